@@ -1,0 +1,183 @@
+"""Table configuration: what hoodie.properties says, with typed access to what lakebed uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeVar
+
+from lakebed.errors import CorruptTableError, UnsupportedTableError
+from lakebed.model.words import MergeMode, TableType, Word
+
+_W = TypeVar("_W", bound=Word)
+
+SUPPORTED_VERSIONS = (6, 8, 9)
+
+# What the payload classes of versions 6 and 8 mean in today's words.
+_PAYLOAD_MERGE_MODES = {
+    "OverwriteWithLatestAvroPayload": MergeMode.COMMIT_TIME_ORDERING,
+    "DefaultHoodieRecordPayload": MergeMode.EVENT_TIME_ORDERING,
+    "EventTimeAvroPayload": MergeMode.EVENT_TIME_ORDERING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableConfig:
+    """The properties of one table, and where they were read."""
+
+    properties: Mapping[str, str]
+    path: str = ".hoodie/hoodie.properties"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "properties", MappingProxyType(dict(self.properties)))
+        for key in ("hoodie.table.name", "hoodie.table.type", "hoodie.table.version"):
+            if not self.properties.get(key):
+                raise CorruptTableError(f"property {key} is missing", path=self.path)
+        if self.version not in SUPPORTED_VERSIONS:
+            raise UnsupportedTableError(
+                f"{self.path}: table version {self.version} is not supported",
+                hint="lakebed reads table versions 6, 8 and 9; upgrade the table with Apache Hudi, or use a newer lakebed",
+            )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (dict(self.properties), self.path)
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.properties["hoodie.table.name"]
+
+    @property
+    def version(self) -> int:
+        """The table version: 6, 8 or 9."""
+        return self._int("hoodie.table.version")
+
+    @property
+    def timeline_layout(self) -> int:
+        """1: instants lie in `.hoodie`, named by requested time; 2: in `.hoodie/timeline`, by both times."""
+        if "hoodie.timeline.layout.version" in self.properties:
+            return self._int("hoodie.timeline.layout.version")
+        return 2 if self.version >= 8 else 1
+
+    @property
+    def timeline_path(self) -> str:
+        """The folder of the active timeline, relative to the table."""
+        return ".hoodie" if self.timeline_layout == 1 else f".hoodie/{self._get('hoodie.timeline.path', 'timeline')}"
+
+    @property
+    def history_path(self) -> str:
+        """The folder of the archived timeline, relative to the table."""
+        if self.timeline_layout == 1:
+            return f".hoodie/{self._get('hoodie.archivelog.folder', 'archived')}"
+        return f"{self.timeline_path}/{self._get('hoodie.timeline.history.path', 'history')}"
+
+    @property
+    def table_type(self) -> TableType:
+        """Copy-on-write or merge-on-read."""
+        return self._word("hoodie.table.type", TableType)
+
+    @property
+    def base_file_format(self) -> str:
+        """PARQUET for data tables, HFILE for metadata tables."""
+        return self._get("hoodie.table.base.file.format", "PARQUET").upper()
+
+    @property
+    def key_fields(self) -> tuple[str, ...]:
+        """The record key columns; none when keys are generated."""
+        return self._list("hoodie.table.recordkey.fields")
+
+    @property
+    def partition_fields(self) -> tuple[str, ...]:
+        """The partition columns, without the `:SIMPLE` or `:TIMESTAMP` kinds of custom key generators."""
+        return tuple(field.partition(":")[0] for field in self._list("hoodie.table.partition.fields"))
+
+    @property
+    def ordering_fields(self) -> tuple[str, ...]:
+        """The columns whose greater value wins under event-time ordering."""
+        return self._list("hoodie.table.ordering.fields") or self._list("hoodie.table.precombine.field")
+
+    @property
+    def key_generator(self) -> str:
+        """The key generator's type, or the simple name of its class where only that is known; '' if neither."""
+        kind = self._get("hoodie.table.keygenerator.type", "")
+        return kind or self._get("hoodie.table.keygenerator.class", "").rpartition(".")[2]
+
+    @property
+    def merge_mode(self) -> MergeMode:
+        """Which record of a key wins; derived from the payload class where the mode is not spelled out."""
+        if self.properties.get("hoodie.record.merge.mode"):
+            return self._word("hoodie.record.merge.mode", MergeMode)
+        payload = self._get("hoodie.compaction.payload.class", "OverwriteWithLatestAvroPayload")
+        return _PAYLOAD_MERGE_MODES.get(payload.rpartition(".")[2], MergeMode.CUSTOM)
+
+    @property
+    def payload_class(self) -> str:
+        """The record payload class older writers used, '' if none is named."""
+        return self._get("hoodie.compaction.payload.class", "")
+
+    @property
+    def hive_style_partitioning(self) -> bool:
+        """Whether partition folders are named `column=value`."""
+        return self._flag("hoodie.datasource.write.hive_style_partitioning", default=False)
+
+    @property
+    def url_encoded_partitions(self) -> bool:
+        """Whether partition values are percent-encoded in paths."""
+        return self._flag("hoodie.datasource.write.partitionpath.urlencode", default=False)
+
+    @property
+    def drops_partition_columns(self) -> bool:
+        """Whether partition columns are left out of data files and come from the path."""
+        return self._flag("hoodie.datasource.write.drop.partition.columns", default=False)
+
+    @property
+    def has_meta_columns(self) -> bool:
+        """Whether the five `_hoodie_*` columns are filled."""
+        return self._flag("hoodie.populate.meta.fields", default=True)
+
+    @property
+    def timeline_timezone(self) -> str:
+        """LOCAL or UTC: the zone of instant times."""
+        return self._get("hoodie.table.timeline.timezone", "LOCAL").upper()
+
+    @property
+    def metadata_partitions(self) -> tuple[str, ...]:
+        """Metadata-table partitions that are ready to be used."""
+        return self._list("hoodie.table.metadata.partitions")
+
+    @property
+    def metadata_partitions_inflight(self) -> tuple[str, ...]:
+        """Metadata-table partitions that are being built."""
+        return self._list("hoodie.table.metadata.partitions.inflight")
+
+    @property
+    def index_definitions_path(self) -> str:
+        """Where index definitions lie, relative to the table."""
+        return self._get("hoodie.table.index.defs.path", ".hoodie/.index_defs/index.json")
+
+    @property
+    def create_schema(self) -> str | None:
+        """The Avro schema given when the table was created by SQL."""
+        return self.properties.get("hoodie.table.create.schema") or None
+
+    def _get(self, key: str, default: str) -> str:
+        return self.properties.get(key) or default
+
+    def _list(self, key: str) -> tuple[str, ...]:
+        return tuple(part.strip() for part in self.properties.get(key, "").split(",") if part.strip())
+
+    def _flag(self, key: str, *, default: bool) -> bool:
+        return self._get(key, str(default)).strip().lower() == "true"
+
+    def _int(self, key: str) -> int:
+        text = self.properties[key].strip()
+        if not (text.isascii() and text.isdigit()):
+            raise CorruptTableError(f"property {key} is not a number: {text!r}", path=self.path)
+        return int(text)
+
+    def _word(self, key: str, words: type[_W]) -> _W:
+        try:
+            return words(self.properties[key].strip().upper())
+        except ValueError as error:
+            raise CorruptTableError(f"property {key} has an unknown value: {self.properties[key]!r}", path=self.path) from error

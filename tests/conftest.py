@@ -1,0 +1,60 @@
+"""Shared fixtures: real tables, unpacked once per run."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DATA = Path(__file__).parent / "data" / "hudi"
+
+
+@dataclass(frozen=True)
+class RealTable:
+    """A table that Apache Hudi wrote, and the rows that it reads from it."""
+
+    name: str
+    path: Path
+    about: dict[str, Any]
+    schema: list[tuple[str, str]]
+    rows: list[dict[str, Any]]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def catalogue() -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = json.loads((DATA / "fixtures.json").read_text())["fixtures"]
+    return entries
+
+
+REAL_TABLES = [entry["zip"].removesuffix(".zip") for entry in catalogue()]
+_ABOUT = {entry["zip"].removesuffix(".zip"): entry for entry in catalogue()}
+
+
+@pytest.fixture(scope="session")
+def unpack(tmp_path_factory: pytest.TempPathFactory):
+    """A function from the name of a real table to the table, unpacked once. Treat it as read-only."""
+    known: dict[str, RealTable] = {}
+    root = tmp_path_factory.mktemp("real-tables")
+
+    def get(name: str) -> RealTable:
+        if name not in known:
+            about = _ABOUT[name]
+            with zipfile.ZipFile(DATA / f"{name}.zip") as archive:
+                archive.extractall(root / name)
+            expected = json.loads((DATA / about["expected"]).read_text())
+            schema = [tuple(column) for column in expected.get("schema", [])]
+            known[name] = RealTable(name, root / name / about["table_dir"], about, schema, expected["rows"])
+        return known[name]
+
+    return get
+
+
+@pytest.fixture(params=REAL_TABLES)
+def real_table(request: pytest.FixtureRequest, unpack) -> RealTable:
+    return unpack(request.param)
