@@ -9,6 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# Compiled code is built on first use, and the machine may be busy: time is for benchmarks, not for tests.
+settings.register_profile("lakebed", deadline=None)
+settings.load_profile("lakebed")
 
 DATA = Path(__file__).parent / "data" / "hudi"
 
@@ -58,3 +63,13 @@ def unpack(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(params=REAL_TABLES)
 def real_table(request: pytest.FixtureRequest, unpack) -> RealTable:
     return unpack(request.param)
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """One local Spark session for the whole run; tests that use it carry the `spark` marker."""
+    from lakebed.engine.session import local_session
+
+    session = local_session("lakebed-tests", cores=2, options={"spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()

@@ -112,9 +112,14 @@ class TableConfig:
         return _PAYLOAD_MERGE_MODES.get(payload.rpartition(".")[2], MergeMode.CUSTOM)
 
     @property
-    def payload_class(self) -> str:
-        """The record payload class older writers used, '' if none is named."""
-        return self._get("hoodie.compaction.payload.class", "")
+    def custom_merging(self) -> str:
+        """What besides the two ordering modes decides how records merge: a payload class or property; '' if nothing."""
+        payload = self._get("hoodie.compaction.payload.class", "")
+        if self.merge_mode is MergeMode.CUSTOM:
+            return f"payload class {payload}" if payload else "a custom merger"
+        if self._get("hoodie.table.partial.update.mode", "NONE").upper() != "NONE":
+            return f"partial update mode {self.properties['hoodie.table.partial.update.mode']}"
+        return next((key for key in self.properties if key.startswith("hoodie.record.merge.property.")), "")
 
     @property
     def hive_style_partitioning(self) -> bool:

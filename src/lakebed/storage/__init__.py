@@ -1,0 +1,13 @@
+"""The only door to bytes: local disks, memory and object stores behind one contract.
+
+storage = open_storage("s3://bucket/orders", {"region": "eu-central-1"})
+storage.get(".hoodie/hoodie.properties")
+"""
+
+from __future__ import annotations
+
+from lakebed.storage.counts import RequestCounts, Requests
+from lakebed.storage.opening import open_storage
+from lakebed.storage.port import Listed, Outcome, Storage, Ticket
+
+__all__ = ["Listed", "Outcome", "RequestCounts", "Requests", "Storage", "Ticket", "open_storage"]

@@ -1,0 +1,7 @@
+"""File groups and file slices as of a snapshot, and the log blocks that count in a slice."""
+
+from lakebed.view.blocks import load_blocks
+from lakebed.view.listing import list_data_files
+from lakebed.view.slices import latest_slices
+
+__all__ = ["latest_slices", "list_data_files", "load_blocks"]

@@ -1,0 +1,20 @@
+"""Work in this process: a function over tasks, on a few threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def map_tasks(tasks: Sequence[T], run: Callable[[T], R]) -> Iterator[R]:
+    """Results of `run` over `tasks`, in order. Arrow and compiled code release the GIL, so threads do run in parallel."""
+    if len(tasks) <= 1:
+        yield from map(run, tasks)
+        return
+    with ThreadPoolExecutor(min(len(tasks), os.cpu_count() or 1), thread_name_prefix="lakebed") as pool:
+        yield from pool.map(run, tasks)

@@ -1,0 +1,165 @@
+"""Length-limited Huffman codes and the header of a dynamic deflate block (RFC 1951), as numba kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lakebed.format.hfile.native import Bytes, Int64s, Words, kernel, store_word
+
+CODE_BITS_MAX = 15
+BITS_SHIFT = np.uint64(16)
+CODE_MASK = np.uint64(0xFFFF)
+"""A packed code is `bits << 16 | code`, the code's bits reversed as deflate sends them; 0 for an unused symbol."""
+
+_HEADER_BITS_MAX = 7
+_HEADER_SYMBOLS = 19
+_HEADER_ORDER = np.array([16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15])
+_REPEAT, _ZEROS, _MANY_ZEROS = 16, 17, 18
+
+
+@kernel
+def put_bits(out: Bytes, writer: Words, value: int, bits: int) -> None:
+    """Append the low `bits` (at most 16) of `value`. `writer` holds pending bits, their number, the position.
+
+    `out` must have eight bytes beyond what is ever written.
+    """
+    writer[0] |= np.uint64(value) << writer[1]
+    writer[1] += np.uint64(bits)
+    store_word(out, np.int64(writer[2]), writer[0])
+    writer[2] += writer[1] >> np.uint64(3)
+    writer[0] >>= writer[1] & np.uint64(56)
+    writer[1] &= np.uint64(7)
+
+
+@kernel
+def build_code(counts: Int64s, bits_max: int) -> Words:
+    """A complete prefix code, as packed codes, for symbols with these counts.
+
+    At least two symbols get a code, since some decoders refuse a code of one.
+    """
+    for symbol in range(2):
+        if np.count_nonzero(counts) < 2:
+            counts[symbol] = max(counts[symbol], 1)
+    used = np.nonzero(counts)[0]
+    order = used[np.argsort(counts[used], kind="mergesort")]
+    lengths = np.zeros(len(counts), np.int64)
+    lengths[order] = _limited_lengths(_tree_depths(counts[order]), bits_max)
+    return _canonical(lengths, bits_max)
+
+
+@kernel
+def _tree_depths(weights: Int64s) -> Int64s:
+    """Depths of the leaves of the Huffman tree over weights in ascending order."""
+    count = len(weights)
+    tree, parent = np.empty(2 * count - 1, np.int64), np.empty(2 * count - 1, np.int64)
+    tree[:count] = weights
+    leaf, node = 0, count
+    for new in range(count, 2 * count - 1):
+        tree[new] = 0
+        for _ in range(2):
+            if leaf < count and (node == new or tree[leaf] <= tree[node]):
+                pick, leaf = leaf, leaf + 1
+            else:
+                pick, node = node, node + 1
+            tree[new] += tree[pick]
+            parent[pick] = new
+    depths = np.zeros(2 * count - 1, np.int64)
+    for at in range(2 * count - 3, -1, -1):
+        depths[at] = depths[parent[at]] + 1
+    return depths[:count]
+
+
+@kernel
+def _limited_lengths(depths: Int64s, bits_max: int) -> Int64s:
+    """Code lengths of at most `bits_max`, longest first, near the given depths: codes cut short make others longer."""
+    per_length = np.zeros(bits_max + 1, np.int64)
+    for depth in depths:
+        per_length[min(depth, bits_max)] += 1
+    excess = -(1 << bits_max)
+    for bits in range(1, bits_max + 1):
+        excess += per_length[bits] << (bits_max - bits)
+    while excess > 0:  # The Kraft sum is above one: pair a longest code with a shorter one, one level down.
+        bits = bits_max - 1
+        while per_length[bits] == 0:
+            bits -= 1
+        per_length[bits] -= 1
+        per_length[bits + 1] += 2
+        per_length[bits_max] -= 1
+        excess -= 1
+    lengths, at = np.empty(len(depths), np.int64), 0
+    for bits in range(bits_max, 0, -1):
+        lengths[at : at + per_length[bits]] = bits
+        at += per_length[bits]
+    return lengths
+
+
+@kernel
+def _canonical(lengths: Int64s, bits_max: int) -> Words:
+    per_length, following = np.zeros(bits_max + 1, np.int64), np.zeros(bits_max + 1, np.int64)
+    for bits in lengths:
+        per_length[bits] += bits > 0
+    for bits in range(1, bits_max + 1):
+        following[bits] = (following[bits - 1] + per_length[bits - 1]) << 1
+    packed = np.zeros(len(lengths), np.uint64)
+    for symbol, bits in enumerate(lengths):
+        if bits > 0:
+            code, reversed_code = following[bits], 0
+            following[bits] += 1
+            for _ in range(bits):
+                reversed_code = reversed_code << 1 | code & 1
+                code >>= 1
+            packed[symbol] = np.uint64(bits << 16 | reversed_code)
+    return packed
+
+
+@kernel
+def put_block_header(out: Bytes, writer: Words, literals: Words, distances: Words) -> None:
+    """Append the header of a last, dynamic block: the lengths of both codes, run-length and Huffman coded."""
+    literal_count, distance_count = _used(literals, 257), _used(distances, 1)
+    lengths = np.concatenate((literals[:literal_count], distances[:distance_count])) >> BITS_SHIFT
+    runs = _runs(lengths.astype(np.int64))
+    counts = np.zeros(_HEADER_SYMBOLS, np.int64)
+    for symbol in runs[:, 0]:
+        counts[symbol] += 1
+    code = build_code(counts, _HEADER_BITS_MAX)
+    header_count = _HEADER_SYMBOLS
+    while header_count > 4 and code[_HEADER_ORDER[header_count - 1]] == 0:
+        header_count -= 1
+    put_bits(out, writer, 0b101, 3)
+    put_bits(out, writer, (literal_count - 257) | (distance_count - 1) << 5 | (header_count - 4) << 10, 14)
+    for at in range(header_count):
+        put_bits(out, writer, code[_HEADER_ORDER[at]] >> BITS_SHIFT, 3)
+    for at in range(len(runs)):
+        symbol = runs[at, 0]
+        put_bits(out, writer, code[symbol] & CODE_MASK, code[symbol] >> BITS_SHIFT)
+        if symbol >= _REPEAT:
+            put_bits(out, writer, runs[at, 1], 2 if symbol == _REPEAT else 3 if symbol == _ZEROS else 7)
+
+
+@kernel
+def _used(code: Words, least: int) -> int:
+    count = len(code)
+    while count > least and code[count - 1] == 0:
+        count -= 1
+    return count
+
+
+@kernel
+def _runs(lengths: Int64s) -> Int64s:
+    """Rows of (symbol, extra): below 16 a length, 16 the last one 3-6 times, 17 and 18 3-10 and 11-138 zeros."""
+    runs, count, at = np.empty((len(lengths), 2), np.int64), 0, 0
+    while at < len(lengths):
+        value, run = lengths[at], 1
+        while at + run < len(lengths) and lengths[at + run] == value and run < 138:
+            run += 1
+        symbol, extra = value, 0
+        if value == 0 and run >= 3:
+            symbol, extra = (_ZEROS, run - 3) if run <= 10 else (_MANY_ZEROS, run - 11)
+        elif at > 0 and lengths[at - 1] == value and run >= 3:
+            run = min(run, 6)
+            symbol, extra = _REPEAT, run - 3
+        else:
+            run = 1
+        runs[count, 0], runs[count, 1] = symbol, extra
+        count, at = count + 1, at + run
+    return runs[:count]

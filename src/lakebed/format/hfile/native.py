@@ -1,0 +1,94 @@
+"""What the numba kernels of this package are built from: a decorator, and unchecked 8-byte loads, stores and copies.
+
+Byte loops are five times slower than these, and none of these checks a bound: the kernel that calls one has
+proved that the range lies inside the array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+Bytes = npt.NDArray[np.uint8]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_WORD = ir.IntType(64)
+
+
+def kernel(function: _Function) -> _Function:
+    """Compile on first call, keep the result on disk, and let other threads run meanwhile."""
+    return cast(_Function, njit(cache=True, nogil=True)(function))
+
+
+def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+    return builder.gep(context.make_array(kind)(context, builder, array).data, [at])
+
+
+def _copy_bytes(_typing: Any, target: Any, _target_at: Any, source: Any, _source_at: Any, _count: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target_pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
+        source_pointer = _pointer(context, builder, signature.args[2], args[2], args[3])
+        cgutils.raw_memcpy(builder, target_pointer, source_pointer, args[4], 1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, types.int64), generate
+
+
+def _load_word(_typing: Any, array: Any, _at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
+        return builder.load(builder.bitcast(pointer, _WORD.as_pointer()), align=1)
+
+    return types.uint64(array, types.int64), generate
+
+
+def _store_word(_typing: Any, array: Any, _at: Any, _word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
+        builder.store(args[2], builder.bitcast(pointer, _WORD.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.uint64), generate
+
+
+def _swap_bytes(_typing: Any, _word: Any) -> Any:
+    return types.uint64(types.uint64), lambda _context, builder, _signature, args: builder.bswap(args[0])
+
+
+def _trailing_zeros(_typing: Any, _word: Any) -> Any:
+    zero_is_64 = ir.Constant(ir.IntType(1), 0)
+    return types.uint64(types.uint64), lambda _context, builder, _signature, args: builder.cttz(args[0], zero_is_64)
+
+
+def _leading_zeros(_typing: Any, _word: Any) -> Any:
+    zero_is_64 = ir.Constant(ir.IntType(1), 0)
+    return types.uint64(types.uint64), lambda _context, builder, _signature, args: builder.ctlz(args[0], zero_is_64)
+
+
+copy_bytes: Callable[[Bytes, int, Bytes, int, int], None] = intrinsic(_copy_bytes)
+"""`copy_bytes(target, target_at, source, source_at, count)`; the two ranges do not overlap."""
+
+load_word: Callable[[Bytes, int], np.uint64] = intrinsic(_load_word)
+"""Eight bytes of an array from a position, first byte lowest."""
+
+store_word: Callable[[Bytes, int, np.uint64], None] = intrinsic(_store_word)
+"""Write eight bytes into an array at a position, lowest byte first."""
+
+swap_bytes: Callable[[np.uint64], np.uint64] = intrinsic(_swap_bytes)
+"""The word with its bytes in the other order."""
+
+trailing_zeros: Callable[[np.uint64], np.uint64] = intrinsic(_trailing_zeros)
+"""How many low bits are zero; 64 for zero."""
+
+leading_zeros: Callable[[np.uint64], np.uint64] = intrinsic(_leading_zeros)
+"""How many high bits are zero; 64 for zero."""

@@ -1,0 +1,60 @@
+"""index.json: the definitions of a table's indexes, by metadata-table partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lakebed.format.guard import decoding
+from lakebed.format.json_text import decode_json_object, encode_json_object
+from lakebed.model.index import IndexDefinition
+
+
+def decode_index_definitions(data: bytes, *, path: str) -> dict[str, IndexDefinition]:
+    """All definitions by the name of their metadata-table partition; none for an empty file."""
+    if not data:
+        return {}
+    content = decode_json_object(data, path=path, what="index definitions")
+    with decoding(path, "index definitions"):
+        entries = _typed(content.get("indexDefinitions"), dict, {})
+        return {name: _decode_definition(name, entry) for name, entry in entries.items()}
+
+
+def encode_index_definitions(definitions: Mapping[str, IndexDefinition]) -> bytes:
+    """index.json with these definitions."""
+    entries = {name: _encode_definition(definition) for name, definition in definitions.items()}
+    return encode_json_object({"indexDefinitions": entries})
+
+
+def _decode_definition(name: str, entry: Any) -> IndexDefinition:
+    entry = _typed(entry, dict, {})
+    options = _typed(entry.get("indexOptions"), dict, {})
+    return IndexDefinition(
+        name=_typed(entry.get("indexName"), str, name),
+        kind=_typed(entry.get("indexType"), str, ""),
+        function=_typed(entry.get("indexFunction"), str, ""),
+        source_fields=tuple(_typed(field, str, "") for field in _typed(entry.get("sourceFields"), list, [])),
+        options={key: _typed(value, str, "") for key, value in options.items()},
+        # Table version 8 does not spell out its only version.
+        version=_typed(entry.get("version"), str, "V1"),
+    )
+
+
+def _encode_definition(definition: IndexDefinition) -> dict[str, Any]:
+    return {
+        "indexName": definition.name,
+        "indexType": definition.kind,
+        "indexFunction": definition.function,
+        "sourceFields": list(definition.source_fields),
+        "indexOptions": dict(definition.options),
+        "version": definition.version,
+    }
+
+
+def _typed(value: Any, kind: type, if_null: Any) -> Any:
+    """`value` if it is of the `kind` the format demands, `if_null` if it is missing; TypeError otherwise."""
+    if value is None:
+        return if_null
+    if not isinstance(value, kind):
+        raise TypeError(f"{kind.__name__} is expected, not {value!r:.60}")
+    return value

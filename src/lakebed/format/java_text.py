@@ -1,0 +1,72 @@
+"""Numbers as Java's `toString` spells them: secondary indexes store values as such text.
+
+A double or float is spelled with its shortest digits that read back as the same number: plainly from 10⁻³ up to 10⁷
+(`2.0`, `0.001`), in scientific notation outside (`1.0E10`, `1.0E-5`). This is the text of Java 19 and later. Earlier
+releases add digits to a few doubles (`1.9999999999999998E23` for `2.0E23`) and to about one float in nine.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lakebed.format.arrow import ArrowArray, pc
+
+_PLAIN_MIN, _PLAIN_END = 1e-3, 1e7
+_PARTS = r"^(?P<sign>-?)(?P<whole>[0-9]+)(?:\.(?P<fraction>[0-9]+))?(?:e(?P<exponent>[+-]?[0-9]+))?$"
+# Among the smallest numbers, several texts of two digits may read back as the same number. Java takes the closest,
+# where the shortest text has one digit and stands further off: 4.9E-324, not 5.0E-324.
+_COARSE_END = {pa.float32(): 1e-43, pa.float64(): 1e-321}
+_ONE_DIGIT = r"^-?[0-9]\.0E"
+
+
+def java_float_text(values: ArrowArray) -> ArrowArray:
+    """Each float or double as `Float.toString` or `Double.toString` spells it; nulls stay null."""
+    shortest = pc.cast(values, pa.string())
+    size = pc.abs(values)
+    plain = pc.or_(pc.equal(size, 0.0), pc.and_(pc.greater_equal(size, _PLAIN_MIN), pc.less(size, _PLAIN_END)))
+    text = pc.if_else(plain, _plain(shortest), _scientific(shortest))
+    text = pc.if_else(pc.is_finite(values), text, _not_finite(values))
+    return _with_coarse(text, values, size)
+
+
+def _plain(shortest: ArrowArray) -> ArrowArray:
+    whole = pc.invert(pc.match_substring(shortest, "."))
+    return pc.if_else(whole, pc.binary_join_element_wise(shortest, ".0", ""), shortest)
+
+
+def _scientific(shortest: ArrowArray) -> ArrowArray:
+    parts = pc.extract_regex(shortest, _PARTS)
+    sign, whole, fraction, exponent = (pc.struct_field(parts, [index]) for index in range(4))
+    written = pc.binary_join_element_wise(whole, fraction, "")
+    digits = pc.ascii_ltrim(written, "0")
+    leading_zeros = pc.subtract(pc.binary_length(written), pc.binary_length(digits))
+    power = pc.subtract(pc.subtract(pc.add(_number(exponent), pc.binary_length(whole)), leading_zeros), 1)
+    digits = pc.ascii_rtrim(digits, "0")
+    first, rest = pc.utf8_slice_codeunits(digits, 0, 1), pc.utf8_slice_codeunits(digits, 1)
+    rest = pc.if_else(pc.equal(rest, ""), "0", rest)
+    mantissa = pc.binary_join_element_wise(first, rest, ".")
+    return pc.binary_join_element_wise(sign, mantissa, "E", pc.cast(power, pa.string()), "")
+
+
+def _number(exponent: ArrowArray) -> ArrowArray:
+    unsigned = pc.replace_substring(pc.if_else(pc.equal(exponent, ""), "0", exponent), "+", "")
+    return pc.cast(unsigned, pa.int32())
+
+
+def _not_finite(values: ArrowArray) -> ArrowArray:
+    infinity = pc.if_else(pc.less(values, 0.0), "-Infinity", "Infinity")
+    return pc.if_else(pc.is_nan(values), "NaN", infinity)
+
+
+def _with_coarse(text: ArrowArray, values: ArrowArray, size: ArrowArray) -> ArrowArray:
+    coarse = pc.and_(pc.less(size, _COARSE_END[values.type]), pc.match_substring_regex(text, _ONE_DIGIT))
+    if not pc.any(coarse).as_py():
+        return text
+    # There is but a handful of such numbers, so one at a time will do.
+    closest = [_two_digits(value) for value in values.filter(coarse).to_pylist()]
+    return pc.replace_with_mask(text, pc.fill_null(coarse, False), pa.array(closest, pa.string()))
+
+
+def _two_digits(value: float) -> str:
+    mantissa, _, exponent = f"{value:.1e}".partition("e")
+    return f"{mantissa}E{int(exponent)}"

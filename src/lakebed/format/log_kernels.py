@@ -1,0 +1,34 @@
+"""Bulk loops over the content of log blocks. Loading this module compiles or loads machine code."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def walk_lengths(
+    data: npt.NDArray[np.uint8], start: int, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> int:
+    """Fill in where each length-prefixed record lies, from `start` on; gives where the last ends, or -1.
+
+    It is -1 if a record leaves `data`: then what was filled in means nothing.
+    """
+    at = start
+    for record in range(len(starts)):
+        if len(data) - at < 4:
+            return -1
+        length = (
+            np.int64(data[at]) << 24
+            | np.int64(data[at + 1]) << 16
+            | np.int64(data[at + 2]) << 8
+            | np.int64(data[at + 3])
+        )
+        at += 4
+        if length > len(data) - at:  # a negative length reads as more than any file has
+            return -1
+        starts[record] = at
+        at += length
+        ends[record] = at
+    return at

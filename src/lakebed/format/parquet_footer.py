@@ -1,0 +1,126 @@
+"""What the footer of a Parquet base file says of it: rows, schema, key range and bloom filter.
+
+A footer may lack everything but rows and schema: only writers that fill the meta columns add key range and
+filter, only Avro writers the Avro schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakebed.errors import CorruptTableError
+from lakebed.format.bloom import BloomFilter, BloomKind, build_bloom, decode_bloom, encode_bloom
+from lakebed.format.guard import decoding
+
+_AVRO_SCHEMA = b"parquet.avro.schema"
+_WRITER_MODEL = b"writer.model.name"
+_KEY_MIN = b"hoodie_min_record_key"
+_KEY_MAX = b"hoodie_max_record_key"
+_BLOOM = b"org.apache.hudi.bloomfilter"
+_BLOOM_TYPE = b"hoodie_bloom_filter_type_code"
+
+_TAIL_BYTES = 512 * 1024
+"""Read at once from the end of a file: a footer with the usual bloom filter is 435 kB."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFileFooter:
+    """The footer of one base file. `key_min` and `key_max` bound its record keys, both included."""
+
+    path: str
+    rows: int
+    schema: pa.Schema = field(repr=False)
+    avro_schema: str | None = field(default=None, repr=False)
+    key_min: str | None = None
+    key_max: str | None = None
+    bloom_text: bytes | None = field(default=None, repr=False)
+    bloom_type: str = BloomKind.SIMPLE.value
+
+    @property
+    def bloom(self) -> BloomFilter | None:
+        """The bloom filter over the record keys, decoded anew on each access: it takes a millisecond."""
+        if self.bloom_text is None:
+            return None
+        return decode_bloom(self.bloom_text, self.bloom_type, path=self.path)
+
+
+def decode_parquet_footer(file: bytes | memoryview | pa.NativeFile, *, path: str) -> BaseFileFooter:
+    """The footer of an open Parquet file, or of bytes that end as the file does and hold at least its footer.
+
+    What an open file raises when it cannot be read passes through: it says nothing of the bytes.
+    """
+    tail = _read_tail(file) if isinstance(file, pa.NativeFile) else file
+    with decoding_parquet(path, "the Parquet footer"):
+        metadata = pq.read_metadata(pa.BufferReader(tail))
+        if metadata.num_rows < 0:
+            raise CorruptTableError(f"the Parquet footer says {metadata.num_rows} rows", path=path)
+        entries = dict(metadata.metadata or {})
+        return BaseFileFooter(
+            path=path,
+            rows=metadata.num_rows,
+            schema=metadata.schema.to_arrow_schema(),
+            avro_schema=_text(entries, _AVRO_SCHEMA),
+            key_min=_text(entries, _KEY_MIN),
+            key_max=_text(entries, _KEY_MAX),
+            bloom_text=entries.get(_BLOOM),
+            bloom_type=_text(entries, _BLOOM_TYPE) or BloomKind.SIMPLE.value,
+        )
+
+
+def footer_metadata(keys: pa.Array[Any], avro_json: str) -> dict[bytes, bytes]:
+    """The footer entries of a new base file with these record keys and this Avro schema, as Hudi's writer has them."""
+    bloom = build_bloom(keys)
+    entries = avro_metadata(avro_json)
+    entries |= {_BLOOM_TYPE: bloom.kind.value.encode(), _BLOOM: encode_bloom(bloom)}
+    if len(keys) > keys.null_count:
+        entries[_KEY_MIN], entries[_KEY_MAX] = _key_range(keys)
+    return entries
+
+
+def avro_metadata(avro_json: str) -> dict[bytes, bytes]:
+    """The footer entries that every Parquet file of Avro records has, in base files and in log blocks."""
+    return {_AVRO_SCHEMA: avro_json.encode(), _WRITER_MODEL: b"avro"}
+
+
+@contextmanager
+def decoding_parquet(path: str, what: str, *, offset: int | None = None) -> Iterator[None]:
+    """As `decoding`, for Parquet that is in memory: pyarrow reports some bad bytes as OSError."""
+    with decoding(path, what, offset=offset):
+        try:
+            yield
+        except OSError as error:
+            raise ValueError(str(error)) from error
+
+
+def _read_tail(file: Any) -> bytes:
+    """The end of a file: all of its footer, if the file says how long that is."""
+    size: int = file.size()
+    tail: bytes = file.read_at(min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
+    wanted = min(size, int.from_bytes(tail[-8:-4], "little") + 8)
+    if wanted > len(tail):
+        tail = file.read_at(wanted - len(tail), size - wanted) + tail
+    return tail
+
+
+def _text(entries: dict[bytes, bytes], key: bytes) -> str | None:
+    return entries[key].decode() if key in entries else None
+
+
+def _key_range(keys: pa.Array[Any]) -> tuple[bytes, bytes]:
+    """The least and greatest key in the order of Java strings.
+
+    Java compares UTF-16 units, Arrow UTF-8 bytes: the orders part only above U+FFFF, where Java's surrogates
+    sort below U+E000.
+    """
+    if not pc.any(pc.match_substring_regex(keys, r"[^\x{0000}-\x{FFFF}]")).as_py():
+        return str(pc.min(keys)).encode(), str(pc.max(keys)).encode()
+    texts: list[Any] = keys.drop_null().to_pylist()
+    units = [text.encode("utf-16-be") for text in texts]
+    return min(units).decode("utf-16-be").encode(), max(units).decode("utf-16-be").encode()

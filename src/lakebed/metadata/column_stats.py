@@ -1,0 +1,44 @@
+"""The `column_stats`, `partition_stats` and column-stats `expr_index_*` partitions: value ranges of files and partitions."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lakebed.format.hfile import decode_hfile
+from lakebed.format.metadata_keys import column_stats_prefix
+from lakebed.format.metadata_records import column_stats_values, decode_column_stats
+from lakebed.metadata.shard import EntryLayer, StoredValue
+from lakebed.metadata.table import MetadataTable
+
+COLUMN_STATS, PARTITION_STATS = "column_stats", "partition_stats"
+
+
+def find_column_ranges(metadata: MetadataTable, partition: str, column: str, arrow_type: pa.DataType) -> pa.Table:
+    """Ranges of one column: file_name (or partition path), min, max, null_count, value_count, is_tight_bound."""
+    prefix = column_stats_prefix(column)
+    by_schema: dict[tuple[str, str], list[tuple[str, StoredValue]]] = {}
+    for shard in metadata.shards(partition):
+        for key, layers in shard.scan_prefix(prefix).items():
+            by_schema.setdefault((layers[-1].schema, layers[-1].path), []).append((key, layers[-1]))
+    tables = []
+    for (schema, path), entries in by_schema.items():
+        keys = pa.array([key.encode() for key, _ in entries], pa.binary())
+        values = pa.array([stored.value for _, stored in entries], pa.binary())
+        tables.append(column_stats_values(decode_column_stats(keys, values, schema, path=path), column, arrow_type))
+    return pa.concat_tables(tables) if tables else _empty_ranges(arrow_type)
+
+
+def read_column_stats(metadata: MetadataTable, partition: str) -> pa.Table:
+    """Every entry of a statistics partition, newest per key."""
+    tables = [shard.read_all(_decode) for shard in metadata.shards(partition)]
+    return pa.concat_tables([table for table in tables if table is not None])
+
+
+def _decode(layer: EntryLayer) -> pa.Table:
+    batch = decode_hfile(layer.source)
+    return decode_column_stats(batch["key"], batch["value"], layer.hfile.schema or "", path=layer.source.path)
+
+
+def _empty_ranges(arrow_type: pa.DataType) -> pa.Table:
+    columns = {"file_name": pa.string(), "min": arrow_type, "max": arrow_type, "null_count": pa.int64()}
+    return pa.schema([*columns.items(), ("value_count", pa.int64()), ("is_tight_bound", pa.bool_())]).empty_table()

@@ -1,0 +1,62 @@
+"""The `record_index` partition: where each record key lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from lakebed.format.java_hash import shard_of
+from lakebed.format.metadata_keys import data_partition_of_group
+from lakebed.format.record_index import RecordLocation, decode_record_index, decode_record_index_value
+from lakebed.metadata.table import MetadataTable
+
+RECORD_INDEX = "record_index"
+
+
+def is_partitioned(metadata: MetadataTable) -> bool:
+    """Whether keys are unique per data partition only."""
+    definition = metadata.definitions.get(RECORD_INDEX)
+    return definition is not None and definition.is_partitioned
+
+
+def find_locations(metadata: MetadataTable, keys: Iterable[str]) -> dict[str, tuple[RecordLocation, ...]]:
+    """Where each key lives; keys that the table does not have are left out.
+
+    A key has one location, or one per data partition that has it if the index is partitioned.
+    """
+    wanted = tuple(dict.fromkeys(keys))
+    found: dict[str, tuple[RecordLocation, ...]] = {}
+    for file_ids in _shard_sets(metadata):
+        by_shard: dict[str, list[str]] = {}
+        for key in wanted:
+            by_shard.setdefault(file_ids[shard_of(key, len(file_ids))], []).append(key)
+        for file_id, shard_keys in by_shard.items():
+            for key, values in metadata.shard(RECORD_INDEX, file_id).find_many(shard_keys).items():
+                newest = values[-1]
+                location = decode_record_index_value(newest.value, newest.schema, path=newest.path)
+                found[key] = (*found.get(key, ()), location)
+    return found
+
+
+def read_record_index(metadata: MetadataTable) -> pa.Table:
+    """Every entry: key, partition, file_id, instant_ms."""
+    tables = [shard.read_all(lambda layer: pa.table(decode_record_index(layer.source))) for shard in metadata.shards(RECORD_INDEX)]
+    entries = [table.select(["key", "partition", "file_id", "instant_ms"]) for table in tables if table is not None]
+    return pa.concat_tables(entries).unify_dictionaries() if entries else _EMPTY.empty_table()
+
+
+_EMPTY = pa.schema(
+    [("key", pa.string()), ("partition", pa.string()), ("file_id", pa.string()), ("instant_ms", pa.int64())]
+)
+
+
+def _shard_sets(metadata: MetadataTable) -> list[tuple[str, ...]]:
+    """File ids of the shards over which keys are hashed: one set, or one per data partition."""
+    file_ids = [file_slice.group.file_id for file_slice in metadata.slices(RECORD_INDEX)]
+    if not is_partitioned(metadata):
+        return [tuple(file_ids)]
+    sets: dict[str | None, list[str]] = {}
+    for file_id in file_ids:
+        sets.setdefault(data_partition_of_group(file_id), []).append(file_id)
+    return [tuple(ids) for ids in sets.values()]

@@ -1,0 +1,119 @@
+"""Opening the metadata table and reading its partitions, by the rules that keep a reader safe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakebed.errors import CorruptTableError
+from lakebed.format.file_names import decode_data_file_name
+from lakebed.format.metadata_keys import data_partition_of_group, group_index
+from lakebed.format.properties import check_table_checksum, decode_properties
+from lakebed.metadata.shard import Shard, load_shard
+from lakebed.model.config import TableConfig
+from lakebed.model.files import FileSlice
+from lakebed.model.index import IndexDefinition
+from lakebed.model.instant import InstantTime
+from lakebed.storage import Storage
+from lakebed.timeline import Archive, Snapshot, Timeline, load_timeline
+from lakebed.view import latest_slices
+
+ROOT = ".hoodie/metadata/"
+_PROPERTIES = f"{ROOT}.hoodie/hoodie.properties"
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Why there is no metadata table to read."""
+
+    reason: str
+
+
+class MetadataTable:
+    """The MDT as it stands for a data timeline. Its partitions are listed and opened once, on demand.
+
+    An MDT instant counts if it completed there and is not pending on the data timeline: a writer that died between
+    both commits leaves entries for files that were never committed.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        config: TableConfig,
+        timeline: Timeline,
+        data_timeline: Timeline,
+        definitions: Mapping[str, IndexDefinition],
+        ready: tuple[str, ...],
+    ) -> None:
+        self.ready = ready
+        self.definitions = definitions
+        self._storage = storage
+        self._config = config
+        self._snapshot = Snapshot(timeline, Archive(storage, config, ROOT))
+        self._data_pending = frozenset(instant.requested_at for instant in data_timeline.pending())
+        self._slices: dict[str, tuple[FileSlice, ...]] = {}
+        self._shards: dict[tuple[str, str], Shard] = {}
+
+    def has(self, partition: str) -> bool:
+        """Whether an MDT partition is ready to be used."""
+        needs_definition = partition.startswith(("secondary_index_", "expr_index_"))
+        return partition in self.ready and (not needs_definition or partition in self.definitions)
+
+    def slices(self, partition: str) -> tuple[FileSlice, ...]:
+        """The newest slice of each file group of an MDT partition, in the order of their file ids."""
+        if partition not in self._slices:
+            self._slices[partition] = self._list_slices(partition)
+        return self._slices[partition]
+
+    def shard(self, partition: str, file_id: str) -> Shard:
+        """One file group of an MDT partition."""
+        key = (partition, file_id)
+        if key not in self._shards:
+            file_slice = next(s for s in self.slices(partition) if s.group.file_id == file_id)
+            self._shards[key] = load_shard(
+                self._storage, file_slice, layout=self._config.timeline_layout, counts=self._counts, root=ROOT
+            )
+        return self._shards[key]
+
+    def shards(self, partition: str) -> tuple[Shard, ...]:
+        """All file groups of an MDT partition, in the order of their file ids: entry i holds the keys of shard i."""
+        return tuple(self.shard(partition, s.group.file_id) for s in self.slices(partition))
+
+    def _list_slices(self, partition: str) -> tuple[FileSlice, ...]:
+        files = []
+        for listed in self._storage.list(f"{ROOT}{partition}"):
+            file = decode_data_file_name(listed.path.rpartition("/")[2], size=listed.size, folder=f"{ROOT}{partition}")
+            if file is not None:
+                files.append(file)
+        self._snapshot.prefetch(file.instant for file in files)
+        slices = latest_slices({partition: files}, self._completion_of, layout=self._config.timeline_layout)
+        if not slices:
+            raise CorruptTableError(
+                f"the table config lists {partition}, but the metadata table has no files of it",
+                path=f"{ROOT}{partition}",
+                hint="read with the option hoodie.metadata.enable=false, and let a writer rebuild the metadata table",
+            )
+        # By number, not by name: `%04d` runs over after 9999.
+        return tuple(sorted(slices, key=lambda s: (data_partition_of_group(s.group.file_id) or "", group_index(s.group.file_id) or 0)))
+
+    def _completion_of(self, requested_at: InstantTime) -> InstantTime | None:
+        return None if requested_at in self._data_pending else self._snapshot.completion_of(requested_at)
+
+    def _counts(self, requested_at: str) -> bool:
+        return self._completion_of(InstantTime(requested_at)) is not None
+
+
+def find_metadata_table(
+    storage: Storage, config: TableConfig, timeline: Timeline, definitions: Mapping[str, IndexDefinition]
+) -> MetadataTable | Unusable:
+    """The metadata table of a data table, or why it cannot be used."""
+    if "files" not in config.metadata_partitions:
+        return Unusable("the table config lists no metadata table partition `files`")
+    data = storage.find(_PROPERTIES)
+    if data is None:
+        return Unusable(f"the table config lists a metadata table, but {_PROPERTIES} is missing")
+    properties = decode_properties(data, path=_PROPERTIES)
+    check_table_checksum(properties, path=_PROPERTIES)
+    mdt_config = TableConfig(properties, _PROPERTIES)
+    mdt_timeline = load_timeline(storage, mdt_config, ROOT)
+    return MetadataTable(storage, mdt_config, mdt_timeline, timeline, definitions, config.metadata_partitions)

@@ -1,0 +1,176 @@
+"""Reading one file slice: the unit of work of every scan. Runs in this process or in a Spark worker alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakebed.errors import CorruptTableError, UnsupportedTableError
+from lakebed.format.avro_schema import arrow_schema
+from lakebed.format.log_blocks import decode_deletes, decode_records
+from lakebed.format.log_file import BlockKind, HeaderKey
+from lakebed.model.config import TableConfig
+from lakebed.model.files import FileSlice
+from lakebed.model.words import COMMIT_TIME, RECORD_KEY
+from lakebed.read.conform import conform_array, conform_table
+from lakebed.read.evaluate import to_arrow
+from lakebed.read.keys import key_columns, record_keys
+from lakebed.read.merge import Kind, Part, Rules, merge_slice
+from lakebed.read.partitions import partition_array, partition_values
+from lakebed.read.predicate import Predicate, columns_of
+from lakebed.read.rules import merge_rules
+from lakebed.storage import Storage
+from lakebed.view.blocks import CountedInstants, FiledBlock, load_blocks
+
+IS_DELETED = "_hoodie_is_deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class SliceTask:
+    """What a worker needs to read a file slice. Picklable.
+
+    `schema` is the table's, `columns` what to give back. Rows are kept if they match `predicate`, if their key is among
+    `keys`, and if the instant that wrote them is among `written_by`; None keeps all.
+    """
+
+    storage: Storage
+    config: TableConfig
+    file_slice: FileSlice
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    counted: CountedInstants
+    predicate: Predicate | None = None
+    keys: frozenset[str] | None = None
+    written_by: frozenset[str] | None = None
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """The schema of the rows given back."""
+        return pa.schema([self.schema.field(name) for name in self.columns])
+
+    @property
+    def needed_schema(self) -> pa.Schema:
+        """The columns that must be read: those given back and those that decide which rows are."""
+        needed = set(self.columns) | (columns_of(self.predicate) if self.predicate is not None else set())
+        needed |= {RECORD_KEY} if self.keys is not None else set()
+        needed |= {COMMIT_TIME} if self.written_by is not None else set()
+        if self.file_slice.logs:
+            needed |= {*key_columns(self.config), *self.config.ordering_fields, IS_DELETED}
+        return pa.schema([field for field in self.schema if field.name in needed])
+
+
+def read_slice(task: SliceTask) -> pa.Table:
+    """The rows of a file slice that the task asks for."""
+    schema = task.needed_schema
+    base = _read_base(task, schema)
+    rows = _merge(task, base, schema) if task.file_slice.logs else base
+    return _select(task, schema.empty_table() if rows is None else rows)
+
+
+def _read_base(task: SliceTask, schema: pa.Schema) -> pa.Table | None:
+    base = task.file_slice.base
+    if base is None:
+        return None
+    path = task.file_slice.path(base.name)
+    if base.extension != ".parquet":
+        raise UnsupportedTableError(
+            f"{path}: base files of type {base.extension} are not supported",
+            hint="lakebed reads Parquet base files; rewrite the table with hoodie.table.base.file.format=PARQUET",
+        )
+    table = _read_parquet(task.storage, path, schema)
+    return conform_table(_with_partition_columns(table, task, schema), schema, path=path)
+
+
+def _read_parquet(storage: Storage, path: str, schema: pa.Schema) -> pa.Table:
+    try:
+        with storage.arrow_file(path) as file:
+            parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+            return parquet.read(columns=[name for name in schema.names if name in parquet.schema_arrow.names])
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise CorruptTableError(f"the Parquet file cannot be read ({error})", path=path) from error
+
+
+def _with_partition_columns(table: pa.Table, task: SliceTask, schema: pa.Schema) -> pa.Table:
+    """Partition columns that writers left out of the file come from its path."""
+    missing = [name for name in task.config.partition_fields if name in schema.names and name not in table.schema.names]
+    if not missing:
+        return table
+    values = partition_values(task.file_slice.group.partition, task.config)
+    for name in missing:
+        if name in values:
+            column = partition_array(values[name], schema.field(name).type, table.num_rows)
+            table = table.append_column(schema.field(name), column)
+    return table
+
+
+def _merge(task: SliceTask, base: pa.Table | None, schema: pa.Schema) -> pa.Table:
+    rules = merge_rules(task.config)
+    ordering = () if rules is Rules.COMMIT_TIME else task.config.ordering_fields
+    blocks = load_blocks(
+        task.storage, task.file_slice, layout=task.config.timeline_layout, counts=task.counted.includes
+    )
+    parts = [part for filed in blocks for part in _block_parts(filed, task, schema, ordering)]
+    return merge_slice(None if base is None else _record_part(base, task.config, ordering), parts, rules, schema)
+
+
+def _block_parts(filed: FiledBlock, task: SliceTask, schema: pa.Schema, ordering: Sequence[str]) -> Iterator[Part]:
+    kind, header = filed.block.kind, filed.block.header
+    if kind is BlockKind.DELETE:
+        yield _delete_part(filed, schema, ordering)
+    elif kind in (BlockKind.AVRO_DATA, BlockKind.PARQUET_DATA):
+        known = arrow_schema(header.get(HeaderKey.SCHEMA, ""), path=filed.path).names
+        wanted = [name for name in schema.names if name in known]
+        table = decode_records(filed.block, path=filed.path, columns=wanted)
+        table = conform_table(_with_partition_columns(table, task, schema), schema, path=filed.path)
+        is_partial = header.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
+        yield _record_part(table, task.config, ordering, columns=frozenset(known) if is_partial else None)
+    else:
+        raise CorruptTableError(f"a {kind.name} block in a data table", path=filed.path, offset=filed.block.offset)
+
+
+def _record_part(
+    table: pa.Table, config: TableConfig, ordering: Sequence[str], columns: frozenset[str] | None = None
+) -> Part:
+    kinds = np.full(table.num_rows, Kind.RECORD, np.int8)
+    if IS_DELETED in table.schema.names:
+        kinds[pc.fill_null(table[IS_DELETED], False).to_numpy()] = Kind.DELETE
+    orders = tuple(_one_array(table[name]) for name in ordering)
+    return Part(record_keys(table, config), kinds, orders, table, columns)
+
+
+def _delete_part(filed: FiledBlock, schema: pa.Schema, ordering: Sequence[str]) -> Part:
+    deletes = decode_deletes(filed.block, path=filed.path)
+    always = _one_array(deletes["always"]).to_numpy(zero_copy_only=False)
+    kinds = np.where(always, Kind.DELETE_ALWAYS, Kind.DELETE).astype(np.int8)
+    values = _one_array(deletes["ordering"])
+    orders = tuple(_ordering_field(values, i, schema.field(name).type, len(ordering)) for i, name in enumerate(ordering))
+    return Part(_one_array(deletes["key"]), kinds, orders, None)
+
+
+def _ordering_field(values: pa.Array, index: int, wanted: pa.DataType, count: int) -> pa.Array:
+    """One of `count` ordering fields of deletes. Several are stored as a list, values without an ordering as null."""
+    if values.null_count == len(values):
+        return pa.nulls(len(values), wanted)
+    return conform_array(pc.list_element(values, index) if count > 1 else values, wanted)
+
+
+def _select(task: SliceTask, rows: pa.Table) -> pa.Table:
+    if task.keys is not None:
+        rows = rows.filter(pc.is_in(rows[RECORD_KEY], value_set=pa.array(sorted(task.keys), pa.string())))
+    if task.written_by is not None:
+        rows = rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=pa.array(sorted(task.written_by), pa.string())))
+    if task.predicate is not None:
+        rows = rows.filter(to_arrow(task.predicate, rows.schema))
+    return rows.select(task.columns)
+
+
+def _one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    joined = column.combine_chunks()
+    return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)

@@ -1,0 +1,68 @@
+"""The compiled loop behind event-time merging: which events of each key are accepted."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+_RECORD, _DELETE, _DELETE_ALWAYS = 0, 1, 2
+_EVENT_TIME, _EVENT_TIME_V6 = 1, 3
+
+
+@njit(cache=True, nogil=True)
+def accept_events(
+    starts: npt.NDArray[np.int64],
+    kinds: npt.NDArray[np.int8],
+    ranks: npt.NDArray[np.int64],
+    is_base: npt.NDArray[np.bool_],
+    rules: int,
+) -> npt.NDArray[np.bool_]:
+    """Whether each event is accepted. Events of a key stand together, in order of writing; `starts` says where."""
+    count = len(kinds)
+    accepted = np.zeros(count, np.bool_)
+    for k in range(len(starts)):
+        end = starts[k + 1] if k + 1 < len(starts) else count
+        if rules == _EVENT_TIME:
+            _accept_by_event_time(starts[k], end, kinds, ranks, accepted)
+        else:
+            _accept_version_6(starts[k], end, kinds, ranks, is_base, rules == _EVENT_TIME_V6, accepted)
+    return accepted
+
+
+@njit(cache=True, nogil=True)
+def _accept_by_event_time(start, end, kinds, ranks, accepted):  # type: ignore[no-untyped-def]
+    current = -1
+    for i in range(start, end):
+        if (
+            current < 0
+            or kinds[i] == _DELETE_ALWAYS
+            or kinds[current] == _DELETE_ALWAYS
+            or ranks[i] >= ranks[current]
+        ):
+            accepted[i] = True
+            current = i
+
+
+@njit(cache=True, nogil=True)
+def _accept_version_6(start, end, kinds, ranks, is_base, base_may_win, accepted):  # type: ignore[no-untyped-def]
+    base = -1
+    current = -1
+    for i in range(start, end):
+        if is_base[i]:
+            base = i
+            accepted[i] = True
+            continue
+        # A record replaces any delete; a delete with an ordering value spares what has a greater one.
+        if current < 0 or kinds[i] == _DELETE_ALWAYS:
+            wins = True
+        elif kinds[i] == _RECORD and kinds[current] != _RECORD:
+            wins = True
+        else:
+            wins = ranks[i] >= ranks[current]
+        if wins:
+            accepted[i] = True
+            current = i
+    if base_may_win and base >= 0 and current >= 0 and kinds[current] == _RECORD and ranks[current] < ranks[base]:
+        for i in range(start, end):
+            accepted[i] = i == base

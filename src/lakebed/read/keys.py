@@ -1,0 +1,58 @@
+"""Record keys as the `_hoodie_record_key` column spells them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.model.config import TableConfig
+from lakebed.model.words import RECORD_KEY
+
+_NULL, _EMPTY = "__null__", "__empty__"
+
+
+def key_columns(config: TableConfig) -> tuple[str, ...]:
+    """The columns that `record_keys` needs."""
+    return (RECORD_KEY,) if config.has_meta_columns else config.key_fields
+
+
+def record_keys(table: pa.Table, config: TableConfig) -> pa.Array:
+    """The record key of every row."""
+    if config.has_meta_columns:
+        return _joined(table[RECORD_KEY])
+    fields = config.key_fields
+    texts = [pc.cast(_joined(table[name]), pa.string()) for name in fields]
+    if len(fields) == 1:
+        return texts[0]
+    labelled = [pc.binary_join_element_wise(f"{name}:", _spelled(text), "") for name, text in zip(fields, texts, strict=True)]
+    return pc.binary_join_element_wise(*labelled, ",")
+
+
+def possible_keys(config: TableConfig, wanted: Mapping[str, Sequence[object]]) -> tuple[str, ...]:
+    """Every spelling of the keys whose fields take the `wanted` values; empty if a key field is not among them."""
+    fields = config.key_fields
+    if not fields or any(name not in wanted for name in fields):
+        return ()
+    keys = []
+    for values in product(*(wanted[name] for name in fields)):
+        texts = [_text(value) for value in values]
+        keys.append(",".join(f"{name}:{text or _EMPTY}" for name, text in zip(fields, texts, strict=True)))
+        if len(fields) == 1:
+            keys.append(texts[0])  # Releases differ in how they spell a composite key of one field.
+    return tuple(keys)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _spelled(text: pa.Array) -> pa.Array:
+    return pc.replace_with_mask(pc.fill_null(text, _NULL), pc.fill_null(pc.equal(text, ""), False), pa.scalar(_EMPTY))
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    joined = column.combine_chunks()
+    return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)

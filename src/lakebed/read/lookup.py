@@ -1,0 +1,45 @@
+"""Rows by record key, through the record index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakebed.errors import InvalidInputError
+from lakebed.metadata import MetadataTable
+from lakebed.metadata.record_index import RECORD_INDEX, find_locations
+from lakebed.model.files import FileGroupId
+from lakebed.read.arrow import read_arrow
+from lakebed.read.scan import plan_slices
+from lakebed.table import TableState
+
+
+def lookup_keys(state: TableState, keys: Iterable[str], columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of `keys`, as `_hoodie_record_key` spells them; keys that the table does not have give no row."""
+    wanted = _checked(keys)
+    if not isinstance(state.metadata, MetadataTable) or not state.metadata.has(RECORD_INDEX):
+        raise InvalidInputError(
+            f"table {state.config.name} has no record index to look keys up in",
+            hint="filter a scan instead: table.to_arrow(where=\"key = 'k1'\")",
+        )
+    by_group: dict[FileGroupId, set[str]] = {}
+    for key, places in find_locations(state.metadata, wanted).items():
+        for place in places:
+            by_group.setdefault(FileGroupId(place.partition, place.file_id), set()).add(key)
+    slices = tuple(file_slice for file_slice in state.latest_slices if file_slice.group in by_group)
+    plan = plan_slices(state, state.latest, slices, columns=columns, where=None, is_latest=True)
+    tasks = tuple(replace(task, keys=frozenset(by_group[task.file_slice.group])) for task in plan.tasks)
+    return read_arrow(replace(plan, tasks=tasks))
+
+
+def _checked(keys: Iterable[str]) -> tuple[str, ...]:
+    wanted = (keys,) if isinstance(keys, str) else tuple(keys)
+    for key in wanted:
+        if not isinstance(key, str):
+            raise InvalidInputError(
+                f"record keys are text, not {type(key).__name__}: {key!r}",
+                hint="spell keys as the column _hoodie_record_key does, e.g. 'k1', or 'a:1,b:2' for two key columns",
+            )
+    return wanted

@@ -1,0 +1,162 @@
+"""Merging the records of a file slice: base file and log blocks to one row per key, column-wise.
+
+Every base row whose key occurs in the logs, every log record and every delete is an *event* of its key. Events of a key are
+put in order of writing; the merge rules decide which of them are accepted; the last accepted one is the key's row, or
+removes it. Where blocks hold only some columns (partial updates), each column comes from the last accepted event that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+class Rules(IntEnum):
+    """Which events of a key are accepted, given in order of writing."""
+
+    COMMIT_TIME = 0  # each one
+    EVENT_TIME = 1  # those not older, by ordering value, than the one accepted before; deletes without a value always
+    OVERWRITE_V6 = 2  # version 6, latest payload: by ordering value among the logs, which then replace the base row
+    EVENT_TIME_V6 = 3  # version 6, default payload: likewise, but an older log record loses against the base row
+
+
+class Kind(IntEnum):
+    """What an event does to its key."""
+
+    RECORD = 0
+    DELETE = 1  # applies by its ordering value
+    DELETE_ALWAYS = 2  # carries no ordering value
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Events of one log block, or of a base file, in order of writing.
+
+    `ordering` has one array per ordering field. `rows` is None for delete blocks. `columns` names the columns that a
+    partial update carries; None means all.
+    """
+
+    keys: pa.Array
+    kinds: npt.NDArray[np.int8]
+    ordering: tuple[pa.Array, ...]
+    rows: pa.Table | None
+    columns: frozenset[str] | None = None
+
+
+def merge_slice(base: Part | None, logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> pa.Table:
+    """The rows of a slice. `rows` of all parts conform to `schema`."""
+    if not logs:
+        return schema.empty_table() if base is None or base.rows is None else base.rows
+    keys = pa.concat_arrays([part.keys for part in logs]).dictionary_encode()
+    codes = _to_ints(keys.indices)
+    if base is None or base.rows is None:
+        return _take_winners(list(logs), _accept(logs, codes, 0, rules), schema)
+    base_codes = _to_ints(pc.fill_null(pc.index_in(base.keys, value_set=keys.dictionary), -1))
+    positions = _first_positions(base_codes)
+    parts = [_take_part(base, positions), *logs]
+    events = _accept(parts, np.concatenate([base_codes[positions], codes]), len(positions), rules)
+    untouched = np.ones(len(base_codes), bool)
+    untouched[positions] = False
+    return pa.concat_tables([base.rows.filter(pa.array(untouched)), _take_winners(parts, events, schema)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """Events sorted by key, then by order of writing.
+
+    `written` is an event's place in order of writing, `starts` where each key begins.
+    """
+
+    written: Ints
+    starts: Ints
+    kinds: npt.NDArray[np.int8]
+    accepted: Bools
+
+    def last_per_key(self, chosen: Bools) -> Ints:
+        """For each key the position of its last chosen event, -1 if it has none."""
+        positions = np.where(chosen, np.arange(len(chosen)), -1)
+        last: Ints = np.maximum.reduceat(positions, self.starts)
+        return last
+
+
+def _accept(parts: Sequence[Part], codes: Ints, base_count: int, rules: Rules) -> _Events:
+    written = np.argsort(codes, kind="stable")
+    keys = codes[written]
+    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else np.empty(0, np.int64)
+    kinds = np.concatenate([part.kinds for part in parts])[written]
+    if rules is Rules.COMMIT_TIME:
+        return _Events(written, starts, kinds, np.ones(len(keys), bool))
+    # Imported here: tables without event-time logs need no compiled code.
+    from lakebed.read.fold import accept_events
+
+    ranks = _rank_ordering(parts)[written]
+    return _Events(written, starts, kinds, accept_events(starts, kinds, ranks, written < base_count, int(rules)))
+
+
+def _take_winners(parts: Sequence[Part], events: _Events, schema: pa.Schema) -> pa.Table:
+    if not len(events.starts):
+        return schema.empty_table()
+    winners = events.last_per_key(events.accepted)
+    alive = events.kinds[winners] == Kind.RECORD
+    rows = pa.concat_tables([part.rows for part in parts if part.rows is not None] or [schema.empty_table()])
+    row_of = np.cumsum(np.concatenate([np.full(len(part.kinds), part.rows is not None) for part in parts])) - 1
+    if all(part.columns is None for part in parts):
+        return rows.take(pa.array(row_of[events.written[winners[alive]]]))
+    return _take_columns(parts, events, alive, rows, row_of)
+
+
+def _take_columns(parts: Sequence[Part], events: _Events, alive: Bools, rows: pa.Table, row_of: Ints) -> pa.Table:
+    """Each column from the last accepted record, since the last accepted delete, that carries it."""
+    of_part = np.repeat(np.arange(len(parts)), [len(part.kinds) for part in parts])[events.written]
+    is_record = events.accepted & (events.kinds == Kind.RECORD)
+    deleted_at = events.last_per_key(events.accepted & (events.kinds != Kind.RECORD))
+    columns = []
+    for field in rows.schema:
+        carries = np.array([part.columns is None or field.name in part.columns for part in parts])
+        last = events.last_per_key(is_record & carries[of_part])[alive]
+        found = last > deleted_at[alive]
+        taken = pa.array(row_of[events.written[np.maximum(last, 0)]], mask=~found)
+        columns.append(rows[field.name].take(taken))
+    return pa.table(columns, schema=rows.schema)
+
+
+def _first_positions(codes: Ints) -> Ints:
+    """Rows whose key occurs in the logs; of several with one key the first.
+
+    Plain inserts may repeat a key inside a base file: a log record then changes the first of them, as in Apache Hudi.
+    """
+    matched = np.flatnonzero(codes >= 0)
+    first: Ints = np.sort(matched[np.unique(codes[matched], return_index=True)[1]])
+    return first
+
+
+def _take_part(part: Part, positions: Ints) -> Part:
+    assert part.rows is not None
+    taken = pa.array(positions)
+    ordering = tuple(values.take(taken) for values in part.ordering)
+    return Part(part.keys.take(taken), part.kinds[positions], ordering, part.rows.take(taken), part.columns)
+
+
+def _rank_ordering(parts: Sequence[Part]) -> Ints:
+    """Ordering values as integers that compare alike; several fields compare one after the other, nulls are lowest."""
+    ranks = np.zeros(sum(len(part.kinds) for part in parts), np.int64)
+    for field_arrays in zip(*(part.ordering for part in parts), strict=True):
+        values = pa.chunked_array(field_arrays)
+        dense = _to_ints(pc.rank(values, tiebreaker="dense"))
+        dense[values.is_null().to_numpy()] = 0
+        ranks = _to_ints(pc.rank(pa.array(ranks * (dense.max(initial=0) + 1) + dense), tiebreaker="dense"))
+    return ranks
+
+
+def _to_ints(values: pa.Array) -> Ints:
+    ints: Ints = values.to_numpy(zero_copy_only=False).astype(np.int64)
+    return ints

@@ -1,0 +1,224 @@
+"""Leaving out file slices that cannot hold a matching row. One function per index, tried in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.metadata import MetadataTable, Unusable
+from lakebed.metadata.bloom_filters import BLOOM_FILTERS, find_blooms
+from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS, find_column_ranges
+from lakebed.metadata.record_index import RECORD_INDEX, find_locations
+from lakebed.metadata.secondary_index import PREFIX as SECONDARY
+from lakebed.metadata.secondary_index import find_record_keys
+from lakebed.model.config import TableConfig
+from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.words import RECORD_KEY
+from lakebed.format.secondary_keys import secondary_value_text
+from lakebed.read.explain import PruneStep
+from lakebed.read.keys import possible_keys
+from lakebed.read.partitions import typed_partition_values
+from lakebed.read.predicate import Predicate, columns_of, wanted_values
+from lakebed.read.ranges import Ranges, may_match
+
+Slices = tuple[FileSlice, ...]
+KEYS_MAX = 10_000
+"""More keys than this are not looked up one by one: a scan is cheaper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is being read, as far as pruning cares. `is_latest`: the newest snapshot, which indexes describe."""
+
+    config: TableConfig
+    schema: pa.Schema
+    predicate: Predicate
+    metadata: MetadataTable | Unusable
+    is_latest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NotUsed:
+    """Why an index did not serve a query."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The slices that an index could not exclude, and how it came to that."""
+
+    slices: Slices
+    reason: str
+
+
+Pruner = Callable[[Query, Slices], "Kept | NotUsed"]
+
+
+def prune_slices(query: Query, slices: Slices) -> tuple[Slices, tuple[PruneStep, ...]]:
+    """The slices that may hold a matching row, and what each index contributed."""
+    steps = []
+    for name, pruner in PRUNERS:
+        before = len(slices)
+        outcome = pruner(query, slices)
+        if isinstance(outcome, Kept):
+            slices = outcome.slices
+        steps.append(PruneStep(name, isinstance(outcome, Kept), outcome.reason, before, len(slices)))
+    return slices, tuple(steps)
+
+
+def _by_partition_path(query: Query, slices: Slices) -> Kept | NotUsed:
+    if not query.config.partition_fields:
+        return NotUsed("the table is not partitioned")
+    filtered = columns_of(query.predicate) & set(query.config.partition_fields)
+    if not filtered:
+        return NotUsed("the filter names no partition column")
+    paths = sorted({file_slice.group.partition for file_slice in slices})
+    values = typed_partition_values(paths, query.config, query.schema)
+    ranges = {name: _exact(array) for name, array in values.items()}
+    if not ranges.keys() & filtered:
+        return NotUsed(f"paths do not spell the values of {', '.join(sorted(filtered))}")
+    return _keep_partitions(query, slices, paths, ranges, f"by values of {', '.join(sorted(filtered))} in paths")
+
+
+def _by_partition_stats(query: Query, slices: Slices) -> Kept | NotUsed:
+    metadata = _serving(query, PARTITION_STATS, latest_only=True)
+    if isinstance(metadata, NotUsed):
+        return metadata
+    paths = sorted({file_slice.group.partition for file_slice in slices})
+    ranges = {}
+    for column in sorted(columns_of(query.predicate)):
+        table = find_column_ranges(metadata, PARTITION_STATS, column, query.schema.field(column).type)
+        table = table.filter(pc.fill_null(table["is_tight_bound"], False))  # Others are no bound on today's files.
+        if table.num_rows:
+            ranges[column] = _align(table, paths)
+    if not ranges:
+        return NotUsed("it has no ranges of the filter's columns")
+    return _keep_partitions(query, slices, paths, ranges, f"by ranges of {', '.join(sorted(ranges))} per partition")
+
+
+def _by_column_stats(query: Query, slices: Slices) -> Kept | NotUsed:
+    metadata = _serving(query, COLUMN_STATS)
+    if isinstance(metadata, NotUsed):
+        return metadata
+    names = [path.rpartition("/")[2] for file_slice in slices for path in file_slice.paths]
+    ranges = {}
+    for column in sorted(columns_of(query.predicate)):
+        table = find_column_ranges(metadata, COLUMN_STATS, column, query.schema.field(column).type)
+        if table.num_rows:
+            ranges[column] = _align(table, names)
+    if not ranges:
+        return NotUsed("it has no ranges of the filter's columns")
+    matching = may_match(query.predicate, ranges, len(names))
+    owner = np.repeat(np.arange(len(slices)), [len(file_slice.paths) for file_slice in slices])
+    # A row of a slice is a row of one of its files, so a slice goes only if every file of it is excluded.
+    kept = np.zeros(len(slices), bool)
+    kept[owner[matching]] = True
+    return Kept(_masked(slices, kept), f"by ranges of {', '.join(sorted(ranges))} per file")
+
+
+def _by_record_index(query: Query, slices: Slices) -> Kept | NotUsed:
+    keys = _wanted_keys(query)
+    if isinstance(keys, NotUsed):
+        return keys
+    metadata = _serving(query, RECORD_INDEX, latest_only=True)
+    if isinstance(metadata, NotUsed):
+        return metadata
+    return _keep_keys(metadata, keys, slices, f"{len(keys)} keys looked up")
+
+
+def _by_secondary_index(query: Query, slices: Slices) -> Kept | NotUsed:
+    if isinstance(query.metadata, Unusable):
+        return NotUsed("there is no usable metadata table")
+    indexes = [d for name, d in query.metadata.definitions.items() if name.startswith(SECONDARY) and query.metadata.has(name)]
+    if not indexes:
+        return NotUsed("the table has none")
+    if not query.is_latest:
+        return NotUsed("it describes the newest snapshot only")
+    for definition in indexes:
+        values = wanted_values(query.predicate, definition.source_fields[0])
+        if values is not None and len(values) <= KEYS_MAX:
+            keys = find_record_keys(query.metadata, definition.name, [secondary_value_text(value) for value in values])
+            return _keep_keys(query.metadata, keys, slices, f"{definition.name} gave {len(keys)} keys")
+    return NotUsed("the filter has no equality on " + ", ".join(d.source_fields[0] for d in indexes))
+
+
+def _by_bloom_filters(query: Query, slices: Slices) -> Kept | NotUsed:
+    keys = _wanted_keys(query)
+    if isinstance(keys, NotUsed):
+        return keys
+    metadata = _serving(query, BLOOM_FILTERS)
+    if isinstance(metadata, NotUsed):
+        return metadata
+    plain = [(s.group.partition, s.base.name) for s in slices if s.base is not None and not s.logs]
+    blooms = find_blooms(metadata, plain)
+    kept = [
+        s.base is None or bool(s.logs) or s.base.name not in blooms or any(map(blooms[s.base.name].might_contain, keys))
+        for s in slices
+    ]
+    return Kept(_masked(slices, np.array(kept, bool)), f"{len(keys)} keys tried on {len(blooms)} filters")
+
+
+PRUNERS: tuple[tuple[str, Pruner], ...] = (
+    ("partition path", _by_partition_path),
+    ("partition_stats", _by_partition_stats),
+    ("record_index", _by_record_index),
+    ("secondary_index", _by_secondary_index),
+    ("column_stats", _by_column_stats),
+    ("bloom_filters", _by_bloom_filters),
+)
+
+
+def _serving(query: Query, partition: str, *, latest_only: bool = False) -> MetadataTable | NotUsed:
+    if isinstance(query.metadata, Unusable):
+        return NotUsed("there is no usable metadata table")
+    if not query.metadata.has(partition):
+        return NotUsed("the table has none")
+    if latest_only and not query.is_latest:
+        return NotUsed("it describes the newest snapshot only")
+    return query.metadata
+
+
+def _wanted_keys(query: Query) -> tuple[str, ...] | NotUsed:
+    direct = wanted_values(query.predicate, RECORD_KEY)
+    if direct is not None:
+        keys = tuple(str(value) for value in direct)
+    else:
+        fields = {name: wanted_values(query.predicate, name) for name in query.config.key_fields}
+        if not fields or any(values is None for values in fields.values()):
+            return NotUsed("the filter has no equality on the record key")
+        keys = possible_keys(query.config, {name: values or () for name, values in fields.items()})
+    return keys if len(keys) <= KEYS_MAX else NotUsed(f"the filter names more than {KEYS_MAX} keys")
+
+
+def _keep_keys(metadata: MetadataTable, keys: tuple[str, ...], slices: Slices, reason: str) -> Kept:
+    locations = find_locations(metadata, keys)
+    groups = {FileGroupId(place.partition, place.file_id) for places in locations.values() for place in places}
+    return Kept(tuple(s for s in slices if s.group in groups), reason)
+
+
+def _keep_partitions(query: Query, slices: Slices, paths: list[str], ranges: dict[str, Ranges], reason: str) -> Kept:
+    matching = may_match(query.predicate, ranges, len(paths))
+    kept = {path for path, matches in zip(paths, matching, strict=True) if matches}
+    return Kept(tuple(s for s in slices if s.group.partition in kept), reason)
+
+
+def _masked(slices: Slices, kept: np.ndarray) -> Slices:
+    return tuple(file_slice for file_slice, keep in zip(slices, kept, strict=True) if keep)
+
+
+def _exact(values: pa.Array) -> Ranges:
+    """Ranges of one row each: the value itself, or one null."""
+    return Ranges(values, values, pc.cast(pc.is_null(values), pa.int64()), pa.repeat(pa.scalar(1, pa.int64()), len(values)))
+
+
+def _align(ranges: pa.Table, names: list[str]) -> Ranges:
+    """Ranges in the order of `names`; names without a range get nulls, which exclude nothing."""
+    places = pc.index_in(pa.array(names, pa.string()), value_set=ranges["file_name"].combine_chunks())
+    taken = ranges.take(places).combine_chunks()
+    arrays = [taken[column].combine_chunks() for column in ("min", "max", "null_count", "value_count")]
+    return Ranges(*arrays)

@@ -1,0 +1,131 @@
+"""`spark.read.format("lakebed")`: scans through Spark's Python data source API.
+
+Every row passes through a Python worker here. `Table.to_spark` hands plain slices to Spark's own Parquet reader instead and
+is the faster way; this one is for jobs that already say `format("hudi")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import datasource as ds
+
+from lakebed.errors import InvalidInputError
+from lakebed.options import ReadOptions, parse_read_options
+from lakebed.read.changes import plan_changes
+from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.read.predicate import And, Compare, IsIn, IsNull, Not, Op, Predicate, StartsWith, column_name
+from lakebed.read.scan import ScanPlan, plan_scan
+from lakebed.read.spark import BATCH_ROWS, pack_tasks, spark_schema
+from lakebed.table import TableState, open_handle
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession) -> None:
+    """Make `spark.read.format("lakebed")` known to a Spark session."""
+    spark.dataSource.register(LakebedSource)
+    # Spark hands filters to Python sources only when asked to, and refuses sources that take them otherwise.
+    spark.conf.set(_PUSHDOWN, "true")
+
+
+class LakebedSource(ds.DataSource):
+    """A Hudi table as a Spark data source."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name that `format` takes."""
+        return "lakebed"
+
+    def schema(self) -> StructType:
+        """The table's columns as of the snapshot that the options ask for."""
+        return spark_schema(_plan(self.options).schema)
+
+    def reader(self, schema: StructType) -> LakebedReader:
+        """A reader of the columns in `schema`."""
+        return LakebedReader(dict(self.options), tuple(schema.fieldNames()))
+
+
+class _Group(ds.InputPartition):
+    """File slices that one Spark task reads."""
+
+    def __init__(self, tasks: list[SliceTask]) -> None:
+        self.tasks = tasks
+
+
+class LakebedReader(ds.DataSourceReader):
+    """Plans a scan on the driver and reads its slices in workers."""
+
+    def __init__(self, options: Mapping[str, str], columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._filters: tuple[Predicate, ...] = ()
+
+    def pushFilters(self, filters: list[ds.Filter]) -> Iterable[ds.Filter]:  # noqa: N802 - Spark's name
+        """Takes filters for pruning, and gives all of them back: Spark checks each row again."""
+        self._filters = tuple(predicate for predicate in map(_to_predicate, filters) if predicate is not None)
+        return filters
+
+    def partitions(self) -> list[ds.InputPartition]:
+        """Groups of slices of about equal size."""
+        plan = _plan(self._options, self._columns, And(self._filters) if self._filters else None)
+        return list(map(_Group, pack_tasks(plan.tasks))) if plan.tasks else [_Group([])]
+
+    def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one group."""
+        assert isinstance(partition, _Group)
+        for task in partition.tasks:
+            yield from read_slice(task).to_batches(max_chunksize=BATCH_ROWS)
+
+
+def _plan(options: Mapping[str, str], columns: tuple[str, ...] | None = None, predicate: Predicate | None = None) -> ScanPlan:
+    path = options.get("path")
+    if not path:
+        raise InvalidInputError("no table was named", hint='give its path: spark.read.format("lakebed").load(path)')
+    state = open_handle(path, options).state()
+    return _plan_query(state, parse_read_options(options), columns, predicate)
+
+
+def _plan_query(
+    state: TableState, wanted: ReadOptions, columns: tuple[str, ...] | None, predicate: Predicate | None
+) -> ScanPlan:
+    if wanted.query_type == "incremental":
+        return plan_changes(state, wanted.begin_instant, wanted.end_instant, columns=columns, where=predicate)
+    return plan_scan(state, columns=columns, where=predicate, as_of=wanted.as_of, mode=wanted.query_type)
+
+
+_COMPARISONS: dict[type[ds.Filter], Op] = {
+    ds.EqualTo: "=",
+    ds.EqualNullSafe: "<=>",
+    ds.GreaterThan: ">",
+    ds.GreaterThanOrEqual: ">=",
+    ds.LessThan: "<",
+    ds.LessThanOrEqual: "<=",
+}
+
+
+def _to_predicate(pushed: Any) -> Predicate | None:
+    """A pushed filter as a predicate; None if it has no counterpart, or a value whose type Spark may see differently."""
+    if isinstance(pushed, ds.Not):
+        inner = _to_predicate(pushed.child)
+        return None if inner is None else Not(inner)
+    name = column_name(pushed.attribute)
+    if isinstance(pushed, ds.IsNull):
+        return IsNull(name)
+    if isinstance(pushed, ds.IsNotNull):
+        return Not(IsNull(name))
+    values = pushed.value if isinstance(pushed.value, tuple) else (pushed.value,)
+    if not all(isinstance(value, bool | int | str) for value in values):
+        return None
+    if isinstance(pushed, ds.In):
+        return IsIn(name, values)
+    if isinstance(pushed, ds.StringStartsWith):
+        return StartsWith(name, pushed.value)
+    op = _COMPARISONS.get(type(pushed))
+    return None if op is None else Compare(name, op, pushed.value)

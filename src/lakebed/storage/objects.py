@@ -1,0 +1,312 @@
+"""A table in an object store, or in the memory of this process."""
+
+from __future__ import annotations
+
+import builtins
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    InvalidPathError,
+    NotSupportedError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+
+from lakebed.errors import InvalidInputError, LakebedError, StorageUnavailableError, UnsupportedTableError
+from lakebed.model.source import ByteSource
+from lakebed.storage.counts import RequestCounts
+from lakebed.storage.port import (
+    TICKETS,
+    Listed,
+    Outcome,
+    Ticket,
+    checked_folder,
+    checked_path,
+    decode_ticket,
+    spark_path,
+)
+from lakebed.storage.problems import denied, missing, too_short, unavailable
+from lakebed.storage.ranged import cut_ranges, merge_ranges, open_arrow_file, open_source
+from lakebed.storage.stores import open_stores
+
+_OFFSET_MAX = 2**62
+_GAP_BYTES = 1024 * 1024
+"""Reading so much for nothing takes no longer than another request."""
+_STORE_ERRORS = (BaseError, ValueError, NotImplementedError)
+T = TypeVar("T")
+
+
+class ObjectStorage:
+    """Storage under one prefix of a bucket or container."""
+
+    __slots__ = ("_options", "_stores", "counts", "url")
+
+    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        self.url = url
+        self.counts = RequestCounts()
+        self._options = dict(options)
+        self._stores = open_stores(url, options)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ObjectStorage, (self.url, self._options)
+
+    def __repr__(self) -> str:
+        return f"ObjectStorage({self.url!r})"
+
+    def get(self, path: str) -> bytes:
+        """The whole file; CorruptTableError if it is missing."""
+        data = self.find(path)
+        if data is None:
+            raise missing(path)
+        return data
+
+    def find(self, path: str) -> bytes | None:
+        """The whole file, or None if there is none."""
+        found = self.find_with_etag(path)
+        return None if found is None else found[0]
+
+    def find_with_etag(self, path: str) -> tuple[bytes, str] | None:
+        """The whole file and what the store names this version of it, or None if there is none."""
+        found = _find(path, lambda: self._download(path))
+        self.counts.add("gets", read=len(found[0]) if found else 0)
+        return found
+
+    def get_range(self, path: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`."""
+        return self.get_ranges(path, ((offset, length),))[0]
+
+    def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> builtins.list[bytes]:
+        """The bytes of each (offset, length); near ranges travel in one request."""
+        checked_path(path)
+        if any(offset < 0 or length < 0 or offset + length > _OFFSET_MAX for offset, length in ranges):
+            self._check_inside(path, ranges)
+        if not all(length for _, length in ranges):
+            return self._with_empty_ranges(path, ranges)
+        spans = merge_ranges(ranges, gap=_GAP_BYTES)
+        pieces = self._download_spans(path, spans)
+        if any(len(piece) != end - start for (start, end), piece in zip(spans, pieces, strict=True)):
+            self._check_inside(path, ranges)
+            raise unavailable(path, "a reply was cut short")
+        return cut_ranges(ranges, spans, pieces)
+
+    def size(self, path: str) -> int | None:
+        """The file's length in bytes, or None if there is none."""
+        described = self._describe(path)
+        return None if described is None else int(described["size"])
+
+    def list(self, folder: str, *, recursive: bool = False) -> tuple[Listed, ...]:
+        """The files in a folder, by path."""
+        if not recursive:
+            found = self._level(folder)["objects"]
+        else:
+            self.counts.add("lists")
+            with _listing(folder):
+                pages = self._stores.retrying.list(checked_folder(folder) or None, chunk_size=1000)
+                found = [described for page in pages for described in page]
+        return tuple(sorted(map(self._listed, found), key=lambda listed: listed.path))
+
+    def list_folders(self, folder: str) -> tuple[str, ...]:
+        """The paths of the immediate sub-folders, sorted."""
+        return tuple(sorted(self._level(folder)["common_prefixes"]))
+
+    def create(self, path: str, data: bytes) -> Outcome:
+        """Writes a new object, on the condition that there is none."""
+        checked_path(path)
+        self.counts.add("creates", written=len(data))
+        return _outcome(path, lambda: self._stores.once.put(path, data, mode="create"), absent=None)
+
+    def replace(self, path: str, data: bytes, *, etag: str | None = None) -> Outcome:
+        """Writes an object over what was there; with an etag, on the condition that it is still that version."""
+        checked_path(path)
+        self.counts.add("replaces", written=len(data))
+        if etag is None:
+            # Not multipart: that would not be one step, and its pieces stay behind after a crash.
+            return _outcome(path, lambda: self._stores.retrying.put(path, data, use_multipart=False), absent=None)
+        mode = {"e_tag": etag, "version": etag}
+        return _outcome(path, lambda: self._stores.once.put(path, data, mode=mode), absent=Outcome.REFUSED)
+
+    def delete(self, path: str) -> Outcome:
+        """Removes an object; done also if there is none."""
+        checked_path(path)
+        self.counts.add("deletes")
+        return _outcome(path, lambda: self._stores.retrying.delete(path), absent=Outcome.DONE)
+
+    def open_ticket(self, ticket: Ticket) -> Outcome:
+        """Creates the ticket's object; refused if it is there."""
+        return self.create(ticket.path, b"")
+
+    def find_tickets(self, instant: str) -> tuple[Ticket, ...]:
+        """The live tickets of an instant."""
+        tickets = (decode_ticket(listed.path.rpartition("/")[2]) for listed in self.list(TICKETS))
+        return tuple(ticket for ticket in tickets if ticket is not None and ticket.instant == instant)
+
+    def publish(self, ticket: Ticket, final: str, data: bytes) -> Outcome:
+        """Stages in the ticket's object, then has the store copy it to a free name.
+
+        Staging is a compare-and-swap, so that a deleted ticket does not come back; the copy fails without its source.
+        """
+        checked_path(final)
+        described = self._describe(ticket.path)
+        if described is None:
+            return Outcome.REFUSED
+        outcome = self.replace(ticket.path, data, etag=self._etag(described))
+        if outcome is not Outcome.DONE:
+            return outcome
+        self.counts.add("creates")
+        copy = self._stores.once.copy
+        return _outcome(final, lambda: copy(ticket.path, final, overwrite=False), absent=Outcome.REFUSED)
+
+    def revoke(self, ticket: Ticket) -> Outcome:
+        """Deletes the ticket's object, then waits for copies that the store has already accepted."""
+        outcome = self.delete(ticket.path)
+        if outcome is Outcome.DONE and self._stores.revoke_wait_s:
+            time.sleep(self._stores.revoke_wait_s)
+        return outcome
+
+    def source(self, path: str, size: int | None = None) -> ByteSource:
+        """The file for codecs that read in ranges."""
+        return open_source(self, path, size)
+
+    def arrow_file(self, path: str) -> pa.NativeFile:
+        """The file as Arrow reads it, in ranges."""
+        self.counts.add("opens")
+        return open_arrow_file(self, path)
+
+    def uri(self, path: str) -> str:
+        """The url as Spark's connectors take it; InvalidInputError for a table in memory."""
+        if self._stores.spark_root is None:
+            raise InvalidInputError(
+                f"Spark cannot read {self.url}", hint="put the table on a disk or in a bucket, and name the account"
+            )
+        place, _, prefix = self._stores.spark_root.partition("://")[2].partition("/")
+        scheme = self._stores.spark_root.partition("://")[0]
+        inner = "/".join(part for part in (prefix, checked_folder(path)) if part)
+        return f"{scheme}://{place}/{spark_path(inner)}"
+
+    def _download(self, path: str) -> tuple[bytes, str]:
+        result = self._stores.retrying.get(path)
+        return bytes(result.bytes()), self._etag(result.meta)
+
+    def _describe(self, path: str) -> Mapping[str, Any] | None:
+        self.counts.add("heads")
+        return _find(path, lambda: self._stores.retrying.head(path))
+
+    def _level(self, folder: str) -> Mapping[str, Any]:
+        self.counts.add("lists")
+        with _listing(folder):
+            level: Mapping[str, Any] = self._stores.retrying.list_with_delimiter(checked_folder(folder) or None)
+            return level
+
+    def _listed(self, described: Mapping[str, Any]) -> Listed:
+        return Listed(described["path"], described["size"], described["last_modified"], self._etag(described))
+
+    def _etag(self, described: Mapping[str, Any]) -> str:
+        etag = described[self._stores.etag_key]
+        if not isinstance(etag, str):
+            raise UnsupportedTableError(
+                f"{self.url}: the store gives its objects no versions", hint="use a store that has etags"
+            )
+        return etag
+
+    def _check_inside(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
+        size = self.size(path)
+        if size is None:
+            raise missing(path)
+        for offset, length in ranges:
+            if offset < 0 or length < 0 or offset + length > size:
+                raise too_short(path, offset, length, size)
+
+    def _download_spans(self, path: str, spans: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        if not spans:
+            return ()
+        starts, ends = zip(*spans, strict=True)
+        try:
+            # The library's own merging ends the process when a range starts behind the end of the file.
+            with _reading(path):
+                pieces = self._stores.retrying.get_ranges(path, starts=starts, ends=ends, coalesce=0)
+        except (FileNotFoundError, StorageUnavailableError):
+            # To a store, a range outside the file is an error like any other: tell it apart.
+            self._check_inside(path, [(start, end - start) for start, end in spans])
+            raise
+        for piece in pieces:
+            self.counts.add("ranged_gets", read=len(piece))
+        return [bytes(piece) for piece in pieces]
+
+    def _with_empty_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> builtins.list[bytes]:
+        """Stores do not take empty ranges: those are answered here, once it is clear that they lie in the file."""
+        self._check_inside(path, ranges)
+        parts = iter(self.get_ranges(path, [wanted for wanted in ranges if wanted[1]]))
+        return [next(parts) if length else b"" for _, length in ranges]
+
+
+def _find(path: str, ask: Callable[[], T]) -> T | None:
+    checked_path(path)
+    with _reading(path), suppress(FileNotFoundError):
+        return ask()
+    return None
+
+
+@contextmanager
+def _listing(folder: str) -> Iterator[None]:
+    try:
+        with _reading(folder):
+            yield
+    except FileNotFoundError as error:
+        raise _no_bucket(folder) from error
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    try:
+        yield
+    except _STORE_ERRORS as error:
+        raise _definite(error, path) or unavailable(path, _first_line(error)) from error
+
+
+def _outcome(path: str, write: Callable[[], object], *, absent: Outcome | None) -> Outcome:
+    """How a write ended. `absent`: what it means if the store misses something; None if that can only be the bucket."""
+    try:
+        write()
+    except (AlreadyExistsError, PreconditionError):
+        return Outcome.REFUSED
+    except FileNotFoundError as error:
+        if absent is None:
+            raise _no_bucket(path) from error
+        return absent
+    except _STORE_ERRORS as error:
+        if definite := _definite(error, path):
+            raise definite from error
+        return Outcome.UNKNOWN
+    return Outcome.DONE
+
+
+def _definite(error: Exception, path: str) -> LakebedError | None:
+    """What a store's error says for sure; None for one that may pass, or hide that the request was served."""
+    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+        return denied(path)
+    if isinstance(error, (NotSupportedError, NotImplementedError)):
+        return UnsupportedTableError(
+            f"{path}: the store cannot do this ({_first_line(error)})", hint="use a store with conditional writes"
+        )
+    if isinstance(error, (InvalidPathError, ValueError)):
+        return InvalidInputError(
+            f"{path}: the store refuses this name ({_first_line(error)})", hint="check the partition values"
+        )
+    return None
+
+
+def _no_bucket(path: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{path}: the bucket or container is missing", hint="create it, or check the url of the table"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0]

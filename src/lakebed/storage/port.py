@@ -1,0 +1,212 @@
+"""The port that every part of lakebed reads and writes a table through.
+
+Paths are relative to the table's root, with `/` between names and no escaping: what stands on disk or in the key of
+an object. Reads return bytes or raise; they never create anything. Writes end in one of three outcomes, because the
+answer of a store can get lost: an `UNKNOWN` write is settled by reading back, never by guessing.
+
+Tickets are the fence of the commit protocol. A lease can run out while its holder is paused, so a lock alone cannot
+stop a late completing write. A completed instant therefore appears only through `publish`, which works while its
+ticket is alive; whoever takes over revokes the ticket first, and from then on the late write is refused.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Protocol
+
+import pyarrow as pa
+
+from lakebed.errors import InvalidInputError
+from lakebed.model.source import ByteSource
+from lakebed.storage.counts import RequestCounts
+
+TICKETS = ".hoodie/.tickets"
+"""The folder of live tickets; other engines do not look there."""
+
+_BAD_PATH = re.compile(r"\A/|/\Z|//|(?:\A|/)\.{1,2}(?:/|\Z)|\0")
+_GLOB = re.compile(r"([{}\[\]*?\\])")
+_BAD_TICKET = re.compile(r"\A\Z|\A\.|[/\0]")
+
+
+class Outcome(Enum):
+    """How a write ended."""
+
+    DONE = "done"
+    """It took place and is durable."""
+    REFUSED = "refused"
+    """It did not take place: its condition did not hold."""
+    UNKNOWN = "unknown"
+    """The store did not say. Read back before anything else, and delete nothing until then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One file of a listing."""
+
+    path: str
+    size: int
+    modified: datetime
+    etag: str | None = None
+    """The store's name for this content, where its listings carry one; None on a local disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """The right to complete one instant. The owner picks a `generation` that it never uses again, such as a token."""
+
+    instant: str
+    generation: str
+
+    def __post_init__(self) -> None:
+        assert not _BAD_TICKET.search(self.instant), self
+        assert "-" not in self.instant, self
+        assert not _BAD_TICKET.search(self.generation), self
+
+    @property
+    def name(self) -> str:
+        """The ticket's name in the folder of tickets."""
+        return f"{self.instant}-{self.generation}"
+
+    @property
+    def path(self) -> str:
+        """Where the ticket lies while it is alive."""
+        return f"{TICKETS}/{self.name}"
+
+
+def decode_ticket(name: str) -> Ticket | None:
+    """The ticket with that name, or None for a name that no ticket has."""
+    instant, dash, generation = name.partition("-")
+    if not dash or _BAD_TICKET.search(instant) or _BAD_TICKET.search(generation):
+        return None
+    return Ticket(instant, generation)
+
+
+def checked_path(path: str) -> str:
+    """`path` if it names a file inside the root; else InvalidInputError."""
+    if not path:
+        raise _bad_path(path)
+    return checked_folder(path)
+
+
+def checked_folder(path: str) -> str:
+    """`path` if it names a folder inside the root, or the root itself as ""; else InvalidInputError."""
+    if _BAD_PATH.search(path):
+        raise _bad_path(path)
+    try:
+        path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise _bad_path(path) from error
+    return path
+
+
+def spark_path(path: str) -> str:
+    """A path as Spark's readers take it: with no percent-encoding, but the characters of glob patterns escaped."""
+    return _GLOB.sub(r"\\\1", path)
+
+
+def _bad_path(path: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{path!r} is not a path inside the table",
+        hint="use names joined by single slashes, without `.`, `..` or NUL; check the partition values",
+    )
+
+
+class Storage(Protocol):
+    """A table's files. Every implementation keeps the same contract, and the same tests."""
+
+    @property
+    def url(self) -> str:
+        """What the storage was opened with, made absolute; `open_storage` takes it."""
+        ...
+
+    @property
+    def counts(self) -> RequestCounts:
+        """What was asked of the store so far."""
+        ...
+
+    def get(self, path: str) -> bytes:
+        """The whole file; CorruptTableError if it is missing."""
+        ...
+
+    def find(self, path: str) -> bytes | None:
+        """The whole file, or None if there is none."""
+        ...
+
+    def find_with_etag(self, path: str) -> tuple[bytes, str] | None:
+        """The whole file and the etag for `replace`, or None if there is none.
+
+        Equal bytes may have equal etags, so what is swapped should carry a token or a counter.
+        """
+        ...
+
+    def get_range(self, path: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`; CorruptTableError if the file is missing or shorter."""
+        ...
+
+    def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> builtins.list[bytes]:
+        """The bytes of each (offset, length), as `get_range` gives them, in fewer requests where ranges are near."""
+        ...
+
+    def size(self, path: str) -> int | None:
+        """The file's length in bytes, or None if there is none."""
+        ...
+
+    def list(self, folder: str, *, recursive: bool = False) -> tuple[Listed, ...]:
+        """The files in a folder ("" is the root), by path; none for a missing folder.
+
+        `recursive` descends into sub-folders; on a local disk it does not follow links to folders.
+        """
+        ...
+
+    def list_folders(self, folder: str) -> tuple[str, ...]:
+        """The paths of the immediate sub-folders, sorted; on a local disk also the empty ones."""
+        ...
+
+    def create(self, path: str, data: bytes) -> Outcome:
+        """Writes a new file: whole or not at all, durable, refused if the path is taken."""
+        ...
+
+    def replace(self, path: str, data: bytes, *, etag: str | None = None) -> Outcome:
+        """Writes a file over what was there: whole or not at all, durable.
+
+        With an `etag` it is refused unless the file is there with that etag. Only for files that live by being
+        replaced: heartbeats, locks, the table config, index definitions.
+        """
+        ...
+
+    def delete(self, path: str) -> Outcome:
+        """Removes a file; done also if there is none."""
+        ...
+
+    def open_ticket(self, ticket: Ticket) -> Outcome:
+        """Brings a ticket to life; refused if it is alive already."""
+        ...
+
+    def find_tickets(self, instant: str) -> tuple[Ticket, ...]:
+        """The live tickets of an instant, for whoever takes it over and knows no generation."""
+        ...
+
+    def publish(self, ticket: Ticket, final: str, data: bytes) -> Outcome:
+        """`create(final, data)`, refused also if the ticket is not alive. Only its one owner publishes by a ticket."""
+        ...
+
+    def revoke(self, ticket: Ticket) -> Outcome:
+        """Ends a ticket, or finds it ended: once this returns DONE no file can appear through it any more."""
+        ...
+
+    def source(self, path: str, size: int | None = None) -> ByteSource:
+        """The file for codecs that read in ranges. A known `size` saves asking for it."""
+        ...
+
+    def arrow_file(self, path: str) -> pa.NativeFile:
+        """The file as Arrow reads it, in ranges. The caller closes it."""
+        ...
+
+    def uri(self, path: str) -> str:
+        """What Spark's own readers take for this file or folder."""
+        ...

@@ -1,0 +1,140 @@
+"""Durable writes on a POSIX file system: what `create`, `replace` and `publish` on a local disk are made of.
+
+A file is first staged under a name that nobody looks at, synced, and then given its final name in one step: by a hard
+link where the name must be free, by a rename where it may be taken. The folder is synced after that, so the name
+survives a power cut. At no moment does anything stand half-written under a final name.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from lakebed.storage.port import Outcome
+
+_COUNTER = itertools.count()
+_UNSURE = frozenset({errno.EIO, errno.ETIMEDOUT, errno.ESTALE})
+"""What a network file system says when it does not know whether a change of names took place."""
+
+
+@contextmanager
+def staged(folder: str, data: bytes) -> Iterator[str]:
+    """A new file with `data`, synced, in a folder that exists; it is gone afterwards unless it was renamed."""
+    handle, path = _open_new(folder)
+    try:
+        try:
+            _write_all(handle, data)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        yield path
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def link(source: str, final: str) -> Outcome:
+    """Gives the staged file its final name too, durably; refused if the name is taken."""
+    try:
+        outcome = _unless_unsure(os.link, source, final)
+    except FileExistsError:
+        # A network file system may send the call again after a lost reply: two links mean that the name is ours.
+        outcome = Outcome.DONE if os.stat(source).st_nlink > 1 else Outcome.REFUSED
+    return sync(os.path.dirname(final)) if outcome is Outcome.DONE else outcome
+
+
+def rename(source: str, final: str) -> Outcome:
+    """Moves a staged file over whatever has the final name. The caller syncs the folder."""
+    return _unless_unsure(os.replace, source, final)
+
+
+def unlink(path: str) -> Outcome:
+    """Removes a file; done also if there is none. The caller syncs the folder."""
+    with suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return _unless_unsure(os.unlink, path)
+    return Outcome.DONE
+
+
+def sync(folder: str) -> Outcome:
+    """Makes the names in a folder durable. Unknown if that fails: the change is visible, but may not last."""
+    try:
+        _sync(folder)
+    except OSError:
+        return Outcome.UNKNOWN
+    return Outcome.DONE
+
+
+def make_folder(folder: str) -> None:
+    """Creates the folder and the missing ones above it, durably."""
+    if os.path.isdir(folder):
+        return
+    parent = os.path.dirname(folder)
+    make_folder(parent)
+    with suppress(FileExistsError):
+        os.mkdir(folder)
+    _sync(parent)
+
+
+@contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Alone among the replaces and deletes in this folder. Ends with the process, leaves nothing behind.
+
+    POSIX has no compare-and-swap for files. Comparing and renaming under this lock is one, as long as all who replace
+    or delete take it; a create need not, for it never touches a name that is taken.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def empty_and_remove(folder: str) -> None:
+    """Removes the files of a folder, and the folder unless something new appeared in it."""
+    with suppress(FileNotFoundError):
+        for name in os.listdir(folder):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
+    with suppress(FileNotFoundError):
+        try:
+            os.rmdir(folder)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+
+
+def _unless_unsure(change: Callable[..., None], *paths: str) -> Outcome:
+    try:
+        change(*paths)
+    except OSError as error:
+        if error.errno in _UNSURE:
+            return Outcome.UNKNOWN
+        raise
+    return Outcome.DONE
+
+
+def _sync(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _open_new(folder: str) -> tuple[int, str]:
+    # Another host, or a process of before the last boot, may have used the same number: then the next one.
+    while True:
+        path = os.path.join(folder, f"{os.getpid()}-{next(_COUNTER)}")
+        with suppress(FileExistsError):
+            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), path
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]

@@ -1,0 +1,68 @@
+"""Opening a table, and keeping one look at it as long as its timeline does not change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from lakebed.errors import CorruptTableError, InvalidInputError
+from lakebed.format.properties import check_table_checksum, decode_properties
+from lakebed.model.config import TableConfig
+from lakebed.options import parse_read_options, storage_options
+from lakebed.storage import Storage, open_storage
+from lakebed.table.state import TableState
+from lakebed.timeline import Documents, load_timeline
+from lakebed.timeline.active import list_instants
+
+PROPERTIES = ".hoodie/hoodie.properties"
+BACKUP = ".hoodie/hoodie.properties.backup"
+
+
+def open_handle(path: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> TableHandle:
+    """The table at a path or URL; raises InvalidInputError if there is none."""
+    storage = open_storage(path, storage_options(options or {}))
+    use_metadata = parse_read_options(options or {}).use_metadata.strip().lower() != "false"
+    return TableHandle(storage, load_config(storage), use_metadata=use_metadata)
+
+
+def load_config(storage: Storage) -> TableConfig:
+    """The table's configuration, from its backup while a writer is replacing it."""
+    for path in (PROPERTIES, BACKUP):
+        data = storage.find(path)
+        if data is not None:
+            try:
+                properties = decode_properties(data, path=path)
+                check_table_checksum(properties, path=path)
+                return TableConfig(properties, path)
+            except CorruptTableError:
+                if path == BACKUP or storage.find(BACKUP) is None:
+                    raise
+    raise InvalidInputError(
+        f"{storage.url} is not a Hudi table: there is no {PROPERTIES}",
+        hint="give the folder that holds `.hoodie`; check the path for typing errors",
+    )
+
+
+class TableHandle:
+    """A table that can be looked at again and again."""
+
+    def __init__(self, storage: Storage, config: TableConfig, *, use_metadata: bool = True) -> None:
+        self.storage = storage
+        self.config = config
+        self._use_metadata = use_metadata
+        self._documents = Documents(storage, config)
+        self._state: TableState | None = None
+        self._seen: frozenset[object] = frozenset()
+
+    def state(self) -> TableState:
+        """The table as it stands now. The same object as long as the timeline folder has the same files."""
+        seen = frozenset(list_instants(self.storage, self.config))
+        if self._state is None or seen != self._seen:
+            self.config = load_config(self.storage)
+            timeline = load_timeline(self.storage, self.config)
+            self._state = TableState(
+                self.storage, self.config, timeline, self._documents, use_metadata=self._use_metadata
+            )
+            self._seen = seen
+        return self._state
+

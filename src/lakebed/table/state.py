@@ -1,0 +1,149 @@
+"""One consistent look at a table: everything a read needs to plan, loaded on demand and then kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import pyarrow as pa
+
+from lakebed.errors import CorruptTableError
+from lakebed.format.avro_schema import arrow_schema
+from lakebed.format.index_definitions import decode_index_definitions
+from lakebed.metadata import MetadataTable, Unusable, find_metadata_table
+from lakebed.metadata.files import list_metadata_files
+from lakebed.model.config import TableConfig
+from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
+from lakebed.model.index import IndexDefinition
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import META_COLUMNS, Action
+from lakebed.storage import Storage
+from lakebed.timeline import Archive, Documents, Snapshot, Timeline
+from lakebed.view import latest_slices, list_data_files
+
+DataFiles = dict[str, tuple[BaseFile | LogFile, ...]]
+
+
+class TableState:
+    """A table as its timeline stood when it was loaded. Nothing in it changes afterwards."""
+
+    def __init__(
+        self, storage: Storage, config: TableConfig, timeline: Timeline, documents: Documents, *, use_metadata: bool = True
+    ) -> None:
+        self.storage = storage
+        self.config = config
+        self.timeline = timeline
+        self.documents = documents
+        self.archive = Archive(storage, config)
+        self._use_metadata = use_metadata
+
+    @cached_property
+    def definitions(self) -> dict[str, IndexDefinition]:
+        """Index definitions by metadata-table partition."""
+        path = self.config.index_definitions_path
+        data = self.storage.find(path)
+        return {} if data is None else decode_index_definitions(data, path=path)
+
+    @cached_property
+    def metadata(self) -> MetadataTable | Unusable:
+        """The metadata table, or why it is not used."""
+        if not self._use_metadata:
+            return Unusable("the option hoodie.metadata.enable=false asks to do without")
+        return find_metadata_table(self.storage, self.config, self.timeline, self.definitions)
+
+    @cached_property
+    def files(self) -> DataFiles:
+        """All data files by partition path, whichever instant wrote them."""
+        if isinstance(self.metadata, MetadataTable):
+            return list_metadata_files(self.metadata)
+        return list_data_files(self.storage)
+
+    @cached_property
+    def latest(self) -> Snapshot:
+        """The newest snapshot."""
+        return self._prepare(Snapshot(self.timeline, self.archive))
+
+    def snapshot_at(self, completed_at: InstantTime) -> Snapshot:
+        """The snapshot of a reader that stands at a completion time."""
+        return self._prepare(Snapshot(self.timeline, self.archive, completed_at))
+
+    @cached_property
+    def latest_slices(self) -> tuple[FileSlice, ...]:
+        """The file slices of the newest snapshot."""
+        return self.slices(self.latest)
+
+    def slices(self, snapshot: Snapshot) -> tuple[FileSlice, ...]:
+        """The newest file slice of every file group that a snapshot sees."""
+        files = self.files if isinstance(self.metadata, MetadataTable) else self._without_strays(snapshot)
+        return latest_slices(
+            files, snapshot.completion_of, layout=self.config.timeline_layout, replaced=self.replaced(snapshot)
+        )
+
+    def replaced(self, snapshot: Snapshot) -> frozenset[FileGroupId]:
+        """File groups that replacecommits hide from a snapshot."""
+        found: set[FileGroupId] = set()
+        for instant in snapshot.timeline.commits():
+            if instant.action is Action.REPLACE_COMMIT:
+                for partition, file_ids in self.documents.commit(instant).replaced_file_ids.items():
+                    found.update(FileGroupId(partition, file_id) for file_id in file_ids)
+        return frozenset(found)
+
+    def schema(self, snapshot: Snapshot) -> pa.Schema:
+        """The table's columns, meta columns first, as the newest commit of the snapshot declares them."""
+        declared, path = self._declared_schema(snapshot)
+        columns = [field for field in arrow_schema(declared, path=path) if field.name not in META_COLUMNS]
+        return pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *columns])
+
+    def _declared_schema(self, snapshot: Snapshot) -> tuple[str, str]:
+        for instant in reversed(snapshot.timeline.commits()):
+            declared = self.documents.commit(instant).schema_json
+            if declared:
+                return declared, self.documents.path(instant)
+        if self.config.create_schema:
+            return self.config.create_schema, self.config.path
+        return self._archived_schema(snapshot)
+
+    def _archived_schema(self, snapshot: Snapshot) -> tuple[str, str]:
+        from lakebed.format.timeline_metadata import decode_commit
+
+        for archived in reversed(self.archive.instants()):
+            instant, path = archived.instant, f"{self.config.history_path}/{archived.instant.requested_at}"
+            if instant.action.changes_data and archived.metadata and snapshot.completion_of(instant.requested_at):
+                declared = decode_commit(archived.metadata, path=path).schema_json
+                if declared:
+                    return declared, path
+        raise CorruptTableError("no commit declares the table's schema", path=self.config.timeline_path)
+
+    def _prepare(self, snapshot: Snapshot) -> Snapshot:
+        snapshot.prefetch(file.instant for files in self.files.values() for file in files)
+        return snapshot
+
+    def _without_strays(self, snapshot: Snapshot) -> DataFiles:
+        """Files by partition; where a retried task left two files of one instant in a group, those its commit names."""
+        return {partition: self._named_by_commits(snapshot, partition, files) for partition, files in self.files.items()}
+
+    def _named_by_commits(
+        self, snapshot: Snapshot, partition: str, files: Iterable[BaseFile | LogFile]
+    ) -> tuple[BaseFile | LogFile, ...]:
+        rivals: dict[tuple[object, ...], list[BaseFile | LogFile]] = {}
+        for file in files:
+            version = file.version if isinstance(file, LogFile) else None
+            is_cdc = isinstance(file, LogFile) and file.is_cdc
+            rivals.setdefault((file.file_id, file.instant, version, is_cdc), []).append(file)
+        kept: list[BaseFile | LogFile] = []
+        for group in rivals.values():
+            kept += group if len(group) == 1 else self._choose(snapshot, partition, group)
+        return tuple(kept)
+
+    def _choose(
+        self, snapshot: Snapshot, partition: str, rivals: list[BaseFile | LogFile]
+    ) -> list[BaseFile | LogFile]:
+        commit = self._find_commit(snapshot, rivals[0].instant)
+        if commit is None:
+            return rivals
+        stats = self.documents.commit(commit).write_stats.get(partition, ())
+        named = {stat.path.rpartition("/")[2] for stat in stats}
+        return [file for file in rivals if file.name in named] or rivals
+
+    def _find_commit(self, snapshot: Snapshot, requested_at: InstantTime) -> Instant | None:
+        return next((i for i in snapshot.timeline.commits() if i.requested_at == requested_at), None)

@@ -1,0 +1,33 @@
+"""Loading the active timeline."""
+
+from __future__ import annotations
+
+from lakebed.format.instant_names import decode_instant_name
+from lakebed.model.config import TableConfig
+from lakebed.model.instant import Instant
+from lakebed.storage import Storage
+from lakebed.timeline.timeline import Timeline
+
+
+def load_timeline(storage: Storage, config: TableConfig, root: str = "") -> Timeline:
+    """The active timeline of the table below `root`: a prefix of what took place, in completion order.
+
+    A listing is not atomic: an instant that completes while it runs may be seen without an earlier one. So the folder is
+    listed twice, and only what had completed by the newest completion of the first listing counts.
+    """
+    first = list_instants(storage, config, root)
+    newest = max((i.completed_at for i in first if i.completed_at is not None), default=None)
+    second = list_instants(storage, config, root)
+    late = {
+        (i.requested_at, i.action) for i in second if i.completed_at is not None and (newest is None or i.completed_at > newest)
+    }
+    # An instant that completed after the cut is still pending to this reader: its requested file says so.
+    return Timeline.of(i for i in second if not (i.is_completed and (i.requested_at, i.action) in late))
+
+
+def list_instants(storage: Storage, config: TableConfig, root: str = "") -> tuple[Instant, ...]:
+    """Every instant file of the active timeline; names that are no instants are left out."""
+    folder = f"{root}{config.timeline_path}"
+    names = (listed.path.rpartition("/")[2] for listed in storage.list(folder))
+    found = (decode_instant_name(name, layout=config.timeline_layout, folder=folder) for name in names)
+    return tuple(instant for instant in found if instant is not None)

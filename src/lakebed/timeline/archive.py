@@ -1,0 +1,118 @@
+"""The archived timeline: an LSM tree of Parquet files (layout 2), or log files (layout 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.format.archived_log import decode_archived_log
+from lakebed.format.history import (
+    ArchivedInstant,
+    archived_instants,
+    decode_history,
+    decode_history_name,
+    decode_manifest,
+    decode_version,
+)
+from lakebed.model.config import TableConfig
+from lakebed.model.instant import InstantTime, instant_time
+from lakebed.model.words import Action
+from lakebed.storage import Storage
+
+_WRITES = (Action.COMMIT.value, Action.DELTA_COMMIT.value, Action.REPLACE_COMMIT.value)
+
+
+class Archive:
+    """Archived instants of one table, read on demand and kept."""
+
+    def __init__(self, storage: Storage, config: TableConfig, root: str = "") -> None:
+        self._storage = storage
+        self._layout = config.timeline_layout
+        self._folder = f"{root}{config.history_path}"
+        self._files: tuple[str, ...] | None = None
+        self._completions: dict[str, dict[InstantTime, InstantTime]] = {}
+
+    def completions(self, wanted: Iterable[InstantTime]) -> dict[InstantTime, InstantTime]:
+        """Completion times of those of the `wanted` writes that are archived."""
+        missing = set(wanted)
+        found: dict[InstantTime, InstantTime] = {}
+        for name in self._list_files():
+            if not missing:
+                break
+            if self._may_hold(name, missing):
+                here = self._load_completions(name)
+                found.update({requested: here[requested] for requested in missing & here.keys()})
+                missing -= here.keys()
+        return found
+
+    def writes_completed_after(self, completed_at: InstantTime) -> dict[InstantTime, InstantTime]:
+        """Requested and completion times of archived writes that completed after a time."""
+        found: dict[InstantTime, InstantTime] = {}
+        for name in self._list_files():
+            found.update({t: done for t, done in self._load_completions(name).items() if done > completed_at})
+        return found
+
+    @property
+    def first_requested_at(self) -> InstantTime | None:
+        """The smallest requested time that the archive remembers; None if it is empty."""
+        files = [decode_history_name(name) for name in self._list_files()]
+        starts = [file.min for file in files if file is not None]
+        starts += [min(self._load_completions(name)) for name in self._list_logs_only() if self._load_completions(name)]
+        return min(starts, default=None)
+
+    def instants(self) -> tuple[ArchivedInstant, ...]:
+        """Every archived instant with its metadata, oldest first. Reads the whole archive."""
+        found = [archived for name in self._list_files() for archived in self._load_instants(name)]
+        return tuple(sorted(found, key=lambda archived: archived.instant.requested_at))
+
+    def _list_files(self) -> tuple[str, ...]:
+        if self._files is None:
+            self._files = self._list_logs() if self._layout == 1 else self._list_tree()
+        return self._files
+
+    def _list_tree(self) -> tuple[str, ...]:
+        version_path = f"{self._folder}/_version_"
+        version = self._storage.find(version_path)
+        if version is None:
+            return ()
+        path = f"{self._folder}/manifest_{decode_version(version, path=version_path)}"
+        return tuple(entry.name for entry in decode_manifest(self._storage.get(path), path=path))
+
+    def _list_logs(self) -> tuple[str, ...]:
+        names = (listed.path.rpartition("/")[2] for listed in self._storage.list(self._folder))
+        return tuple(sorted(name for name in names if ".archive." in name and not name.endswith(".crc")))
+
+    def _list_logs_only(self) -> tuple[str, ...]:
+        return self._list_files() if self._layout == 1 else ()
+
+    def _may_hold(self, name: str, wanted: set[InstantTime]) -> bool:
+        file = decode_history_name(name)
+        return file is None or any(file.min <= requested <= file.max for requested in wanted)
+
+    def _load_completions(self, name: str) -> dict[InstantTime, InstantTime]:
+        if name not in self._completions:
+            self._completions[name] = self._read_completions(name)
+        return self._completions[name]
+
+    def _read_completions(self, name: str) -> dict[InstantTime, InstantTime]:
+        if self._layout == 1:
+            writes = (a.instant for a in self._load_instants(name) if a.instant.action.changes_data)
+            return {i.requested_at: i.completed_at for i in writes if i.completed_at is not None}
+        path = f"{self._folder}/{name}"
+        table = decode_history(self._storage.get(path), path=path, columns=("instantTime", "completionTime", "action"))
+        table = table.filter(pc.is_in(table["action"], value_set=_writes_array()))
+        times = zip(table["instantTime"].to_pylist(), table["completionTime"].to_pylist(), strict=True)
+        return {instant_time(requested): instant_time(completed) for requested, completed in times if completed}
+
+    def _load_instants(self, name: str) -> tuple[ArchivedInstant, ...]:
+        path = f"{self._folder}/{name}"
+        data = self._storage.get(path)
+        if self._layout == 1:
+            return decode_archived_log(data, path=path)
+        return tuple(archived_instants(decode_history(data, path=path), path=path))
+
+
+def _writes_array() -> pa.Array:
+    return pa.array(_WRITES, pa.string())

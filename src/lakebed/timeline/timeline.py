@@ -1,0 +1,81 @@
+"""The timeline as a value: instants in the order in which readers see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Instants of one table: completed ones in completion order, then pending ones by requested time.
+
+    `pending` holds the furthest state of each unfinished instant. A savepoint shares the requested time of the
+    commit it protects, so an instant is identified by time and action together.
+    """
+
+    instants: tuple[Instant, ...]
+    _completions: dict[InstantTime, InstantTime] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        completions = {
+            instant.requested_at: instant.completed_at
+            for instant in self.instants
+            if instant.completed_at is not None and instant.action.changes_data
+        }
+        object.__setattr__(self, "_completions", completions)
+
+    @classmethod
+    def of(cls, instants: Iterable[Instant]) -> Timeline:
+        """The timeline of instant files, where one instant may appear in several states."""
+        files = list(instants)
+        done = {_identity(instant): instant for instant in files if instant.is_completed}
+        pending: dict[tuple[InstantTime, Action], Instant] = {}
+        for instant in sorted(files, key=lambda i: i.state is State.INFLIGHT):
+            if _identity(instant) not in done:
+                pending[_identity(instant)] = instant
+        completed = sorted(done.values(), key=lambda i: (i.completed_at or "", i.requested_at, i.action))
+        return cls((*completed, *sorted(pending.values(), key=lambda i: (i.requested_at, i.action))))
+
+    def __iter__(self) -> Iterator[Instant]:
+        return iter(self.instants)
+
+    def __len__(self) -> int:
+        return len(self.instants)
+
+    def completed(self) -> tuple[Instant, ...]:
+        """Instants that took place, in completion order."""
+        return tuple(instant for instant in self.instants if instant.is_completed)
+
+    def pending(self) -> tuple[Instant, ...]:
+        """Instants that were requested or begun and are neither completed nor rolled back."""
+        return tuple(instant for instant in self.instants if not instant.is_completed)
+
+    def commits(self) -> tuple[Instant, ...]:
+        """Completed instants that add or hide data files, in completion order."""
+        return tuple(instant for instant in self.instants if instant.is_completed and instant.action.changes_data)
+
+    def completion_of(self, requested_at: InstantTime) -> InstantTime | None:
+        """When the write requested at that time completed; None if it did not, or is not on this timeline."""
+        return self._completions.get(requested_at)
+
+    def until(self, completed_at: InstantTime) -> Timeline:
+        """The completed instants a reader saw at that completion time."""
+        return Timeline(tuple(i for i in self.completed() if i.completed_at is not None and i.completed_at <= completed_at))
+
+    @property
+    def first_requested_at(self) -> InstantTime | None:
+        """The smallest requested time here: writes before it are archived."""
+        return min((instant.requested_at for instant in self.instants if instant.action.changes_data), default=None)
+
+    @property
+    def last_completed_at(self) -> InstantTime | None:
+        """The newest completion time here."""
+        return max((i.completed_at for i in self.instants if i.completed_at is not None), default=None)
+
+
+def _identity(instant: Instant) -> tuple[InstantTime, Action]:
+    return instant.requested_at, instant.action.when_completed

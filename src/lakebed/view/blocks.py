@@ -1,0 +1,92 @@
+"""The log blocks of a file slice that count, in merge order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from lakebed.errors import CorruptTableError
+from lakebed.format.log_file import BlockKind, HeaderKey, LogBlock, decode_log_file
+from lakebed.model.files import FileSlice, LogFile
+from lakebed.storage import Storage
+
+BlockFilter = Callable[[str], bool]
+"""Whether blocks of that instant count for the snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedInstants:
+    """The writes whose blocks count, in a form that travels to workers. Writes before `first` are archived and count."""
+
+    completed: frozenset[str]
+    first: str
+
+    def includes(self, instant: str) -> bool:
+        """Whether blocks of that instant count."""
+        return instant in self.completed or instant < self.first
+
+
+@dataclass(frozen=True, slots=True)
+class FiledBlock:
+    """A log block and the file it was read from."""
+
+    block: LogBlock
+    path: str
+
+    @property
+    def instant(self) -> str:
+        """The instant that wrote the block."""
+        return self.block.header.get(HeaderKey.INSTANT_TIME, "")
+
+
+def load_blocks(storage: Storage, file_slice: FileSlice, *, layout: int, counts: BlockFilter, root: str = "") -> tuple[FiledBlock, ...]:
+    """Blocks of the slice's log files, oldest first, without those that are rolled back, uncommitted or compacted away."""
+    read = [filed for log in file_slice.logs for filed in _read_log(storage, f"{root}{file_slice.path(log.name)}", log, layout)]
+    if layout == 1:
+        read = [filed for filed in _drop_rolled_back(read) if counts(filed.instant)]
+    return _drop_compacted(read)
+
+
+def _read_log(storage: Storage, path: str, log: LogFile, layout: int) -> Iterable[FiledBlock]:
+    data = storage.get(path)
+    if log.size is not None and len(data) < log.size:
+        raise CorruptTableError(f"the file has {len(data)} of {log.size} committed bytes", path=path, offset=len(data))
+    # In layout 1 writers append to a log file that an earlier, crashed writer may have left torn.
+    blocks = decode_log_file(data, path=path, torn="skip" if layout == 1 else "refuse")
+    return (FiledBlock(block, path) for block in blocks)
+
+
+def _drop_rolled_back(blocks: list[FiledBlock]) -> list[FiledBlock]:
+    """Without command blocks, and without the earlier blocks of the instants that they roll back."""
+    kept: list[FiledBlock] = []
+    for filed in blocks:
+        if filed.block.kind is BlockKind.COMMAND:
+            target = filed.block.header.get(HeaderKey.TARGET_INSTANT_TIME)
+            kept = [earlier for earlier in kept if earlier.instant != target]
+        else:
+            kept.append(filed)
+    return kept
+
+
+def _drop_compacted(blocks: list[FiledBlock]) -> tuple[FiledBlock, ...]:
+    """Blocks in merge order, where a log-compacted block stands for, and in the place of, the newest one it replaces."""
+    replaces = {filed.instant: _replaced_instants(filed) for filed in blocks if _replaced_instants(filed)}
+    if not replaces:
+        return tuple(blocks)
+    hidden: set[str] = set()
+    for instant in sorted(replaces, reverse=True):
+        if instant not in hidden:
+            hidden |= replaces[instant]
+    kept = [filed for filed in blocks if filed.instant not in hidden]
+    return tuple(sorted(kept, key=lambda filed: _merge_position(filed.instant, replaces)))
+
+
+def _replaced_instants(filed: FiledBlock) -> frozenset[str]:
+    times = filed.block.header.get(HeaderKey.COMPACTED_BLOCK_TIMES, "")
+    return frozenset(time.strip() for time in times.split(",") if time.strip()) - {filed.instant}
+
+
+def _merge_position(instant: str, replaces: dict[str, frozenset[str]]) -> str:
+    # A block only replaces blocks that existed when it was written, so older ones: the recursion ends.
+    older = [time for time in replaces.get(instant, ()) if time < instant]
+    return max((_merge_position(time, replaces) for time in older), default=instant)
