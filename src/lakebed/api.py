@@ -115,7 +115,11 @@ class Table:
         return read_arrow(plan_changes(self._handle.state(), since, until, columns=columns, where=where))
 
     def explain(
-        self, where: str | None = None, columns: Sequence[str] | None = None, as_of: object = None, mode: str = "snapshot"
+        self,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        as_of: object = None,
+        mode: str = "snapshot",
     ) -> Explanation:
         """Which files a read would touch: which indexes were used, what they excluded, why others were not used."""
         return self._plan(columns, where, as_of, mode).explanation
@@ -129,6 +133,7 @@ class Table:
         session = self._spark or SparkSession.getActiveSession()
         if session is None:
             raise InvalidInputError(
-                "there is no Spark session", hint="pass one: open_table(path, spark=spark); lakebed.local_session() makes one"
+                "there is no Spark session",
+                hint="pass one: open_table(path, spark=spark); lakebed.local_session() makes one",
             )
         return session

@@ -1,12 +1,12 @@
 """What lakebed raises on purpose. Classes differ by what the caller should do next.
 
-    LakebedError
-    ├── InvalidInputError          fix the call
-    ├── UnsupportedTableError      another table version, or a feature we do not have
-    ├── CorruptTableError          bytes of the table break the format
-    ├── WriteConflictError         run the write again            (retryable)
-    ├── StorageUnavailableError    the store did not answer       (retryable)
-    └── CommitUnknownError         look at the timeline before running the write again
+LakebedError
+├── InvalidInputError          fix the call
+├── UnsupportedTableError      another table version, or a feature we do not have
+├── CorruptTableError          bytes of the table break the format
+├── WriteConflictError         run the write again            (retryable)
+├── StorageUnavailableError    the store did not answer       (retryable)
+└── CommitUnknownError         look at the timeline before running the write again
 """
 
 from __future__ import annotations

@@ -69,7 +69,9 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
 
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:
     """The options that are for the store: credentials, endpoints and the like."""
-    return {key: str(value) for key, value in options.items() if not key.startswith(("hoodie.", "as.of.")) and key != "path"}
+    return {
+        key: str(value) for key, value in options.items() if not key.startswith(("hoodie.", "as.of.")) and key != "path"
+    }
 
 
 def _check_other(key: str, value: str, spellings: tuple[str, ...]) -> None:
@@ -79,5 +81,6 @@ def _check_other(key: str, value: str, spellings: tuple[str, ...]) -> None:
         warnings.warn(f"unknown read option {key} has no effect{nearest}", stacklevel=4)
     elif value.strip().lower() not in _ACCEPTED_VALUES[key]:
         raise InvalidInputError(
-            f"the option {key}={value} is not supported", hint="leave it out; lakebed always merges and prunes what it can"
+            f"the option {key}={value} is not supported",
+            hint="leave it out; lakebed always merges and prunes what it can",
         )

@@ -138,6 +138,7 @@ STEPS = (
 )
 LAST_STEPS = ("upsert", "crash", "delete", "sql_update")
 LOG_STEPS = ("compact", "schedule_compaction", "upsert", "compact", "delete", "schedule_compaction")
+TAGS = ("red", "green", "a$b\\c", "", None)
 VALUE_TYPES = (
     "string",
     "int",
@@ -288,6 +289,7 @@ class History:
             Column("id", "string"),
             Column("sub", "string"),
             Column("num", "bigint"),
+            Column("tag", "string"),
             Column("ts", "bigint"),
             *self.design.partitioned_by,
             *([Column("_hoodie_is_deleted", "boolean")] if self.design.soft_deletes else []),
@@ -301,7 +303,8 @@ class History:
         ordering = self.clock - self.random.randrange(5, 25) if late else self.clock + self.random.randrange(5)
         values = (random_value(self.random, column.type) for column in self.values)
         marks = (deleted,) if self.design.soft_deletes else ()
-        return (f"key-{key:04d}", f"s{key % 3}", key, ordering, *partition, *marks, *values)
+        tag = self.random.choice(TAGS)
+        return (f"key-{key:04d}", f"s{key % 3}", key, tag, ordering, *partition, *marks, *values)
 
 
 def random_value(random: Random, type_: str) -> Any:

@@ -108,7 +108,7 @@ SAMPLE_PREDICATES = (
     "ratio <= 0.1",
     # Text
     "name = 'ann'",
-    "name = \"ann\"",
+    'name = "ann"',
     "name = 'a%b'",
     "name > 'a'",
     "name <= 'ann'",
@@ -180,7 +180,7 @@ SAMPLE_PREDICATES = (
     "cast(at as date) >= DATE '2024-01-01'",
     "cast(id as string) = '4'",
     "cast(id as bigint) = 2147483647",
-    "cast(day as string) like_never = ''" if False else "cast(day as string) = '2024-02-29'",
+    "cast(day as string) = '2024-02-29'",
     # Logic
     "id = 1 or id = 2 and active",
     "(id = 1 or id = 2) and active",

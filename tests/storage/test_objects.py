@@ -7,10 +7,10 @@ from datetime import timedelta
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from storage.fake_s3 import Fake
 
 from lakebed.errors import CorruptTableError, InvalidInputError, StorageUnavailableError
 from lakebed.storage import Outcome, Storage, Ticket, open_storage
+from storage.fake_s3 import Fake
 
 DONE, REFUSED, UNKNOWN = Outcome.DONE, Outcome.REFUSED, Outcome.UNKNOWN
 TICKET = Ticket("20240101000000000", "1")
@@ -110,6 +110,8 @@ def test_no_permission_is_an_error_of_the_call(storage: Storage, s3: Fake) -> No
         lambda: storage.create("f", b""),
         lambda: storage.replace("f", b""),
         lambda: storage.replace("f", b"", etag='"e"'),
+        lambda: storage.delete("f"),
+        lambda: storage.publish(TICKET, "f", b""),
     ]
     for call in calls:
         with pytest.raises(InvalidInputError, match="permission denied"):

@@ -41,9 +41,20 @@ def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(
     "url",
-    ["", "a\0b", "file://host/data", "file:///a%00b", "ftp://host/x", "s3://", "s3:///x", "memory://", "hdfs://n/x"],
+    [
+        "",
+        "a\0b",
+        "file://host/data",
+        "file:///a%00b",
+        "ftp://host/x",
+        "s3://",
+        "s3:///x",
+        "memory://",
+        "hdfs://n/x",
+        Path("s3://b/x"),
+    ],
 )
-def test_bad_urls(url: str) -> None:
+def test_bad_urls(url: str | Path) -> None:
     with pytest.raises(InvalidInputError, match="hint"):
         open_storage(url)
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.errors import CorruptTableError, InvalidInputError
-from lakebed.format.avro_types import parse_record
+from lakebed.format.avro_types import Record, parse_record
 from lakebed.format.guard import decoding
 
 if TYPE_CHECKING:
@@ -64,12 +64,14 @@ def decode_datums(
 def encode_datums(batch: pa.RecordBatch, avro_json: str) -> tuple[_Bytes, _Integers]:
     """The rows as bare datums of the schema: all bytes, and rows + 1 offsets into them.
 
-    Columns are found by name; one that is missing is null. Rows that do not fit the schema raise InvalidInputError.
+    Columns are found by name; one that is missing is null. Rows that do not fit the schema, and a schema that is not
+    sound, raise InvalidInputError.
     """
     from lakebed.format import avro_encode_kernel
     from lakebed.format.avro_encode_program import bind
 
-    binding = bind(batch, parse_record(avro_json))
+    batch.validate()
+    binding = bind(batch, _record_to_write(avro_json))
     frames = np.empty((binding.loop_depth + 1, 3), np.int64)
 
     def run(positions: _Integers, *, write: bool) -> None:
@@ -84,6 +86,13 @@ def encode_datums(batch: pa.RecordBatch, avro_json: str) -> tuple[_Bytes, _Integ
     data = np.empty(int(offsets[-1]), np.uint8)
     run(data.ctypes.data + offsets[:-1], write=True)
     return data, offsets
+
+
+def _record_to_write(avro_json: str) -> Record:
+    try:
+        return parse_record(avro_json)
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise InvalidInputError(f"the Avro schema cannot be used ({error})", hint="give a record schema") from error
 
 
 def _check_columns(program: Program, columns: Sequence[str] | None) -> None:

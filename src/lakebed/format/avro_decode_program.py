@@ -47,7 +47,7 @@ class Program:
     plans: tuple[Plan, ...]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def compile_record(avro_json: str, columns: tuple[str, ...] | None) -> Program:
     """The program that decodes datums of the schema into `columns`, its top-level fields in the order of the schema."""
     compiler = _Compiler()

@@ -129,7 +129,7 @@ def is_null(node: AvroType) -> bool:
     return isinstance(node, Scalar) and node.wire is Wire.NULL
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def parse_record(avro_json: str) -> Record:
     """The tree of a record schema; anything else raises ValueError, LookupError or TypeError."""
     node = _Parser().parse(json.loads(avro_json), namespace="")

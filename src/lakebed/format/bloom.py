@@ -63,7 +63,7 @@ class BloomFilter:
         probed = self.rows[:, positions >> 3] >> (positions & 7).astype(np.uint8) & 1
         return bool(probed.all(axis=1).any())
 
-    def might_contain_many(self, keys: pa.Array[Any]) -> npt.NDArray[np.bool_]:
+    def might_contain_many(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
         """One answer per key; a null key is in no file."""
         from lakebed.format.bloom_kernels import probe
 
@@ -75,7 +75,7 @@ class BloomFilter:
 
 
 def build_bloom(
-    keys: pa.Array[Any],
+    keys: pa.Array,
     *,
     capacity: int = 60_000,
     fpp: float = 1e-9,
@@ -210,7 +210,7 @@ def _bytes_for(bit_count: int) -> int:
     return -(-bit_count // 8)
 
 
-def _key_bytes(keys: pa.Array[Any]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def _key_bytes(keys: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """The UTF-8 bytes of all keys and the offsets that part them."""
     large = keys.cast(pa.large_string())
     buffers: list[Any] = large.buffers()

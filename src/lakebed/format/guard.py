@@ -16,6 +16,7 @@ _ON_BAD_BYTES = (
     AttributeError,
     EOFError,
     LookupError,
+    OSError,
     RecursionError,
     TypeError,
     ValueError,
@@ -23,7 +24,7 @@ _ON_BAD_BYTES = (
     struct.error,
     zlib.error,
 )
-"""Not MemoryError: sizes are checked before anything is allocated."""
+"""OSError: Arrow says so of bad compressed pages. Not MemoryError: sizes are checked before anything is allocated."""
 
 
 @contextmanager

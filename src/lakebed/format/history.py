@@ -158,15 +158,11 @@ def archived_instants(table: pa.Table, *, path: str) -> Iterator[ArchivedInstant
 
 
 def _read_parquet(data: bytes, columns: list[str]) -> pa.Table:
-    try:
-        file = pq.ParquetFile(pa.BufferReader(data))
-        # A row holds at least an instant time of its own, so rows cannot outnumber bytes.
-        if not 0 <= file.metadata.num_rows <= len(data):
-            raise ValueError(f"{file.metadata.num_rows} rows in {len(data)} bytes")
-        return file.read(columns=columns, use_threads=False)
-    except OSError as error:
-        # Arrow's word for pages that do not decompress; nothing is read from a disk here.
-        raise ValueError(str(error)) from error
+    file = pq.ParquetFile(pa.BufferReader(data))
+    # A row holds at least an instant time of its own, so rows cannot outnumber bytes.
+    if not 0 <= file.metadata.num_rows <= len(data):
+        raise ValueError(f"{file.metadata.num_rows} rows in {len(data)} bytes")
+    return file.read(columns=columns, use_threads=False)
 
 
 def _manifest_entry(name: object, size: object) -> ManifestEntry:

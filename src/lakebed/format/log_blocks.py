@@ -27,7 +27,7 @@ from lakebed.format.avro_schema import arrow_schema
 from lakebed.format.guard import decoding
 from lakebed.format.log_deletes import CONTENT_VERSION, check_content_version, decode_deletes, encode_deletes
 from lakebed.format.log_file import BlockKind, HeaderKey, LogBlock
-from lakebed.format.parquet_footer import avro_metadata, decoding_parquet
+from lakebed.format.parquet_footer import avro_metadata
 from lakebed.model.source import BytesSource
 
 __all__ = (
@@ -127,7 +127,7 @@ def _decode_avro_records(block: LogBlock, path: str, columns: Sequence[str] | No
 
 
 def _decode_parquet_records(block: LogBlock, path: str, columns: Sequence[str] | None) -> pa.Table:
-    with decoding_parquet(path, "a Parquet log block", offset=block.content_offset):
+    with decoding(path, "a Parquet log block", offset=block.content_offset):
         file = pq.ParquetFile(pa.BufferReader(block.content))
         picked = None if columns is None else _pick(file.schema_arrow, columns)
         return file.read(columns=picked, use_threads=False)
@@ -152,6 +152,6 @@ def _record_bounds(block: LogBlock, path: str) -> tuple[npt.NDArray[np.int64], n
     return starts, ends
 
 
-def _binary_array(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> pa.Array[Any]:
+def _binary_array(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> pa.Array:
     parts: tuple[Any, Any] = np.ascontiguousarray(offsets, dtype=np.int64), data
     return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, [None, *map(pa.py_buffer, parts)])

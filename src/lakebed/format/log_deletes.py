@@ -67,7 +67,7 @@ def decode_deletes(block: LogBlock, *, path: str) -> pa.Table:
         return _deletes(keys, partitions, _unwrap(_without(wrapped, always)), always)
 
 
-def encode_deletes(keys: pa.Array[Any], partitions: pa.Array[Any], ordering: pa.Array[Any] | None = None) -> bytes:
+def encode_deletes(keys: pa.Array, partitions: pa.Array, ordering: pa.Array | None = None) -> bytes:
     """The content of a DELETE block; a delete whose ordering value is null, or all if there are none, always apply."""
     from lakebed.format.avro_columns import encode_datums
 
@@ -106,7 +106,7 @@ def _payload(block: LogBlock, path: str) -> memoryview:
     return block.content[_CONTENT_START.size :]
 
 
-def _decode_list(payload: memoryview, path: str, offset: int) -> tuple[pa.Array[Any], pa.Array[Any], Any]:
+def _decode_list(payload: memoryview, path: str, offset: int) -> tuple[pa.Array, pa.Array, Any]:
     """Keys, partitions and wrapped ordering values of one HoodieDeleteRecordList."""
     from lakebed.format.avro_columns import decode_datums
 
@@ -118,7 +118,7 @@ def _decode_list(payload: memoryview, path: str, offset: int) -> tuple[pa.Array[
 
 
 def _deletes(
-    keys: pa.Array[Any], partitions: pa.Array[Any], ordering: pa.Array[Any], always: pa.Array[Any]
+    keys: pa.Array, partitions: pa.Array, ordering: pa.Array, always: pa.Array
 ) -> pa.Table:
     return pa.table({"key": keys, "partition": partitions, "ordering": ordering, "always": always})
 
@@ -128,7 +128,7 @@ def _without(wrapped: Any, mask: Any) -> pa.StructArray:
     return pa.StructArray.from_arrays(wrapped.flatten(), fields=list(wrapped.type), mask=mask)
 
 
-def _unwrap(wrapped: Any) -> pa.Array[Any]:
+def _unwrap(wrapped: Any) -> pa.Array:
     """One array of the values of a union of wrappers."""
     present = {name: values for name, values in _values(wrapped).items() if values.null_count < len(values)}
     match sorted(present):
@@ -153,12 +153,12 @@ def _unwrap_fields(lists: Any) -> pa.StructArray:
     return pa.StructArray.from_arrays(fields, names=[str(index) for index in range(counts[0])], mask=lists.is_null())
 
 
-def _values(wrapped: Any) -> dict[str, pa.Array[Any]]:
+def _values(wrapped: Any) -> dict[str, pa.Array]:
     """What each kind of wrapper holds, null where the union has another kind."""
     return {field.name: child.flatten()[0] for field, child in zip(wrapped.type, wrapped.flatten(), strict=True)}
 
 
-def _wrap(count: int, ordering: pa.Array[Any] | None) -> pa.StructArray:
+def _wrap(count: int, ordering: pa.Array | None) -> pa.StructArray:
     """Ordering values in the wrapper of their type, and the int 0 where there is none."""
     name, values = (_INT, pa.nulls(count, pa.int32())) if ordering is None else _wrapper_of(ordering)
     zeros = pa.array(np.zeros(count, dtype=np.int32), mask=np.asarray(values.is_valid()))
@@ -167,7 +167,7 @@ def _wrap(count: int, ordering: pa.Array[Any] | None) -> pa.StructArray:
     return pa.StructArray.from_arrays(wrapped, names=list(present))
 
 
-def _wrapper_of(ordering: pa.Array[Any]) -> tuple[str, pa.Array[Any]]:
+def _wrapper_of(ordering: pa.Array) -> tuple[str, pa.Array]:
     """The wrapper for the type of the values, and the values in the type that it wants."""
     kind = ordering.type
     if pa.types.is_timestamp(kind):

@@ -25,12 +25,9 @@ from lakebed.format.secondary_keys import (
     escape_secondary,
     secondary_hash_part,
     secondary_key,
-    secondary_keys,
     secondary_prefix,
     secondary_value_text,
-    secondary_value_texts,
     split_secondary_key,
-    split_secondary_keys,
 )
 
 __all__ = [
@@ -53,12 +50,9 @@ __all__ = [
     "partition_stats_key",
     "secondary_hash_part",
     "secondary_key",
-    "secondary_keys",
     "secondary_prefix",
     "secondary_value_text",
-    "secondary_value_texts",
     "split_secondary_key",
-    "split_secondary_keys",
     "unescape_partition",
     "uuid_bits",
 ]

@@ -1,8 +1,8 @@
 """Records of the metadata table: one at a time, or all of a file as Arrow columns.
 
 Values are Avro datums as HFiles store them, `schema` the Avro JSON that is stored with them, `path` the file, for
-messages. Column statistics have their own modules, `column_stats` and `column_ranges`; their functions can be imported
-from here, too.
+messages. Column statistics and the record index have modules of their own; what reads and writes their records can be
+imported from here, too.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ from lakebed.format.metadata_datum import (
     encode_bytes,
     encode_datum,
     encode_long,
-    encode_optional_long,
-    encode_optional_text,
     encode_text,
 )
-from lakebed.format.metadata_keys import ALL_PARTITIONS, uuid_bits
+from lakebed.format.metadata_keys import ALL_PARTITIONS
 from lakebed.format.record_index import RecordLocation, decode_record_index_value
+from lakebed.format.record_index import encode_record_index_value as encode_record_index_record
 from lakebed.model.metadata import BloomRecord, ColumnStats, FileEntry, RecordKind, SecondaryRecord
 
 __all__ = [
@@ -61,9 +60,6 @@ __all__ = [
 ]
 
 Payload: TypeAlias = Mapping[str, FileEntry] | BloomRecord | ColumnStats | RecordLocation | SecondaryRecord
-
-_UUID_AND_INDEX, _RAW_FILE_ID = 0, 1
-"""How a record index entry spells its file id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +120,6 @@ def encode_bloom_record(record: BloomRecord) -> bytes:
 def encode_secondary_record(*, is_deleted: bool = False) -> bytes:
     """The datum of a secondary index entry: the same for all that live."""
     return encode_datum(RecordKind.SECONDARY_INDEX, encode_boolean(is_deleted))
-
-
-def encode_record_index_record(location: RecordLocation) -> bytes:
-    """The datum that says where a record key lives."""
-    bits = uuid_bits(location.file_id)
-    high, low, index = bits or (-1, -1, -1)
-    payload = (
-        encode_optional_text(location.partition),
-        encode_optional_long(high),
-        encode_optional_long(low),
-        encode_optional_long(index),
-        encode_optional_text("" if bits else location.file_id),
-        encode_optional_long(location.instant_ms),
-        encode_long(_UUID_AND_INDEX if bits else _RAW_FILE_ID),
-        NULL,
-    )
-    return encode_datum(RecordKind.RECORD_INDEX, b"".join(payload))
 
 
 def decode_files(keys: ArrowArray, values: ArrowArray, schema: str, *, path: str) -> pa.Table:

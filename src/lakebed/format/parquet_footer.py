@@ -6,8 +6,6 @@ filter, only Avro writers the Avro schema.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +55,7 @@ def decode_parquet_footer(file: bytes | memoryview | pa.NativeFile, *, path: str
     What an open file raises when it cannot be read passes through: it says nothing of the bytes.
     """
     tail = _read_tail(file) if isinstance(file, pa.NativeFile) else file
-    with decoding_parquet(path, "the Parquet footer"):
+    with decoding(path, "the Parquet footer"):
         metadata = pq.read_metadata(pa.BufferReader(tail))
         if metadata.num_rows < 0:
             raise CorruptTableError(f"the Parquet footer says {metadata.num_rows} rows", path=path)
@@ -74,7 +72,7 @@ def decode_parquet_footer(file: bytes | memoryview | pa.NativeFile, *, path: str
         )
 
 
-def footer_metadata(keys: pa.Array[Any], avro_json: str) -> dict[bytes, bytes]:
+def footer_metadata(keys: pa.Array, avro_json: str) -> dict[bytes, bytes]:
     """The footer entries of a new base file with these record keys and this Avro schema, as Hudi's writer has them."""
     bloom = build_bloom(keys)
     entries = avro_metadata(avro_json)
@@ -87,16 +85,6 @@ def footer_metadata(keys: pa.Array[Any], avro_json: str) -> dict[bytes, bytes]:
 def avro_metadata(avro_json: str) -> dict[bytes, bytes]:
     """The footer entries that every Parquet file of Avro records has, in base files and in log blocks."""
     return {_AVRO_SCHEMA: avro_json.encode(), _WRITER_MODEL: b"avro"}
-
-
-@contextmanager
-def decoding_parquet(path: str, what: str, *, offset: int | None = None) -> Iterator[None]:
-    """As `decoding`, for Parquet that is in memory: pyarrow reports some bad bytes as OSError."""
-    with decoding(path, what, offset=offset):
-        try:
-            yield
-        except OSError as error:
-            raise ValueError(str(error)) from error
 
 
 def _read_tail(file: Any) -> bytes:
@@ -113,7 +101,7 @@ def _text(entries: dict[bytes, bytes], key: bytes) -> str | None:
     return entries[key].decode() if key in entries else None
 
 
-def _key_range(keys: pa.Array[Any]) -> tuple[bytes, bytes]:
+def _key_range(keys: pa.Array) -> tuple[bytes, bytes]:
     """The least and greatest key in the order of Java strings.
 
     Java compares UTF-16 units, Arrow UTF-8 bytes: the orders part only above U+FFFF, where Java's surrogates

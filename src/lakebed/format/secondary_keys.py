@@ -8,23 +8,15 @@ Version V1 of the index (tables of version 8 that Hudi 1.0 wrote) leaves NUL as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime, timezone
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.types as pat
+from lakebed.errors import CorruptTableError
 
-from lakebed.errors import CorruptTableError, InvalidInputError
-from lakebed.format.arrow import ArrowArray, pc
-from lakebed.format.guard import decoding
-from lakebed.format.java_text import java_float_text
+SEPARATOR = "$"
+NULL_VALUE = "\0"
+"""Stands for null where a value stands; a value of that one character is escaped."""
 
-_SEPARATOR = "$"
-_NULL = "\0"
-_SPECIAL = {"V1": r"([\\$])", "V2": r"([\\$\x00])"}
 _ESCAPES = {version: {ord(c): f"\\{c}" for c in special} for version, special in (("V1", "\\$"), ("V2", "\\$\0"))}
-_KEY = r"(?s)^(?P<value>(?:[^\\$]|\\.)*)\$(?P<record_key>(?:[^\\]|\\.)*)$"
 
 
 def escape_secondary(text: str, *, version: str = "V2") -> str:
@@ -34,7 +26,7 @@ def escape_secondary(text: str, *, version: str = "V2") -> str:
 
 def secondary_prefix(value: str | None, *, version: str = "V2") -> str:
     """What the keys of a value begin with, and those of no other value."""
-    return (_NULL if value is None else escape_secondary(value, version=version)) + _SEPARATOR
+    return (NULL_VALUE if value is None else escape_secondary(value, version=version)) + SEPARATOR
 
 
 def secondary_key(value: str | None, record_key: str, *, version: str = "V2") -> str:
@@ -46,7 +38,7 @@ def split_secondary_key(stored: str, *, path: str) -> tuple[str | None, str]:
     """Value and record key of an entry."""
     end = _separator_at(stored, path)
     value, record_key = stored[:end], stored[end + 1 :]
-    return None if value == _NULL else _unescape(value, path), _unescape(record_key, path)
+    return None if value == NULL_VALUE else _unescape(value, path), _unescape(record_key, path)
 
 
 def secondary_hash_part(stored: str, version: str, *, path: str = "<key>") -> str:
@@ -56,7 +48,7 @@ def secondary_hash_part(stored: str, version: str, *, path: str = "<key>") -> st
 
 def _separator_at(stored: str, path: str) -> int:
     at = 0
-    while at < len(stored) and stored[at] != _SEPARATOR:
+    while at < len(stored) and stored[at] != SEPARATOR:
         at += 2 if stored[at] == "\\" else 1
     if at >= len(stored):
         raise CorruptTableError(f"a secondary index key has no separator: {stored[:200]!r}", path=path)
@@ -73,29 +65,6 @@ def _unescape(text: str, path: str) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def secondary_keys(values: ArrowArray, record_keys: ArrowArray, *, version: str = "V2") -> ArrowArray:
-    """`secondary_key` of each pair: values are text as `secondary_value_texts` gives it."""
-    special = _SPECIAL[version]
-    escaped = pc.fill_null(pc.replace_substring_regex(values, special, r"\\\1"), _NULL)
-    return pc.binary_join_element_wise(escaped, pc.replace_substring_regex(record_keys, special, r"\\\1"), _SEPARATOR)
-
-
-def split_secondary_keys(stored: ArrowArray, *, path: str) -> tuple[ArrowArray, ArrowArray]:
-    """`split_secondary_key` of each key: the values and the record keys. Takes UTF-8 text, also as binary."""
-    with decoding(path, "a secondary index key"):
-        parts = pc.extract_regex(pc.cast(stored, pa.string()), _KEY)
-        if parts.null_count > stored.null_count:
-            raise CorruptTableError("a secondary index key has no separator, or ends within an escape", path=path)
-        value, record_key = pc.struct_field(parts, [0]), pc.struct_field(parts, [1])
-        is_null = pc.equal(value, _NULL)
-        value = pc.replace_substring_regex(value, r"(?s)\\(.)", r"\1")
-        return pc.if_else(is_null, pa.scalar(None, pa.string()), value), _unescape_all(record_key)
-
-
-def _unescape_all(texts: ArrowArray) -> ArrowArray:
-    return pc.replace_substring_regex(texts, r"(?s)\\(.)", r"\1")
-
-
 def secondary_value_text(value: Any) -> str | None:
     """A Python or Arrow value as the text a secondary index has for it; a type without text raises InvalidInputError.
 
@@ -103,61 +72,6 @@ def secondary_value_text(value: Any) -> str | None:
     """
     if isinstance(value, str) or value is None:
         return value
-    text: str | None = secondary_value_texts(_one_element(value))[0].as_py()
-    return text
+    from lakebed.format.secondary_columns import value_text  # Arrow, which a look-up by record key can do without.
 
-
-def _one_element(value: Any) -> ArrowArray:
-    if isinstance(value, pa.Scalar):
-        return pa.array([value], value.type)
-    if isinstance(value, datetime) and value.tzinfo:
-        value = value.astimezone(timezone.utc)  # Arrow would keep the zone's name; only the moment counts.
-    try:
-        return pa.array([value])
-    except (OverflowError, TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"{value!r} is no value of a column", hint="give a value of the indexed column's type"
-        ) from error
-
-
-def secondary_value_texts(values: ArrowArray) -> ArrowArray:
-    """`secondary_value_text` of each value of a column."""
-    if pat.is_dictionary(values.type):
-        return pc.take(secondary_value_texts(values.dictionary), values.indices)
-    for accepts, text in _TEXTS:
-        if accepts(values.type):
-            return text(values)
-    raise InvalidInputError(
-        f"values of type {values.type} have no text in a secondary index",
-        hint="index a column of text, integers, doubles, dates or timestamps",
-    )
-
-
-def _cast_text(values: ArrowArray) -> ArrowArray:
-    return pc.cast(values, pa.string())
-
-
-def _days(values: ArrowArray) -> ArrowArray:
-    return _cast_text(pc.cast(pc.cast(values, pa.date32()), pa.int32()))
-
-
-def _micros(values: ArrowArray) -> ArrowArray:
-    # A zone or none: the number is the same. Nanoseconds beyond the microsecond are cut off, as Spark does.
-    unit = pa.timestamp("us", values.type.tz)
-    return _cast_text(pc.cast(pc.cast(values, unit, safe=False), pa.int64()))
-
-
-def _time_of_day(values: ArrowArray) -> ArrowArray:
-    return _cast_text(pc.cast(values, pa.int32() if pat.is_time32(values.type) else pa.int64()))
-
-
-_TEXTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[ArrowArray], ArrowArray]], ...] = (
-    (pat.is_string, lambda values: values),
-    (lambda kind: pat.is_large_string(kind) or pat.is_string_view(kind), _cast_text),
-    (lambda kind: pat.is_integer(kind) or pat.is_boolean(kind) or pat.is_null(kind), _cast_text),
-    (lambda kind: pat.is_float64(kind) or pat.is_float32(kind), java_float_text),
-    (pat.is_decimal, _cast_text),
-    (pat.is_date, _days),
-    (pat.is_timestamp, _micros),
-    (pat.is_time, _time_of_day),
-)
+    return value_text(value)

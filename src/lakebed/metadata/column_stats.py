@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from lakebed.format.column_ranges import column_stats_values, decode_column_stats
 from lakebed.format.hfile import decode_hfile
 from lakebed.format.metadata_keys import column_stats_prefix
-from lakebed.format.metadata_records import column_stats_values, decode_column_stats
 from lakebed.metadata.shard import EntryLayer, StoredValue
 from lakebed.metadata.table import MetadataTable
 

@@ -41,7 +41,10 @@ def find_locations(metadata: MetadataTable, keys: Iterable[str]) -> dict[str, tu
 
 def read_record_index(metadata: MetadataTable) -> pa.Table:
     """Every entry: key, partition, file_id, instant_ms."""
-    tables = [shard.read_all(lambda layer: pa.table(decode_record_index(layer.source))) for shard in metadata.shards(RECORD_INDEX)]
+    tables = [
+        shard.read_all(lambda layer: pa.table(decode_record_index(layer.source)))
+        for shard in metadata.shards(RECORD_INDEX)
+    ]
     entries = [table.select(["key", "partition", "file_id", "instant_ms"]) for table in tables if table is not None]
     return pa.concat_tables(entries).unify_dictionaries() if entries else _EMPTY.empty_table()
 

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from lakebed.format.hfile import decode_hfile
 from lakebed.format.java_hash import shard_of
 from lakebed.format.metadata_records import decode_secondary_records
-from lakebed.format.secondary_keys import secondary_prefix, split_secondary_key, split_secondary_keys
+from lakebed.format.secondary_columns import split_secondary_keys
+from lakebed.format.secondary_keys import secondary_prefix, split_secondary_key
 from lakebed.metadata.shard import EntryLayer, StoredValue
 from lakebed.metadata.table import MetadataTable
 

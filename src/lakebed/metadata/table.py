@@ -94,7 +94,12 @@ class MetadataTable:
                 hint="read with the option hoodie.metadata.enable=false, and let a writer rebuild the metadata table",
             )
         # By number, not by name: `%04d` runs over after 9999.
-        return tuple(sorted(slices, key=lambda s: (data_partition_of_group(s.group.file_id) or "", group_index(s.group.file_id) or 0)))
+        return tuple(
+            sorted(
+                slices,
+                key=lambda s: (data_partition_of_group(s.group.file_id) or "", group_index(s.group.file_id) or 0),
+            )
+        )
 
     def _completion_of(self, requested_at: InstantTime) -> InstantTime | None:
         return None if requested_at in self._data_pending else self._snapshot.completion_of(requested_at)

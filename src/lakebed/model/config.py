@@ -185,4 +185,6 @@ class TableConfig:
         try:
             return words(self.properties[key].strip().upper())
         except ValueError as error:
-            raise CorruptTableError(f"property {key} has an unknown value: {self.properties[key]!r}", path=self.path) from error
+            raise CorruptTableError(
+                f"property {key} has an unknown value: {self.properties[key]!r}", path=self.path
+            ) from error

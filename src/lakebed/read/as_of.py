@@ -63,4 +63,3 @@ def _from_datetime(value: datetime, *, utc: bool) -> InstantTime:
     if value.tzinfo is not None:
         value = value.astimezone(timezone.utc if utc else None)
     return InstantTime(value.strftime("%Y%m%d%H%M%S") + f"{value.microsecond // 1000:03d}")
-

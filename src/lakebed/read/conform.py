@@ -52,10 +52,11 @@ def _conform_struct(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     for field in wanted:
         known = values.type.get_field_index(field.name) >= 0
         # `field()` leaves out the parent's nulls, which the mask puts back.
-        children.append(conform_array(values.field(field.name), field.type) if known else pa.nulls(len(values), field.type))
+        children.append(
+            conform_array(values.field(field.name), field.type) if known else pa.nulls(len(values), field.type)
+        )
     return pa.StructArray.from_arrays(children, fields=list(wanted), mask=_mask(values))
 
 
 def _mask(values: pa.Array) -> pa.Array | None:
     return pc.is_null(values) if values.null_count else None
-

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -50,6 +51,7 @@ _OPERATORS: dict[Op, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_CHAIN_MAX = 64
 _TEXT_CONSTANTS = {True: "TRUE", False: "FALSE", None: "CAST(NULL AS BOOLEAN)"}
 
 
@@ -154,15 +156,14 @@ def _expression(predicate: Predicate, schema: pa.Schema) -> pc.Expression:
 
 
 def _joined(
-    parts: Sequence[pc.Expression], join: Callable[[pc.Expression, pc.Expression], pc.Expression], *, empty: bool
+    parts: list[pc.Expression], join: Callable[[pc.Expression, pc.Expression], pc.Expression], *, empty: bool
 ) -> pc.Expression:
-    """Joins in a tree of low height: Arrow walks expressions on the stack."""
-    if not parts:
-        return pc.scalar(empty)
-    if len(parts) == 1:
-        return parts[0]
-    middle = len(parts) // 2
-    return join(_joined(parts[:middle], join, empty=empty), _joined(parts[middle:], join, empty=empty))
+    # Arrow unfolds a chain of one connective on the stack, and long ones overflow it. `coalesce` cuts the chain; that
+    # it turns unknown to false is no loss here.
+    while len(parts) > _CHAIN_MAX:
+        chains = [parts[start : start + _CHAIN_MAX] for start in range(0, len(parts), _CHAIN_MAX)]
+        parts = [pc.coalesce(reduce(join, chain), pc.scalar(False)) for chain in chains]
+    return reduce(join, parts) if parts else pc.scalar(empty)
 
 
 def _field(column: str) -> pc.Expression:

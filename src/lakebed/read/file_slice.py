@@ -148,15 +148,17 @@ def _delete_part(filed: FiledBlock, schema: pa.Schema, ordering: Sequence[str]) 
     always = _one_array(deletes["always"]).to_numpy(zero_copy_only=False)
     kinds = np.where(always, Kind.DELETE_ALWAYS, Kind.DELETE).astype(np.int8)
     values = _one_array(deletes["ordering"])
-    orders = tuple(_ordering_field(values, i, schema.field(name).type, len(ordering)) for i, name in enumerate(ordering))
+    orders = tuple(
+        _ordering_field(values, i, schema.field(name).type, len(ordering)) for i, name in enumerate(ordering)
+    )
     return Part(_one_array(deletes["key"]), kinds, orders, None)
 
 
 def _ordering_field(values: pa.Array, index: int, wanted: pa.DataType, count: int) -> pa.Array:
-    """One of `count` ordering fields of deletes. Several are stored as a list, values without an ordering as null."""
+    """One of `count` ordering fields of deletes. Several come as a struct, deletes without an ordering value as null."""
     if values.null_count == len(values):
         return pa.nulls(len(values), wanted)
-    return conform_array(pc.list_element(values, index) if count > 1 else values, wanted)
+    return conform_array(pc.struct_field(values, str(index)) if count > 1 else values, wanted)
 
 
 def _select(task: SliceTask, rows: pa.Table) -> pa.Table:

@@ -34,12 +34,7 @@ def accept_events(
 def _accept_by_event_time(start, end, kinds, ranks, accepted):  # type: ignore[no-untyped-def]
     current = -1
     for i in range(start, end):
-        if (
-            current < 0
-            or kinds[i] == _DELETE_ALWAYS
-            or kinds[current] == _DELETE_ALWAYS
-            or ranks[i] >= ranks[current]
-        ):
+        if current < 0 or kinds[i] == _DELETE_ALWAYS or kinds[current] == _DELETE_ALWAYS or ranks[i] >= ranks[current]:
             accepted[i] = True
             current = i
 

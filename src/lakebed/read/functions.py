@@ -46,7 +46,7 @@ _CYCLE_YEARS = 400
 _CYCLE_SECONDS = 146_097 * 86_400
 _INTEGER_TEXT = r"\A\s*[+-]?\d{1,18}\s*\z"
 _NUMBER_TEXT = r"\A\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*\z"
-_DATE_TEXT = r"\A\s*(?P<y>\d{4})-(?P<m>\d{1,2})-(?P<d>\d{1,2})(\s*|[ T](?s:.*))\z"
+_DATE_TEXT = r"\A\s*(?P<y>\d{4})-(?P<m>\d{1,2})-(?P<d>\d{1,2})(?:\s*|[ T](?s:.*))\z"
 
 
 class BadCall(ValueError):  # noqa: N818 - never leaves the package, and is no error of ours
@@ -207,11 +207,11 @@ def _where(condition: pc.Expression, value: pc.Expression, kind: pa.DataType) ->
 
 def _format_seconds(seconds: pc.Expression, pattern: str) -> pc.Expression:
     """Seconds since 1970 as text. Arrow's years end at 32767, so the calendar is read within one cycle."""
-    quotient = pc.divide(seconds, pa.scalar(_CYCLE_SECONDS))
-    borrow = (seconds < quotient * pa.scalar(_CYCLE_SECONDS)).cast(pa.int64())
-    cycle = quotient - borrow
-    moment = (seconds - cycle * pa.scalar(_CYCLE_SECONDS)).cast(pa.timestamp("s"))
-    year = pc.year(moment) + cycle * pa.scalar(_CYCLE_YEARS)
+    cycle = pc.divide(seconds, pa.scalar(_CYCLE_SECONDS))  # Rounds towards zero.
+    rest = seconds - cycle * pa.scalar(_CYCLE_SECONDS)
+    borrow = (rest < pa.scalar(0)).cast(pa.int64())
+    moment = (rest + borrow * pa.scalar(_CYCLE_SECONDS)).cast(pa.timestamp("s"))
+    year = pc.year(moment) + (cycle - borrow) * pa.scalar(_CYCLE_YEARS)
     pieces: list[pc.Expression | str] = []
     for token, is_field in _java_tokens(pattern):
         if not is_field:

@@ -41,7 +41,11 @@ class Indexes:
             files = [file for s in slices for file in ((s.base,) if s.base else ()) + s.logs]
             kind = definition.kind if definition else name
             if name == "record_index":
-                kind = "record_index (partitioned)" if definition and definition.is_partitioned else "record_index (global)"
+                kind = (
+                    "record_index (partitioned)"
+                    if definition and definition.is_partitioned
+                    else "record_index (global)"
+                )
             columns = definition.source_fields if definition else ()
             yield IndexInfo(name, kind, columns, "ready", len(slices), sum(file.size or 0 for file in files))
         for name in sorted(self._state.config.metadata_partitions_inflight):

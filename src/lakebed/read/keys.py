@@ -27,7 +27,9 @@ def record_keys(table: pa.Table, config: TableConfig) -> pa.Array:
     texts = [pc.cast(_joined(table[name]), pa.string()) for name in fields]
     if len(fields) == 1:
         return texts[0]
-    labelled = [pc.binary_join_element_wise(f"{name}:", _spelled(text), "") for name, text in zip(fields, texts, strict=True)]
+    labelled = [
+        pc.binary_join_element_wise(f"{name}:", _spelled(text), "") for name, text in zip(fields, texts, strict=True)
+    ]
     return pc.binary_join_element_wise(*labelled, ",")
 
 

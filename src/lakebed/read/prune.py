@@ -134,7 +134,9 @@ def _by_record_index(query: Query, slices: Slices) -> Kept | NotUsed:
 def _by_secondary_index(query: Query, slices: Slices) -> Kept | NotUsed:
     if isinstance(query.metadata, Unusable):
         return NotUsed("there is no usable metadata table")
-    indexes = [d for name, d in query.metadata.definitions.items() if name.startswith(SECONDARY) and query.metadata.has(name)]
+    indexes = [
+        d for name, d in query.metadata.definitions.items() if name.startswith(SECONDARY) and query.metadata.has(name)
+    ]
     if not indexes:
         return NotUsed("the table has none")
     if not query.is_latest:
@@ -213,7 +215,9 @@ def _masked(slices: Slices, kept: np.ndarray) -> Slices:
 
 def _exact(values: pa.Array) -> Ranges:
     """Ranges of one row each: the value itself, or one null."""
-    return Ranges(values, values, pc.cast(pc.is_null(values), pa.int64()), pa.repeat(pa.scalar(1, pa.int64()), len(values)))
+    return Ranges(
+        values, values, pc.cast(pc.is_null(values), pa.int64()), pa.repeat(pa.scalar(1, pa.int64()), len(values))
+    )
 
 
 def _align(ranges: pa.Table, names: list[str]) -> Ranges:

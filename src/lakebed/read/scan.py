@@ -74,7 +74,9 @@ def plan_slices(
         SliceTask(state.storage, state.config, file_slice, schema, tuple(output.names), counted, predicate)
         for file_slice in slices
     )
-    return ScanPlan(tasks, output, predicate, _explain(state, snapshot, where if isinstance(where, str) else None, steps, slices))
+    return ScanPlan(
+        tasks, output, predicate, _explain(state, snapshot, where if isinstance(where, str) else None, steps, slices)
+    )
 
 
 def take_snapshot(state: TableState, as_of: object) -> Snapshot:
@@ -107,7 +109,11 @@ def select_columns(schema: pa.Schema, columns: Sequence[str] | None, table: str)
 
 
 def _explain(
-    state: TableState, snapshot: Snapshot, where: str | None, steps: tuple[PruneStep, ...], slices: tuple[FileSlice, ...]
+    state: TableState,
+    snapshot: Snapshot,
+    where: str | None,
+    steps: tuple[PruneStep, ...],
+    slices: tuple[FileSlice, ...],
 ) -> Explanation:
     metadata = state.metadata
     files_from = f"a listing of folders: {metadata.reason}" if isinstance(metadata, Unusable) else "the metadata table"

@@ -84,7 +84,9 @@ class LakebedReader(ds.DataSourceReader):
             yield from read_slice(task).to_batches(max_chunksize=BATCH_ROWS)
 
 
-def _plan(options: Mapping[str, str], columns: tuple[str, ...] | None = None, predicate: Predicate | None = None) -> ScanPlan:
+def _plan(
+    options: Mapping[str, str], columns: tuple[str, ...] | None = None, predicate: Predicate | None = None
+) -> ScanPlan:
     path = options.get("path")
     if not path:
         raise InvalidInputError("no table was named", hint='give its path: spark.read.format("lakebed").load(path)')

@@ -45,7 +45,11 @@ def _is_plain(task: SliceTask) -> bool:
     base = task.file_slice.base
     fills_columns = task.config.drops_partition_columns
     filters_rows = task.keys is not None or task.written_by is not None
-    return base is not None and base.extension == ".parquet" and not (task.file_slice.logs or fills_columns or filters_rows)
+    return (
+        base is not None
+        and base.extension == ".parquet"
+        and not (task.file_slice.logs or fills_columns or filters_rows)
+    )
 
 
 def _scan_parquet(plan: ScanPlan, tasks: Sequence[SliceTask], spark: SparkSession) -> DataFrame:
@@ -53,8 +57,7 @@ def _scan_parquet(plan: ScanPlan, tasks: Sequence[SliceTask], spark: SparkSessio
         return spark.createDataFrame([], spark_schema(plan.schema))
     wanted = spark_schema(tasks[0].needed_schema)
     paths = [task.storage.uri(task.file_slice.paths[0]) for task in tasks]
-    # Paths are exact: characters such as `{` or `*` in a partition value are no patterns.
-    frame = spark.read.schema(wanted).option("__globPaths__", "false").parquet(*paths)
+    frame = spark.read.schema(wanted).parquet(*paths)
     if plan.predicate is not None:
         frame = frame.filter(to_spark_sql(plan.predicate))
     return frame.select(*(f"`{name}`" for name in plan.schema.names))

@@ -263,7 +263,9 @@ def _on_grid(column: str, op: Op, place: Fit) -> Predicate:
 def _call_comparison(call: CallOperand, op: Op, value: SqlLiteral) -> Predicate:
     place = _fit(call, value)
     if not place.exact:
-        raise InvalidInputError(f"{_shown(value)} is no value that {call.name} can have", hint=f"its type is {call.kind}")
+        raise InvalidInputError(
+            f"{_shown(value)} is no value that {call.name} can have", hint=f"its type is {call.kind}"
+        )
     return FunctionCompare(call.function, call.column, call.arguments, op, place.value)
 
 

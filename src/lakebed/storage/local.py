@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -91,9 +92,10 @@ class LocalStorage:
     def size(self, path: str) -> int | None:
         """The file's length in bytes, or None if there is none."""
         self.counts.add("heads")
-        file = self._file(path)
-        with os_errors_typed(path):
-            return os.stat(file).st_size if os.path.isfile(file) else None
+        with os_errors_typed(path), suppress(*_ABSENT):
+            found = os.stat(self._file(path))
+            return found.st_size if stat.S_ISREG(found.st_mode) else None
+        return None
 
     def list(self, folder: str, *, recursive: bool = False) -> tuple[Listed, ...]:
         """The files in a folder, by path; none for a missing folder."""
@@ -145,12 +147,13 @@ class LocalStorage:
         final = self._file(path)
         folder = os.path.dirname(final)
         self.counts.add("deletes")
-        with os_errors_typed(path):
-            if not os.path.lexists(final):
-                return Outcome.DONE
+        if not os.path.lexists(final):
+            return Outcome.DONE
+        with os_errors_typed(path), suppress(*_ABSENT):
             with posix.locked(folder):
                 outcome = posix.unlink(final)
             return posix.sync(folder) if outcome is Outcome.DONE else outcome
+        return Outcome.DONE
 
     def open_ticket(self, ticket: Ticket) -> Outcome:
         """Makes the ticket's folder; refused if it is there."""
@@ -240,8 +243,8 @@ def _listed(entry: os.DirEntry[str], path: str) -> Iterable[Listed]:
     with os_errors_typed(path):
         try:
             if entry.is_file():
-                stat = entry.stat()
-                yield Listed(path, stat.st_size, datetime.fromtimestamp(stat.st_mtime, timezone.utc))
+                found = entry.stat()
+                yield Listed(path, found.st_size, datetime.fromtimestamp(found.st_mtime, timezone.utc))
         except FileNotFoundError:
             return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -39,6 +40,7 @@ from lakebed.storage.stores import open_stores
 _OFFSET_MAX = 2**62
 _GAP_BYTES = 1024 * 1024
 """Reading so much for nothing takes no longer than another request."""
+_STATUS = re.compile(r"status code: (\d{3})")
 _STORE_ERRORS = (BaseError, ValueError, NotImplementedError)
 T = TypeVar("T")
 
@@ -69,14 +71,13 @@ class ObjectStorage:
 
     def find(self, path: str) -> bytes | None:
         """The whole file, or None if there is none."""
-        found = self.find_with_etag(path)
+        found = self._download(path)
         return None if found is None else found[0]
 
     def find_with_etag(self, path: str) -> tuple[bytes, str] | None:
         """The whole file and what the store names this version of it, or None if there is none."""
-        found = _find(path, lambda: self._download(path))
-        self.counts.add("gets", read=len(found[0]) if found else 0)
-        return found
+        found = self._download(path)
+        return None if found is None else (found[0], self._known_etag(found[1]))
 
     def get_range(self, path: str, offset: int, length: int) -> bytes:
         """Exactly `length` bytes from `offset`."""
@@ -156,7 +157,7 @@ class ObjectStorage:
         described = self._describe(ticket.path)
         if described is None:
             return Outcome.REFUSED
-        outcome = self.replace(ticket.path, data, etag=self._etag(described))
+        outcome = self.replace(ticket.path, data, etag=self._known_etag(described))
         if outcome is not Outcome.DONE:
             return outcome
         self.counts.add("creates")
@@ -190,9 +191,14 @@ class ObjectStorage:
         inner = "/".join(part for part in (prefix, checked_folder(path)) if part)
         return f"{scheme}://{place}/{spark_path(inner)}"
 
-    def _download(self, path: str) -> tuple[bytes, str]:
-        result = self._stores.retrying.get(path)
-        return bytes(result.bytes()), self._etag(result.meta)
+    def _download(self, path: str) -> tuple[bytes, Mapping[str, Any]] | None:
+        def ask() -> tuple[bytes, Mapping[str, Any]]:
+            result = self._stores.retrying.get(path)
+            return bytes(result.bytes()), result.meta
+
+        found = _find(path, ask)
+        self.counts.add("gets", read=len(found[0]) if found else 0)
+        return found
 
     def _describe(self, path: str) -> Mapping[str, Any] | None:
         self.counts.add("heads")
@@ -205,13 +211,14 @@ class ObjectStorage:
             return level
 
     def _listed(self, described: Mapping[str, Any]) -> Listed:
-        return Listed(described["path"], described["size"], described["last_modified"], self._etag(described))
+        etag: str | None = described[self._stores.etag_key]
+        return Listed(described["path"], described["size"], described["last_modified"], etag)
 
-    def _etag(self, described: Mapping[str, Any]) -> str:
-        etag = described[self._stores.etag_key]
-        if not isinstance(etag, str):
+    def _known_etag(self, described: Mapping[str, Any]) -> str:
+        etag: str | None = described[self._stores.etag_key]
+        if etag is None:
             raise UnsupportedTableError(
-                f"{self.url}: the store gives its objects no versions", hint="use a store that has etags"
+                f"{self.url}: the store gives its objects no versions", hint="use a store with conditional writes"
             )
         return etag
 
@@ -231,7 +238,9 @@ class ObjectStorage:
             # The library's own merging ends the process when a range starts behind the end of the file.
             with _reading(path):
                 pieces = self._stores.retrying.get_ranges(path, starts=starts, ends=ends, coalesce=0)
-        except (FileNotFoundError, StorageUnavailableError):
+        except FileNotFoundError as error:
+            raise missing(path) from error
+        except StorageUnavailableError:
             # To a store, a range outside the file is an error like any other: tell it apart.
             self._check_inside(path, [(start, end - start) for start, end in spans])
             raise
@@ -256,10 +265,11 @@ def _find(path: str, ask: Callable[[], T]) -> T | None:
 @contextmanager
 def _listing(folder: str) -> Iterator[None]:
     try:
-        with _reading(folder):
-            yield
-    except FileNotFoundError as error:
-        raise _no_bucket(folder) from error
+        yield
+    except (FileNotFoundError, *_STORE_ERRORS) as error:
+        if isinstance(error, FileNotFoundError) or _status(error) == "404":
+            raise _no_bucket(folder) from error
+        raise _definite(error, folder) or unavailable(folder, _first_line(error)) from error
 
 
 @contextmanager
@@ -289,7 +299,7 @@ def _outcome(path: str, write: Callable[[], object], *, absent: Outcome | None) 
 
 def _definite(error: Exception, path: str) -> LakebedError | None:
     """What a store's error says for sure; None for one that may pass, or hide that the request was served."""
-    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or _status(error) in ("401", "403"):
         return denied(path)
     if isinstance(error, (NotSupportedError, NotImplementedError)):
         return UnsupportedTableError(
@@ -306,6 +316,12 @@ def _no_bucket(path: str) -> InvalidInputError:
     return InvalidInputError(
         f"{path}: the bucket or container is missing", hint="create it, or check the url of the table"
     )
+
+
+def _status(error: Exception) -> str | None:
+    """The HTTP status, which the library gives in words only when a listing fails."""
+    found = _STATUS.search(str(error))
+    return found[1] if found else None
 
 
 def _first_line(error: Exception) -> str:

@@ -25,7 +25,7 @@ def open_storage(url: str | os.PathLike[str], options: Mapping[str, str] | None 
     if not isinstance(text, str) or not text or "\0" in text:
         raise InvalidInputError(f"{url!r} is not the path of a table", hint="give a path or a url as text")
     scheme = _SCHEME.match(text)
-    if scheme is None or isinstance(url, os.PathLike):
+    if scheme is None:
         return LocalStorage(os.path.abspath(text))
     name = scheme[1].lower()
     if name == "file":

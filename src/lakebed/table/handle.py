@@ -65,4 +65,3 @@ class TableHandle:
             )
             self._seen = seen
         return self._state
-

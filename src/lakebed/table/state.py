@@ -28,7 +28,13 @@ class TableState:
     """A table as its timeline stood when it was loaded. Nothing in it changes afterwards."""
 
     def __init__(
-        self, storage: Storage, config: TableConfig, timeline: Timeline, documents: Documents, *, use_metadata: bool = True
+        self,
+        storage: Storage,
+        config: TableConfig,
+        timeline: Timeline,
+        documents: Documents,
+        *,
+        use_metadata: bool = True,
     ) -> None:
         self.storage = storage
         self.config = config
@@ -120,7 +126,9 @@ class TableState:
 
     def _without_strays(self, snapshot: Snapshot) -> DataFiles:
         """Files by partition; where a retried task left two files of one instant in a group, those its commit names."""
-        return {partition: self._named_by_commits(snapshot, partition, files) for partition, files in self.files.items()}
+        return {
+            partition: self._named_by_commits(snapshot, partition, files) for partition, files in self.files.items()
+        }
 
     def _named_by_commits(
         self, snapshot: Snapshot, partition: str, files: Iterable[BaseFile | LogFile]
@@ -135,9 +143,7 @@ class TableState:
             kept += group if len(group) == 1 else self._choose(snapshot, partition, group)
         return tuple(kept)
 
-    def _choose(
-        self, snapshot: Snapshot, partition: str, rivals: list[BaseFile | LogFile]
-    ) -> list[BaseFile | LogFile]:
+    def _choose(self, snapshot: Snapshot, partition: str, rivals: list[BaseFile | LogFile]) -> list[BaseFile | LogFile]:
         commit = self._find_commit(snapshot, rivals[0].instant)
         if commit is None:
             return rivals

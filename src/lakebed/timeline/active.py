@@ -19,7 +19,9 @@ def load_timeline(storage: Storage, config: TableConfig, root: str = "") -> Time
     newest = max((i.completed_at for i in first if i.completed_at is not None), default=None)
     second = list_instants(storage, config, root)
     late = {
-        (i.requested_at, i.action) for i in second if i.completed_at is not None and (newest is None or i.completed_at > newest)
+        (i.requested_at, i.action)
+        for i in second
+        if i.completed_at is not None and (newest is None or i.completed_at > newest)
     }
     # An instant that completed after the cut is still pending to this reader: its requested file says so.
     return Timeline.of(i for i in second if not (i.is_completed and (i.requested_at, i.action) in late))

@@ -64,7 +64,9 @@ class Timeline:
 
     def until(self, completed_at: InstantTime) -> Timeline:
         """The completed instants a reader saw at that completion time."""
-        return Timeline(tuple(i for i in self.completed() if i.completed_at is not None and i.completed_at <= completed_at))
+        return Timeline(
+            tuple(i for i in self.completed() if i.completed_at is not None and i.completed_at <= completed_at)
+        )
 
     @property
     def first_requested_at(self) -> InstantTime | None:

@@ -39,9 +39,15 @@ class FiledBlock:
         return self.block.header.get(HeaderKey.INSTANT_TIME, "")
 
 
-def load_blocks(storage: Storage, file_slice: FileSlice, *, layout: int, counts: BlockFilter, root: str = "") -> tuple[FiledBlock, ...]:
+def load_blocks(
+    storage: Storage, file_slice: FileSlice, *, layout: int, counts: BlockFilter, root: str = ""
+) -> tuple[FiledBlock, ...]:
     """Blocks of the slice's log files, oldest first, without those that are rolled back, uncommitted or compacted away."""
-    read = [filed for log in file_slice.logs for filed in _read_log(storage, f"{root}{file_slice.path(log.name)}", log, layout)]
+    read = [
+        filed
+        for log in file_slice.logs
+        for filed in _read_log(storage, f"{root}{file_slice.path(log.name)}", log, layout)
+    ]
     if layout == 1:
         read = [filed for filed in _drop_rolled_back(read) if counts(filed.instant)]
     return _drop_compacted(read)
@@ -73,10 +79,7 @@ def _drop_compacted(blocks: list[FiledBlock]) -> tuple[FiledBlock, ...]:
     replaces = {filed.instant: _replaced_instants(filed) for filed in blocks if _replaced_instants(filed)}
     if not replaces:
         return tuple(blocks)
-    hidden: set[str] = set()
-    for instant in sorted(replaces, reverse=True):
-        if instant not in hidden:
-            hidden |= replaces[instant]
+    hidden = frozenset().union(*replaces.values())
     kept = [filed for filed in blocks if filed.instant not in hidden]
     return tuple(sorted(kept, key=lambda filed: _merge_position(filed.instant, replaces)))
 

@@ -211,7 +211,9 @@ def _put_sequences(
 
 
 @kernel
-def _append(pending: np.uint64, bits: np.uint64, packed: np.uint64, value: int, extra: int) -> tuple[np.uint64, np.uint64]:
+def _append(
+    pending: np.uint64, bits: np.uint64, packed: np.uint64, value: int, extra: int
+) -> tuple[np.uint64, np.uint64]:
     pending |= (packed & CODE_MASK) << bits
     bits += packed >> BITS_SHIFT
     if extra > 0:

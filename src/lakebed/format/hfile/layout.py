@@ -16,6 +16,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 
 from lakebed.errors import CorruptTableError, UnsupportedTableError
@@ -158,9 +159,7 @@ def encode_block(magic: bytes, payload: bytes, uncompressed_bytes: int, previous
     data_bytes = BLOCK_HEADER.size + len(payload)
     checksums = bytes(4 * -(-data_bytes // CHECKSUM_CHUNK_BYTES))
     on_disk = len(payload) + len(checksums)
-    header = BLOCK_HEADER.pack(
-        magic, on_disk, uncompressed_bytes, previous_offset, 0, CHECKSUM_CHUNK_BYTES, data_bytes
-    )
+    header = BLOCK_HEADER.pack(magic, on_disk, uncompressed_bytes, previous_offset, 0, CHECKSUM_CHUNK_BYTES, data_bytes)
     return b"".join((header, payload, checksums))
 
 
@@ -188,7 +187,7 @@ def decode_inner_index(data: bytes, path: str, offset: int) -> BlockIndex:
             raise ValueError(f"{count} entries")
         ends = struct.unpack_from(f">{count + 1}i", data, 4)
         first = 4 + 4 * (count + 1)
-        for start, end in zip(ends, ends[1:], strict=False):
+        for start, end in pairwise(ends):
             block_offset, size = _INDEX_ENTRY.unpack_from(data, first + start)
             rows.append(_row_of(_cut(data, first + start + _INDEX_ENTRY.size, end - start - _INDEX_ENTRY.size)))
             offsets.append(block_offset)

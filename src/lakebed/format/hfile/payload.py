@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from typing import cast
 
 from isal import isal_zlib
 
@@ -12,6 +13,7 @@ from lakebed.format.hfile.layout import GZIP
 
 _GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
 _GZIP_WBITS = 31
+_InflateError = cast(type[Exception], isal_zlib.error)
 _DEFLATE_RATIO_MAX = 1032
 """No deflate stream is longer, uncompressed, than this many times its length."""
 
@@ -27,7 +29,7 @@ def decode_payload(payload: bytes, size: int, codec: int, path: str, offset: int
     inflater = isal_zlib.decompressobj(wbits=_GZIP_WBITS)
     try:
         data: bytes = inflater.decompress(payload, size + 1)
-    except isal_zlib.error as error:
+    except _InflateError as error:
         raise CorruptTableError(f"block cannot be inflated ({error})", path=path, offset=offset) from error
     if len(data) != size or not inflater.eof:
         raise CorruptTableError(f"block inflates to other than its {size} bytes", path=path, offset=offset)

@@ -1,0 +1,121 @@
+"""Sorting byte strings in compiled code, seven bytes at a time.
+
+A word holds seven bytes of a key and, lowest, how many bytes of the key were left (8: more than seven). So words
+compare as the keys do up to there, and equal words with more to come are the only ties. Each round on a tied run
+looks at the next seven bytes: long common prefixes cost their length, not its square.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lakebed.format.hfile.native import Bytes, Int64s, Words, kernel, load_word, swap_bytes
+
+_STEP = 7
+_MORE = np.uint64(8)
+_LOW_BYTE = np.uint64(0xFF)
+_INSERTION_MAX = 16
+
+
+def sort_keys(data: Bytes, offsets: Int64s) -> Int64s:
+    """Positions of the keys in ascending order."""
+    depth = _common_prefix(data, offsets)
+    words = np.empty(len(offsets) - 1, np.uint64)
+    _fill_words(data, offsets, np.arange(len(words)), depth, words)
+    order: Int64s = np.argsort(words)
+    _sort_ties(data, offsets, words[order], order, depth)
+    return order
+
+
+@kernel
+def is_ascending(data: Bytes, offsets: Int64s, order: Int64s) -> bool:
+    """Whether keys taken in `order` ascend, each above the one before."""
+    for at in range(1, len(order)):  # noqa: SIM110 - numba compiles no generators here
+        if _compare(data, offsets, order[at - 1], order[at], 0) >= 0:
+            return False
+    return True
+
+
+@kernel
+def _common_prefix(data: Bytes, offsets: Int64s) -> int:
+    """How many bytes all keys start with."""
+    first = offsets[0]
+    common = offsets[1] - first
+    for key in range(1, len(offsets) - 1):
+        start = offsets[key]
+        common = min(common, offsets[key + 1] - start)
+        at = 0
+        while at + 8 <= common and load_word(data, first + at) == load_word(data, start + at):
+            at += 8
+        while at < common and data[first + at] == data[start + at]:
+            at += 1
+        common = at
+    return common
+
+
+@kernel
+def _word(data: Bytes, start: int, end: int) -> np.uint64:
+    left = end - start
+    if left > _STEP:
+        return swap_bytes(load_word(data, start)) & ~_LOW_BYTE | _MORE
+    word = np.uint64(left)
+    for at in range(left):
+        word |= np.uint64(data[start + at]) << np.uint64(56 - 8 * at)
+    return word
+
+
+@kernel
+def _fill_words(data: Bytes, offsets: Int64s, order: Int64s, depth: int, words: Words) -> None:
+    for at in range(len(order)):
+        key = order[at]
+        words[at] = _word(data, offsets[key] + depth, offsets[key + 1])
+
+
+@kernel
+def _compare(data: Bytes, offsets: Int64s, left: int, right: int, depth: int) -> int:
+    """Negative, zero or positive as key `left` is below, equal to or above key `right`; both agree up to `depth`."""
+    at, other = offsets[left] + depth, offsets[right] + depth
+    end, other_end = offsets[left + 1], offsets[right + 1]
+    while at + 8 <= end and other + 8 <= other_end and load_word(data, at) == load_word(data, other):
+        at += 8
+        other += 8
+    while at < end and other < other_end:
+        if data[at] != data[other]:
+            return -1 if data[at] < data[other] else 1
+        at += 1
+        other += 1
+    return (end - at) - (other_end - other)
+
+
+@kernel
+def _sort_ties(data: Bytes, offsets: Int64s, words: Words, order: Int64s, depth: int) -> None:
+    """Sort each run of `order` whose (already sorted) words tie. Runs still to be split are kept on a stack."""
+    stack = [(0, len(order), depth)]
+    is_first = True
+    while len(stack) > 0:
+        low, high, depth = stack.pop()
+        if not is_first:
+            if high - low <= _INSERTION_MAX:
+                _insertion_sort(data, offsets, order[low:high], depth)
+                continue
+            _fill_words(data, offsets, order[low:high], depth, words[low:high])
+            sorting = np.argsort(words[low:high], kind="mergesort")
+            words[low:high] = words[low:high][sorting]
+            order[low:high] = order[low:high][sorting]
+        is_first = False
+        start = low
+        for at in range(low + 1, high + 1):
+            if at == high or words[at] != words[start]:
+                if at - start > 1 and words[start] & _LOW_BYTE == _MORE:
+                    stack.append((start, at, depth + _STEP))
+                start = at
+
+
+@kernel
+def _insertion_sort(data: Bytes, offsets: Int64s, order: Int64s, depth: int) -> None:
+    for at in range(1, len(order)):
+        key, hole = order[at], at
+        while hole > 0 and _compare(data, offsets, order[hole - 1], key, depth) > 0:
+            order[hole] = order[hole - 1]
+            hole -= 1
+        order[hole] = key
