@@ -279,6 +279,11 @@ class TestEncode:
         batch = pa.RecordBatch.from_pydict({"f0": pa.nulls(2), "f1": pa.nulls(2)})
         assert split(*encode_datums(batch, json.dumps(record(["null", "string"], "null")))) == [b"\0", b"\0"]
 
+    def test_a_null_in_a_dictionary(self) -> None:
+        column = pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array(["x", None]))
+        batch = pa.RecordBatch.from_arrays([column], names=["f0"])
+        assert split(*encode_datums(batch, json.dumps(record(["null", "string"])))) == [b"\x02\x02x", b"\0", b"\0"]
+
     def test_no_rows(self) -> None:
         data, offsets = encode_datums(
             pa.RecordBatch.from_pydict({"f0": pa.array([], pa.string())}), json.dumps(record("string"))

@@ -103,7 +103,15 @@ def test_real_records_are_encoded_byte_for_byte() -> None:
 def test_the_schema_is_the_stored_one() -> None:
     stored = [file for file in stored_files() if file.table.startswith(("hudi111", "hudi120"))]
     assert stored
-    assert all(json.loads(file.schema) == json.loads(AS_STORED) for file in stored)
+    assert {_text_of(json.loads(schema)) for schema in {file.schema for file in stored}} == {
+        _text_of(json.loads(AS_STORED))
+    }
+
+
+def _text_of(spec: object) -> str:
+    if isinstance(spec, dict):
+        return str({name: _text_of(part) for name, part in sorted(spec.items()) if name != "doc"})
+    return str([_text_of(part) for part in spec]) if isinstance(spec, list) else repr(spec)
 
 
 def test_unknown_kinds_and_missing_payloads() -> None:
@@ -240,12 +248,10 @@ def test_real_listings(name: str, unpack) -> None:
 
 @pytest.mark.parametrize("prefix", ["files", "secondary_index", "bloom_filters", "column_stats", "record_index"])
 def test_hostile_records(prefix: str) -> None:
-    file = stored_files(prefix)[-1]
-    value = (
-        file.records[0][1][-3000:]
-        if prefix != "bloom_filters"
-        else encode_bloom_record(BloomRecord("t", "i", b"x" * 50))
-    )
+    file = next(file for file in stored_files(prefix) if file.records)
+    value = file.records[0][1]
+    if prefix == "bloom_filters":
+        value = encode_bloom_record(BloomRecord("t", "i", b"x" * 50))
 
     def decode(data: bytes) -> None:
         decode_metadata_record(data, file.schema, path=PATH)
@@ -259,7 +265,7 @@ def test_hostile_columns() -> None:
         ("secondary_index", decode_secondary_records),
         ("bloom_filters", decode_bloom_records),
     ):
-        file = stored_files(prefix)[-1]
+        file = next(file for file in stored_files(prefix) if file.records)
 
         def check(data: bytes, file=file, decode=decode) -> None:
             decode(pa.array([b"k"]), pa.array([data]), file.schema, path=PATH)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hostile import check_decoder, mutations
 from lakebed.errors import CorruptTableError, InvalidInputError
-from lakebed.format.metadata_keys import secondary_key, secondary_value_text, split_secondary_key
+from lakebed.format.metadata_keys import has_certain_text, secondary_key, secondary_value_text, split_secondary_key
 from lakebed.format.secondary_columns import secondary_keys, secondary_value_texts, split_secondary_keys
 
 PATH = "secondary-index-idx-name-0000-0_1-2-3_00000000000000003.hfile"
@@ -56,6 +56,28 @@ def test_value_text(value: Any, text: str | None) -> None:
 def test_values_without_text(value: Any) -> None:
     with pytest.raises(InvalidInputError):
         secondary_value_text(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "certain"),
+    [
+        (None, True),
+        ("2.0E23", True),
+        (2**60, True),
+        (date(2024, 1, 5), True),
+        (2.0, True),
+        (0.0, True),
+        (-1234.56, True),
+        (float("nan"), True),
+        (2e23, False),
+        (1e-5, False),
+        (pa.scalar(0.1, pa.float32()), False),
+        (pa.scalar(0.0, pa.float32()), True),
+        (pa.scalar(None, pa.float64()), True),
+    ],
+)
+def test_texts_that_depend_on_the_writer(value: Any, certain: bool) -> None:
+    assert has_certain_text(value) == certain
 
 
 def test_columns() -> None:

@@ -106,6 +106,9 @@ def table_options(design: Design) -> dict[str, str]:
         "hoodie.clean.automatic": "false",
         "hoodie.archive.automatic": str(design.frugal).lower(),
         "hoodie.write.lock.provider": LOCK_PROVIDER,
+        "hoodie.metadata.compact.max.delta.commits": "3" if design.compacts_metadata else "100",
+        "hoodie.metadata.global.record.level.index.min.filegroup.count": str(design.shards),
+        "hoodie.metadata.global.record.level.index.max.filegroup.count": str(design.shards),
         **{f"hoodie.{kind}.shuffle.parallelism": "2" for kind in ("upsert", "insert", "bulkinsert", "delete")},
         **(FRUGAL if design.frugal else {}),
     }

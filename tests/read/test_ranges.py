@@ -66,7 +66,7 @@ def files_with_ranges(draw: st.DrawFn) -> tuple[list[list[Row]], dict[str, Range
     return files, ranges
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(predicates(), files_with_ranges())
 def test_a_file_with_a_matching_row_is_kept(
     predicate: Predicate, written: tuple[list[list[Row]], dict[str, Ranges]]

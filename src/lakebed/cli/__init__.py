@@ -1,0 +1,15 @@
+"""The command line: parse, call one function, render what it gives as text or JSON."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the `lakebed` command and end the process with its exit code."""
+    try:
+        from lakebed.cli.app import app
+
+        app()
+    except KeyboardInterrupt:  # While modules are still loading; later ones are handled by the app itself.
+        sys.exit(130)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _DATUM_BYTES_MAX = 2**31 - 2**20
 """Of all datums together: Arrow's offsets have 32 bits."""
-_FREE_BYTES, _GROWTH_MAX = 2**26, 64
+_FREE_BYTES, _GROWTH_MAX = 2**26, 128
 """What a batch may take for its nulls: so much, and so many times the bytes of its datums."""
 
 _Bytes = npt.NDArray[np.uint8]
@@ -126,7 +126,7 @@ def _run(
             raw.ctypes.data, starts, ends, program.code, cursors, tallies, frames, fill
         )
         if fault:
-            what = f"Avro datum {row}, {program.wheres[at]}: {avro_decode_kernel.FAULTS[fault]}"
+            what = f"Avro datum {row}, {''.join(program.wheres[at])}: {avro_decode_kernel.FAULTS[fault]}"
             raise CorruptTableError(what, path=path, offset=base_offset + pos)
 
     sizes = np.zeros_like(program.prefixes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +18,14 @@ import numpy.typing as npt
 from lakebed.format import avro_decode_kernel as ops
 from lakebed.format.avro_types import STRING, Array, AvroType, Field, Map, Record, Scalar, Union, Wire, parse_record
 
-BRANCHES_MAX = 255
+_BRANCHES_MAX = 255
 _DROP = -1
 _OFFSET_BYTES = 4
 _SIMPLE = {Wire.BOOLEAN: ops.BOOLEAN, Wire.INT: ops.INT, Wire.LONG: ops.LONG}
 _FLOAT_BYTES = {Wire.FLOAT: 4, Wire.DOUBLE: 8}
+
+_Where: TypeAlias = tuple[str, ...]
+"""The parts of a field's path, joined only for a message: a hostile schema can make the texts huge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +40,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The instructions, the bytes that stand before the first value of each stream, and what they are for."""
+    """The instructions, the bytes that stand before the first value of each stream, and what they are for.
+
+    `wheres` has the field of each instruction; `fields` and `plans` are the columns to be made.
+    """
 
     code: npt.NDArray[np.int64]
     prefixes: npt.NDArray[np.int64]
     tally_count: int
     loop_depth: int
-    wheres: tuple[str, ...]
+    wheres: tuple[_Where, ...]
     fields: tuple[Field, ...]
     plans: tuple[Plan, ...]
 
@@ -54,35 +61,37 @@ def compile_record(avro_json: str, columns: tuple[str, ...] | None) -> Program:
     kept = {}
     for field in parse_record(avro_json).fields:
         keep = columns is None or field.name in columns
-        plan = compiler.compile(field.type, field.name, keep=keep)
+        plan = compiler.compile(field.type, (field.name,), keep=keep)
         if keep:
             kept[field] = plan
     return compiler.finish(kept)
 
 
 class _Compiler:
+    """Appends instructions; a jump forward gets its target once that is reached."""
+
     def __init__(self) -> None:
         self._code: list[list[int]] = []
-        self._wheres: list[str] = []
+        self._wheres: list[_Where] = []
         self._prefixes: list[int] = []
         self._tallies = 0
         self._depth = 0
         self._depth_max = 0
 
     def finish(self, columns: dict[Field, Plan]) -> Program:
-        self._emit("its end", ops.END)
+        self._emit(("its end",), ops.END)
         code = np.array([row + [0] * (5 - len(row)) for row in self._code], dtype=np.int64)
         prefixes = np.array(self._prefixes, dtype=np.int64)
         return Program(
             code, prefixes, self._tallies, self._depth_max, tuple(self._wheres), tuple(columns), tuple(columns.values())
         )
 
-    def compile(self, node: AvroType, where: str, *, keep: bool) -> Plan:
+    def compile(self, node: AvroType, where: _Where, *, keep: bool) -> Plan:
         match node:
             case Scalar():
                 return self._scalar(node, where, keep)
             case Record(fields=fields):
-                parts = [self.compile(field.type, f"{where}.{field.name}", keep=keep) for field in fields]
+                parts = [self.compile(field.type, (*where, f".{field.name}"), keep=keep) for field in fields]
                 return Plan(node, sum(part.least_bytes for part in parts), (), tuple(parts))
             case Array(item=item):
                 return self._blocks(node, (item,), where, keep)
@@ -92,7 +101,7 @@ class _Compiler:
                 nullable = len(node.branches) == 2 and node.null_branch is not None
                 return self._nullable(node, where, keep) if nullable else self._union(node, where, keep)
 
-    def _emit(self, where: str, *row: int) -> int:
+    def _emit(self, where: _Where, *row: int) -> int:
         self._code.append(list(row))
         self._wheres.append(where)
         return len(self._code) - 1
@@ -107,7 +116,7 @@ class _Compiler:
         self._tallies += 1
         return self._tallies - 1
 
-    def _scalar(self, node: Scalar, where: str, keep: bool) -> Plan:
+    def _scalar(self, node: Scalar, where: _Where, keep: bool) -> Plan:
         if node.wire is Wire.NULL:
             return Plan(node, 0)
         if node.wire is Wire.BYTES:
@@ -128,7 +137,7 @@ class _Compiler:
                 self._emit(where, _SIMPLE[wire], stream)
         return Plan(node, _fixed_bytes(node) or 1, (stream,))
 
-    def _nullable(self, node: Union, where: str, keep: bool) -> Plan:
+    def _nullable(self, node: Union, where: _Where, keep: bool) -> Plan:
         stream = self._stream(keep)
         null_branch = node.null_branch or 0
         at = self._emit(where, ops.NULLABLE, stream, null_branch)
@@ -136,8 +145,8 @@ class _Compiler:
         self._code[at].append(len(self._code))
         return Plan(node, 1, (stream,), (value,))
 
-    def _union(self, node: Union, where: str, keep: bool) -> Plan:
-        if len(node.branches) > BRANCHES_MAX:
+    def _union(self, node: Union, where: _Where, keep: bool) -> Plan:
+        if len(node.branches) > _BRANCHES_MAX:
             raise ValueError(f"a union of {len(node.branches)} types")
         stream = self._stream(keep)
         self._emit(where, ops.UNION, stream, len(node.branches))
@@ -151,12 +160,12 @@ class _Compiler:
             self._code[leave].append(len(self._code))
         return Plan(node, 1 + min(part.least_bytes for part in parts), (stream,), tuple(parts))
 
-    def _blocks(self, node: AvroType, item: tuple[AvroType, ...], where: str, keep: bool) -> Plan:
+    def _blocks(self, node: AvroType, item: tuple[AvroType, ...], where: _Where, keep: bool) -> Plan:
         offsets, tally = self._stream(keep, _OFFSET_BYTES), self._tally()
         self._depth += 1
         self._depth_max = max(self._depth_max, self._depth)
         at = self._emit(where, ops.BLOCKS)
-        parts = tuple(self.compile(part, f"{where}[]", keep=keep) for part in item)
+        parts = tuple(self.compile(part, (*where, "[]"), keep=keep) for part in item)
         self._code[at].append(len(self._code))
         self._emit(where, ops.NEXT, offsets, tally, at + 1, sum(part.least_bytes for part in parts))
         self._depth -= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,6 +43,8 @@ def bind(batch: pa.RecordBatch, record: Record) -> Binding:
 
 
 class _Binder:
+    """Appends instructions; a jump forward gets its target once that is reached."""
+
     def __init__(self) -> None:
         self._code: list[list[int]] = []
         self._wheres: list[str] = []
@@ -55,12 +58,13 @@ class _Binder:
         return Binding(code, tuple(self._wheres), self._depth_max, tuple(self._arrays))
 
     def fields(self, fields: Sequence[Field], names: Sequence[str], arrays: Sequence[pa.Array], where: str) -> None:
+        schema_names = {field.name for field in fields}
+        for name, times in Counter(names).items():
+            if name not in schema_names:
+                raise _refused(where + name, "is not in the Avro schema")
+            if times > 1:
+                raise _refused(where + name, "is given twice")
         known = dict(zip(names, arrays, strict=True))
-        extra = set(known) - {field.name for field in fields}
-        if extra or len(known) < len(names):
-            raise _refused(
-                where + (min(extra) if extra else min(names)), "is not in the Avro schema, or is given twice"
-            )
         for field in fields:
             self._any(field.type, known.get(field.name), where + field.name)
 
@@ -73,11 +77,13 @@ class _Binder:
         """The value of a field, item or entry, null or not; without an array it is null."""
         if array is None or (pat.is_null(array.type) and is_nullable(node)):
             self._missing(node, where)
-        elif isinstance(node, Union):
+            return
+        array = _plain(array)
+        if isinstance(node, Union):
             self._union(node, array, where)
         else:
             if array.null_count and not is_null(node):
-                self._emit(where, ops.PRESENT, *_validity(array))
+                self._emit(where, ops.PRESENT, *self._validity(array))
             self._value(node, array, where)
 
     def _missing(self, node: AvroType, where: str) -> None:
@@ -128,7 +134,7 @@ class _Binder:
         if len(values) > 1:
             self._branches(node, array, where)
         elif len(node.branches) == 2 and node.null_branch is not None:
-            at = self._emit(where, ops.NULLABLE, *_validity(array), node.null_branch)
+            at = self._emit(where, ops.NULLABLE, *self._validity(array), node.null_branch)
             self._value(node.branches[values[0]], array, where)
             self._code[at].append(len(self._code))
         else:
@@ -140,11 +146,11 @@ class _Binder:
         unknown = set(names) - {node.labels[index] for index in node.value_branches}
         if unknown:
             raise _refused(f"{where}.{min(unknown)}", "is no branch of the union in the Avro schema")
-        known = {name: child for name, child in zip(names, children, strict=True) if not pat.is_null(child.type)}
+        known = {name: _plain(child) for name, child in zip(names, children, strict=True) if child.type != pa.null()}
         branches = [index for index in node.value_branches if node.labels[index] in known]
         null_branch = -1 if node.null_branch is None else node.null_branch
-        at = self._emit(where, ops.UNION, *_validity(array), null_branch)
-        rows = [self._emit(where, ops.BRANCH, *_validity(known[node.labels[index]]), index) for index in branches]
+        at = self._emit(where, ops.UNION, *self._validity(array), null_branch)
+        rows = [self._emit(where, ops.BRANCH, *self._validity(known[node.labels[index]]), index) for index in branches]
         exits = []
         for row, index in zip(rows, branches, strict=True):
             self._code[row].append(len(self._code))
@@ -180,10 +186,16 @@ class _Binder:
         found = array.buffers()[buffer]
         return 0 if found is None else int(found.address) + array.offset * width
 
+    def _validity(self, array: pa.Array) -> tuple[int, int]:
+        """The bitmap of an array and its first bit."""
+        self._arrays.append(array)
+        bitmap = array.buffers()[0]
+        return (0, 0) if bitmap is None else (int(bitmap.address), array.offset)
 
-def _validity(array: pa.Array) -> tuple[int, int]:
-    bitmap = array.buffers()[0]
-    return (0, 0) if bitmap is None else (int(bitmap.address), array.offset)
+
+def _plain(array: pa.Array) -> pa.Array:
+    """Without a dictionary, which may have nulls of its own."""
+    return array.dictionary_decode() if pat.is_dictionary(array.type) else array
 
 
 def _children(array: pa.Array, where: str) -> tuple[list[str], list[pa.Array]]:

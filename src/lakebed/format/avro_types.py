@@ -202,6 +202,8 @@ class _Parser:
         name = full.rpartition(".")[2]
         if spec["type"] == "enum":
             symbols = tuple(_text(symbol) for symbol in spec["symbols"])
+            if not symbols:
+                raise ValueError(f"enum {full} has no symbols")
             leaf = Scalar(name, Wire.ENUM, pa.string(), symbols=symbols)
         else:
             size = spec["size"]

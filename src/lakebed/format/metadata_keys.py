@@ -23,6 +23,7 @@ import xxhash
 
 from lakebed.format.secondary_keys import (
     escape_secondary,
+    has_certain_text,
     secondary_hash_part,
     secondary_key,
     secondary_prefix,
@@ -43,6 +44,7 @@ __all__ = [
     "file_id_of_bits",
     "group_file_id",
     "group_index",
+    "has_certain_text",
     "instant_millis",
     "instant_of_millis",
     "partition_key",

@@ -179,7 +179,7 @@ def merge_files(older: Mapping[str, FileEntry], newer: Mapping[str, FileEntry]) 
         elif entry.is_deleted:
             del merged[name]
         else:
-            merged[name] = FileEntry(max(entry.size, known.size))
+            merged[name] = FileEntry(max(entry.size, 0 if known.is_deleted else known.size))
     return merged
 
 

@@ -12,7 +12,7 @@ import pyarrow.types as pat
 from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.guard import decoding
-from lakebed.format.java_text import java_float_text
+from lakebed.format.java_text import has_one_spelling, java_float_text
 from lakebed.format.secondary_keys import NULL_VALUE, SEPARATOR
 
 _SPECIAL = {"V1": r"([\\$])", "V2": r"([\\$\x00])"}
@@ -58,6 +58,14 @@ def value_text(value: Any) -> str | None:
     """`secondary_keys.secondary_value_text` of a value that is not text."""
     text: str | None = secondary_value_texts(_one_element(value))[0].as_py()
     return text
+
+
+def has_certain_text(value: Any) -> bool:
+    """`secondary_keys.has_certain_text` of any value."""
+    element = _one_element(value)[0]
+    if not pat.is_floating(element.type) or not element.is_valid:
+        return True
+    return has_one_spelling(element.as_py(), is_double=pat.is_float64(element.type))
 
 
 def _one_element(value: Any) -> ArrowArray:

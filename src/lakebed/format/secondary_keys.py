@@ -65,6 +65,18 @@ def _unescape(text: str, path: str) -> str:
     return "".join([*pieces, text[at:]])
 
 
+def has_certain_text(value: Any) -> bool:
+    """Whether every writer spells a value as `secondary_value_text` does.
+
+    Some floats and doubles have another text where an older Java wrote it: of those, an index may not be asked alone.
+    """
+    if value is None or isinstance(value, (str, int)):
+        return True
+    from lakebed.format.secondary_columns import has_certain_text as of_any_type
+
+    return of_any_type(value)
+
+
 def secondary_value_text(value: Any) -> str | None:
     """A Python or Arrow value as the text a secondary index has for it; a type without text raises InvalidInputError.
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakebed.format.column_ranges import column_stats_values, decode_column_stats
-from lakebed.format.hfile import decode_hfile
 from lakebed.format.metadata_keys import column_stats_prefix
-from lakebed.metadata.shard import EntryLayer, StoredValue
+from lakebed.metadata.shard import StoredValue
 from lakebed.metadata.table import MetadataTable
 
 COLUMN_STATS, PARTITION_STATS = "column_stats", "partition_stats"
@@ -30,13 +29,8 @@ def find_column_ranges(metadata: MetadataTable, partition: str, column: str, arr
 
 def read_column_stats(metadata: MetadataTable, partition: str) -> pa.Table:
     """Every entry of a statistics partition, newest per key."""
-    tables = [shard.read_all(_decode) for shard in metadata.shards(partition)]
+    tables = [shard.read_all(lambda layer: layer.decode(decode_column_stats)) for shard in metadata.shards(partition)]
     return pa.concat_tables([table for table in tables if table is not None])
-
-
-def _decode(layer: EntryLayer) -> pa.Table:
-    batch = decode_hfile(layer.source)
-    return decode_column_stats(batch["key"], batch["value"], layer.hfile.schema or "", path=layer.source.path)
 
 
 def _empty_ranges(arrow_type: pa.DataType) -> pa.Table:

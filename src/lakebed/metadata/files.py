@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lakebed.format.hfile import decode_hfile
 from lakebed.format.metadata_records import decode_files, merge_file_entries
 from lakebed.metadata.shard import EntryLayer
 from lakebed.metadata.table import MetadataTable
@@ -15,7 +14,7 @@ from lakebed.view.listing import parse_data_files
 def list_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | LogFile, ...]]:
     """Data files by partition path ('' for the one partition of a table that is not partitioned)."""
     (shard,) = metadata.shards("files")
-    layers = [_decode(layer) for layer in shard.layers() if isinstance(layer, EntryLayer)]
+    layers = [layer.decode(decode_files) for layer in shard.layers() if isinstance(layer, EntryLayer)]
     names: dict[str, dict[str, int]] = {}
     if layers:
         entries = merge_file_entries(pa.concat_tables(layers))
@@ -23,8 +22,3 @@ def list_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | L
         for partition, name, size in rows:
             names.setdefault(partition, {})[name] = size
     return {partition: parse_data_files(names[partition], partition) for partition in sorted(names)}
-
-
-def _decode(layer: EntryLayer) -> pa.Table:
-    batch = decode_hfile(layer.source)
-    return decode_files(batch["key"], batch["value"], layer.hfile.schema or "", path=layer.source.path)

@@ -7,12 +7,11 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.format.hfile import decode_hfile
 from lakebed.format.java_hash import shard_of
 from lakebed.format.metadata_records import decode_secondary_records
 from lakebed.format.secondary_columns import split_secondary_keys
 from lakebed.format.secondary_keys import secondary_prefix, split_secondary_key
-from lakebed.metadata.shard import EntryLayer, StoredValue
+from lakebed.metadata.shard import StoredValue
 from lakebed.metadata.table import MetadataTable
 
 PREFIX = "secondary_index_"
@@ -36,16 +35,11 @@ def find_record_keys(metadata: MetadataTable, index: str, values: Iterable[str |
 
 def read_secondary_index(metadata: MetadataTable, index: str) -> pa.Table:
     """Every entry: value (as text, null for null), record_key."""
-    tables = [shard.read_all(_decode) for shard in metadata.shards(index)]
+    tables = [shard.read_all(lambda layer: layer.decode(decode_secondary_records)) for shard in metadata.shards(index)]
     live = [table.filter(pc.invert(table["is_deleted"])) for table in tables if table is not None]
     stored = pa.concat_tables(live)["key"].combine_chunks() if live else pa.array([], pa.string())
     values, keys = split_secondary_keys(stored, path=index)
     return pa.table({"value": values, "record_key": keys})
-
-
-def _decode(layer: EntryLayer) -> pa.Table:
-    batch = decode_hfile(layer.source)
-    return decode_secondary_records(batch["key"], batch["value"], layer.hfile.schema or "", path=layer.source.path)
 
 
 def _is_deleted(stored: StoredValue) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from lakebed.format.hfile import HFile
+from lakebed.format.hfile import HFile, decode_hfile
 from lakebed.format.log_blocks import decode_deletes, hfile_content
 from lakebed.format.log_file import BlockKind
 from lakebed.model.files import FileSlice
@@ -26,6 +27,14 @@ class StoredValue:
     path: str
 
 
+class Decoder(Protocol):
+    """Decodes records of one MDT partition type: `keys` and `values` of an HFile, and the values' Avro schema."""
+
+    def __call__(self, keys: pa.Array, values: pa.Array, schema: str, *, path: str) -> pa.Table:
+        """One row per record or more."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class EntryLayer:
     """Entries of one HFile: a base file or a log block."""
@@ -36,6 +45,14 @@ class EntryLayer:
     def stored(self, value: bytes) -> StoredValue:
         """A value of this layer, with its schema."""
         return StoredValue(value, self.hfile.schema or "", self.source.path)
+
+    def decode(self, decode: Decoder) -> pa.Table:
+        """All entries, as a decoder of metadata records gives them."""
+        batch = decode_hfile(self.source)
+        keys, values = batch["key"], batch["value"]
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        return decode(keys, values, self.hfile.schema or "", path=self.source.path)
 
 
 @dataclass(frozen=True, slots=True)

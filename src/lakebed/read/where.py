@@ -72,7 +72,7 @@ def _tree(text: str) -> Node:
     dialect = Spark()
     try:
         tokens = _joined_quotes(dialect.tokenize(text), text)
-        trees = _WhereParser(dialect=dialect).parse_into(exp.Condition, tokens, text)
+        trees = _WhereParser(error_message_context=len(text), dialect=dialect).parse_into(exp.Condition, tokens, text)
     except ParseError as error:
         raise _unparsed(text, error) from error
     except SqlglotError as error:
@@ -102,11 +102,11 @@ def _touches(last: Token, token: Token, text: str) -> bool:
 
 
 def _unparsed(text: str, error: ParseError) -> InvalidInputError:
-    place = error.errors[0] if error.errors else {}
-    line, end = int(place.get("line") or 1), int(place.get("col") or 1)
-    shown = text.split("\n")[line - 1]
-    caret = " " * max(end - len(str(place.get("highlight") or " ")), 0) + "^"
-    return InvalidInputError(f"the filter does not parse here:\n    {shown}\n    {caret}", hint=SUPPORTED)
+    # With all of the text as its context, an error starts where its context ends.
+    before = str(error.errors[0].get("start_context") or "") if error.errors else text
+    line = text[before.rfind("\n") + 1 :].partition("\n")[0]
+    caret = " " * len(before[before.rfind("\n") + 1 :]) + "^"
+    return InvalidInputError(f"the filter does not parse here:\n    {line}\n    {caret}", hint=SUPPORTED)
 
 
 def _predicate(node: Node, schema: pa.Schema) -> Predicate:

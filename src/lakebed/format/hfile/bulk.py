@@ -15,7 +15,6 @@ from lakebed.format.hfile.arrow import binary_array, value_array
 from lakebed.format.hfile.deflate import deflate_records
 from lakebed.format.hfile.layout import RECORD_BYTES
 from lakebed.format.hfile.native import Bytes, Int32s, Int64s, Words
-from lakebed.format.hfile.order_kernels import is_ascending
 from lakebed.format.hfile.payload import gzip_member
 from lakebed.format.hfile.reader import HFile
 
@@ -122,7 +121,6 @@ def frame_blocks(
 
     A block ends before the record that would take it beyond `block_bytes_max`. It is good until the next one is made.
     """
-    assert is_ascending(*rows, order), "keys are not in ascending order, or not unique"
     value_lengths = np.diff(values[1])
     assert len(value_ids) == 0 or 0 <= value_ids.min() <= value_ids.max() < len(value_lengths)
     ordered_ids = value_ids[order]
@@ -136,7 +134,8 @@ def frame_blocks(
         if starts[-1] > len(out):
             out = np.empty(max(starts[-1], min(block_bytes_max, ends[-1])), np.uint8)
         data, ids = out[: starts[-1]], ordered_ids[first:last]
-        kernels.frame_records(*rows, order[first:last], *values, ids, data, starts, tails)
+        is_ascending = kernels.frame_records(*rows, order, first, last, *values, ids, data, starts, tails)
+        assert is_ascending, "keys are not in ascending order, or not unique"
         yield int(order[first]), FramedBlock(data, starts, tails, ids, len(value_lengths))
         first, before = last, ends[last - 1]
 

@@ -194,13 +194,19 @@ def _put_sequences(
     pending, bits, position = writer[0], writer[1], np.int64(writer[2])
     at = 0
     for row in range(len(sequences)):
-        for literal in data[at : at + sequences[row, 0]]:
-            pending, bits = _append(pending, bits, literals[literal], 0, 0)
-            if bits > 48:
-                pending, bits, position = _flush(out, pending, bits, position)
+        stop = at + sequences[row, 0]
+        while at + 3 <= stop:  # Three literals fit in one word.
+            pending, bits = _append(pending, bits, literals[data[at]], 0, 0)
+            pending, bits = _append(pending, bits, literals[data[at + 1]], 0, 0)
+            pending, bits = _append(pending, bits, literals[data[at + 2]], 0, 0)
+            pending, bits, position = _flush(out, pending, bits, position)
+            at += 3
+        while at < stop:
+            pending, bits = _append(pending, bits, literals[data[at]], 0, 0)
+            at += 1
         pending, bits, position = _flush(out, pending, bits, position)
         length = sequences[row, 1]
-        at += sequences[row, 0] + length
+        at += length
         if length > 0:  # Both symbols and their extra bits fit in one word: at most 7 + 15 + 5 + 15 + 13 bits.
             symbol, extra = _length_symbol(length)
             pending, bits = _append(pending, bits, literals[symbol], length - _LENGTH_MIN, extra)

@@ -28,15 +28,6 @@ def sort_keys(data: Bytes, offsets: Int64s) -> Int64s:
 
 
 @kernel
-def is_ascending(data: Bytes, offsets: Int64s, order: Int64s) -> bool:
-    """Whether keys taken in `order` ascend, each above the one before."""
-    for at in range(1, len(order)):  # noqa: SIM110 - numba compiles no generators here
-        if _compare(data, offsets, order[at - 1], order[at], 0) >= 0:
-            return False
-    return True
-
-
-@kernel
 def _common_prefix(data: Bytes, offsets: Int64s) -> int:
     """How many bytes all keys start with."""
     first = offsets[0]
@@ -72,7 +63,7 @@ def _fill_words(data: Bytes, offsets: Int64s, order: Int64s, depth: int, words: 
 
 
 @kernel
-def _compare(data: Bytes, offsets: Int64s, left: int, right: int, depth: int) -> int:
+def compare_keys(data: Bytes, offsets: Int64s, left: int, right: int, depth: int) -> int:
     """Negative, zero or positive as key `left` is below, equal to or above key `right`; both agree up to `depth`."""
     at, other = offsets[left] + depth, offsets[right] + depth
     end, other_end = offsets[left + 1], offsets[right + 1]
@@ -115,7 +106,7 @@ def _sort_ties(data: Bytes, offsets: Int64s, words: Words, order: Int64s, depth:
 def _insertion_sort(data: Bytes, offsets: Int64s, order: Int64s, depth: int) -> None:
     for at in range(1, len(order)):
         key, hole = order[at], at
-        while hole > 0 and _compare(data, offsets, order[hole - 1], key, depth) > 0:
+        while hole > 0 and compare_keys(data, offsets, order[hole - 1], key, depth) > 0:
             order[hole] = order[hole - 1]
             hole -= 1
         order[hole] = key

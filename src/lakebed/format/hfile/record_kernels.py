@@ -18,6 +18,7 @@ from lakebed.format.hfile.native import (
     store_word,
     swap_bytes,
 )
+from lakebed.format.hfile.order_kernels import compare_keys
 
 SPAN_BYTES_MIN = 11
 """The shortest record: its lengths, an empty row without a suffix, an empty value, and the last byte."""
@@ -141,20 +142,25 @@ def frame_records(
     row_data: Bytes,
     row_offsets: Int64s,
     order: Int64s,
+    first: int,
+    last: int,
     value_data: Bytes,
     value_offsets: Int64s,
     value_ids: Int32s,
     out: Bytes,
     starts: Int64s,
     tails: Int64s,
-) -> None:
-    """Write the records of the rows in `order`, the values being numbers `value_ids`.
+) -> bool:
+    """Write the records of the rows `order[first:last]`, the values being numbers `value_ids`, one per record.
 
     `starts` says where each starts and, last, where they end, which is the length of `out`; `tails` is filled with
-    where each row ends.
+    where each row ends. False if a row is not above the row before.
     """
-    for record in range(len(order)):
-        row, value, at = order[record], value_ids[record], starts[record]
+    is_ascending = True
+    for record in range(last - first):
+        row, value, at = order[first + record], value_ids[record], starts[record]
+        if first + record > 0 and compare_keys(row_data, row_offsets, order[first + record - 1], row, 0) >= 0:
+            is_ascending = False
         row_start, value_start = row_offsets[row], value_offsets[value]
         row_length, value_length = row_offsets[row + 1] - row_start, value_offsets[value + 1] - value_start
         lengths = np.uint64(row_length + 2 + _SUFFIX_BYTES) << np.uint64(32) | np.uint64(value_length)
@@ -167,3 +173,4 @@ def frame_records(
         out[at + 8], out[at + 9] = 0xFF, 0x04
         copy_bytes(out, at + _SUFFIX_BYTES, value_data, value_start, value_length)
         out[at + _SUFFIX_BYTES + value_length] = 0
+    return is_ascending

@@ -1,0 +1,118 @@
+"""Rows and columns of text: laid out whole for a pipe, or fitted to the width of a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Literal, TypeAlias
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+
+from lakebed.cli.words import printable
+
+_GAP = "  "
+_SHORTEST = 12
+_HEADER_STYLE = "bold"
+
+Span: TypeAlias = tuple[str, str]
+"""Text and its style."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """How one column is shown.
+
+    On a terminal that is too narrow, columns of the highest `rank` are left out first. What is left fits by `fit`:
+    cells stay whole, are shortened, or wrap. `styles` are for particular cells, `style` is for all others.
+    """
+
+    header: str
+    rank: int = 0
+    align: Literal["left", "right"] = "left"
+    fit: Literal["whole", "shorten", "wrap"] = "whole"
+    style: str = ""
+    styles: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table of text cells. Facts, which are name and value, have no header."""
+
+    columns: tuple[Column, ...]
+    rows: Sequence[tuple[str, ...]]
+    has_header: bool = True
+
+    def widths(self) -> tuple[int, ...]:
+        """How many terminal cells each column takes when nothing is cut."""
+        headers = [column.header if self.has_header else "" for column in self.columns]
+        return tuple(max(map(cell_len, cells)) for cells in zip(headers, *self.rows, strict=True))
+
+
+def grid(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, has_header: bool = True) -> Grid:
+    """A grid of cells that cannot break out of their line: control characters are escaped."""
+    return Grid(tuple(columns), [tuple(map(printable, row)) for row in rows], has_header)
+
+
+def layout(shown: Grid, widths: Sequence[int] | None = None) -> Iterator[tuple[Span, ...]]:
+    """The lines of a grid, each as styled text; `widths` below a cell's own cut it or wrap it."""
+    widths = widths or shown.widths()
+    if shown.has_header:
+        header = tuple(column.header for column in shown.columns)
+        plain = tuple(replace(column, style=_HEADER_STYLE, styles={}) for column in shown.columns)
+        yield from _row_lines(header, plain, widths)
+    for row in shown.rows:
+        yield from _row_lines(row, shown.columns, widths)
+
+
+def fit_columns(shown: Grid, width: int) -> tuple[Grid, tuple[int, ...], tuple[str, ...]]:
+    """The grid with the columns that `width` has room for, their widths, and the headers of the others."""
+    natural = shown.widths()
+    least = [_least(column, own) for column, own in zip(shown.columns, natural, strict=True)]
+    kept = list(range(len(shown.columns)))
+    while len(kept) > 1 and _total([least[i] for i in kept]) > width:
+        kept.remove(max(kept, key=lambda i: (shown.columns[i].rank, i)))
+    left_out = tuple(column.header for i, column in enumerate(shown.columns) if i not in kept)
+    fitted = Grid(
+        tuple(shown.columns[i] for i in kept), [tuple(row[i] for i in kept) for row in shown.rows], shown.has_header
+    )
+    return fitted, _share(width, [natural[i] for i in kept], [least[i] for i in kept]), left_out
+
+
+def _share(width: int, natural: list[int], least: list[int]) -> tuple[int, ...]:
+    """Widths that fit: the widest columns that may shrink do so first."""
+    widths = list(natural)
+    while _total(widths) > width and widths != least:
+        widest = max(range(len(widths)), key=lambda i: widths[i] - least[i])
+        over = _total(widths) - width
+        widths[widest] = max(least[widest], widths[widest] - over)
+    return tuple(widths)
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _least(column: Column, natural: int) -> int:
+    return natural if column.fit == "whole" else min(natural, max(_SHORTEST, cell_len(column.header)))
+
+
+def _row_lines(row: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> Iterator[tuple[Span, ...]]:
+    cells = [_fit(cell, column, width) for cell, column, width in zip(row, columns, widths, strict=True)]
+    for parts in zip_longest(*cells, fillvalue=""):
+        spans: list[Span] = []
+        for part, cell, column, width in zip(parts, row, columns, widths, strict=True):
+            spans += ((_GAP, ""),) if spans else ()
+            spans.append((_pad(part, column, width), column.styles.get(cell, column.style)))
+        yield tuple(spans)
+
+
+def _fit(cell: str, column: Column, width: int) -> list[str]:
+    if cell_len(cell) <= width:
+        return [cell]
+    return chop_cells(cell, width) if column.fit == "wrap" else [set_cell_size(cell, width - 1) + "…"]
+
+
+def _pad(text: str, column: Column, width: int) -> str:
+    space = " " * (width - cell_len(text))
+    return space + text if column.align == "right" else text + space

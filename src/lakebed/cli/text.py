@@ -1,0 +1,243 @@
+"""Reports as text: which columns a person sees, in what order, and what gives way on a narrow terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lakebed.cli.grid import Column, Grid, grid
+from lakebed.cli.reports import (
+    ConfigReport,
+    FilesReport,
+    IndexesReport,
+    LookupReport,
+    Report,
+    RowsReport,
+    SchemaReport,
+    SliceEntry,
+    TimelineEntry,
+    TimelineReport,
+    Written,
+)
+from lakebed.cli.words import NOTHING, count, duration, listed, readable, size
+from lakebed.model.words import META_COLUMNS
+from lakebed.read.explain import Explanation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_number = partial(Column, align="right")
+_STATES = {"completed": "green", "inflight": "yellow", "requested": "yellow", "ready": "green", "building": "yellow"}
+_FACTS = (Column("", style="bold"), Column("", fit="wrap"))
+
+
+def describe(report: Report) -> Iterator[Grid | str]:
+    """The tables that show a report, and remarks about it."""
+    match report:
+        case TimelineReport():
+            return _timeline(report)
+        case FilesReport():
+            return _files(report)
+        case SchemaReport():
+            return _schema(report)
+        case ConfigReport():
+            return _config(report)
+        case IndexesReport():
+            return _indexes(report)
+        case RowsReport():
+            return _rows(report)
+        case LookupReport():
+            return _lookup(report)
+        case Explanation():
+            return _explanation(report)
+
+
+_TIMELINE = (
+    Column("requested", style="cyan"),
+    Column("requested at", rank=9),
+    Column("action"),
+    Column("state", rank=1, styles=_STATES),
+    Column("completed", rank=10, style="cyan"),
+    Column("completed at", rank=6),
+    _number("took", rank=5),
+    Column("operation", rank=4),
+    _number("inserted", rank=2),
+    _number("updated", rank=2),
+    _number("deleted", rank=2),
+    _number("files", rank=8),
+    _number("size", rank=7),
+)
+
+
+def _timeline(report: TimelineReport) -> Iterator[Grid | str]:
+    yield grid(_TIMELINE, [_timeline_row(entry) for entry in report.instants])
+    for entry in report.instants:
+        if entry.problem:
+            yield f"{entry.action} {entry.requested_at} cannot be read: {entry.problem}"
+    pending = sum(entry.state != "completed" for entry in report.instants)
+    zone = "in UTC" if report.timezone == "UTC" else "in the writers' local time"
+    yield f"{count(len(report.instants), 'instant')}, {pending} pending; times are {zone}"
+
+
+def _timeline_row(entry: TimelineEntry) -> tuple[str, ...]:
+    return (
+        entry.requested_at,
+        readable(entry.requested_time),
+        entry.action,
+        entry.state,
+        entry.completed_at or NOTHING,
+        readable(entry.completed_time),
+        duration(entry.duration_s),
+        *_written_cells(entry.written),
+    )
+
+
+def _written_cells(written: Written | None) -> tuple[str, ...]:
+    if written is None:
+        return (NOTHING,) * 6
+    rows = (f"{number:,}" for number in (written.inserted, written.updated, written.deleted, written.files))
+    return (written.operation or NOTHING, *rows, size(written.bytes))
+
+
+_FILES = (
+    Column("partition", fit="shorten"),
+    Column("file group", fit="shorten", style="cyan"),
+    Column("base instant", rank=1),
+    _number("base size", rank=2),
+    _number("logs"),
+    _number("log size", rank=2),
+)
+
+
+def _files(report: FilesReport) -> Iterator[Grid | str]:
+    is_partitioned = any(entry.partition for entry in report.slices)
+    columns, rows = _FILES, [_slice_row(entry) for entry in report.slices]
+    if not is_partitioned:
+        columns, rows = columns[1:], [row[1:] for row in rows]
+    yield grid(columns, rows)
+    total = sum(entry.base_bytes + entry.log_bytes for entry in report.slices)
+    as_of = f" as of {report.as_of}" if report.as_of else ""
+    yield f"{count(len(report.slices), 'file slice')}, {size(total)}{as_of}"
+
+
+def _slice_row(entry: SliceEntry) -> tuple[str, ...]:
+    base, logs = entry.base_file, entry.log_files
+    return (
+        entry.partition,
+        entry.file_id,
+        entry.base_instant,
+        size(entry.base_bytes) if base else NOTHING,
+        str(len(logs)),
+        size(entry.log_bytes) if logs else NOTHING,
+    )
+
+
+def _schema(report: SchemaReport) -> Iterator[Grid | str]:
+    columns = (Column("column", style="cyan"), Column("type", fit="wrap"), Column("nullable"))
+    yield grid(columns, [(c.name, c.type, "yes" if c.nullable else "no") for c in report.columns])
+
+
+def _config(report: ConfigReport) -> Iterator[Grid | str]:
+    facts = (
+        ("table", report.table),
+        ("type", report.table_type),
+        ("version", f"{report.table_version} (timeline layout {report.timeline_layout})"),
+        ("record key", listed(report.key_fields)),
+        ("key generator", report.key_generator or NOTHING),
+        ("partitioned by", listed(report.partition_fields)),
+        ("partition folders", "column=value" if report.hive_style_partitioning else "value"),
+        ("ordered by", listed(report.ordering_fields)),
+        ("merge mode", report.merge_mode + (f" with {report.custom_merging}" if report.custom_merging else "")),
+        ("meta columns", "filled" if report.has_meta_columns else "empty"),
+        ("instants in", "UTC" if report.timeline_timezone == "UTC" else "the writers' local time"),
+        ("base files", report.base_file_format),
+        ("metadata table", listed(report.metadata_partitions)),
+        ("being built", listed(report.metadata_partitions_inflight)),
+    )
+    yield grid(_FACTS, facts, has_header=False)
+    columns = (Column("property", style="cyan"), Column("value", fit="wrap"))
+    yield grid(columns, tuple(report.properties.items()))
+
+
+def _indexes(report: IndexesReport) -> Iterator[Grid | str]:
+    columns = (
+        Column("index", style="cyan", fit="shorten"),
+        Column("kind", rank=2, fit="shorten"),
+        Column("columns", rank=1, fit="wrap"),
+        Column("state", styles=_STATES),
+        _number("shards", rank=1),
+        _number("size", rank=1),
+    )
+    if report.unusable:
+        yield f"the metadata table is not used: {report.unusable}"
+    elif not report.indexes:
+        yield f"table {report.table} has no indexes"
+    else:
+        rows = [(i.name, i.kind, listed(i.columns), i.state, str(i.shards), size(i.bytes)) for i in report.indexes]
+        yield grid(columns, rows)
+
+
+def _rows(report: RowsReport) -> Iterator[Grid | str]:
+    yield _data_grid(report.rows)
+    first = "the first " if report.more else ""
+    yield f"{first}{count(report.rows.num_rows, 'row')}" + ("; --limit shows more" if report.more else "")
+
+
+def _lookup(report: LookupReport) -> Iterator[Grid | str]:
+    if report.rows.num_rows:
+        yield _data_grid(report.rows)
+    missing = f"; not in the table: {', '.join(report.missing)}" if report.missing else ""
+    yield f"{count(report.rows.num_rows, 'row')}{missing}"
+
+
+def _data_grid(table: pa.Table) -> Grid:
+    columns = [_data_column(field, number) for number, field in enumerate(table.schema)]
+    cells = [[_cell(value) for value in column.to_pylist(maps_as_pydicts="lossy")] for column in table.columns]
+    return grid(columns, list(zip(*cells, strict=True)))
+
+
+def _data_column(field: pa.Field, number: int) -> Column:
+    import pyarrow as pa
+
+    kind = field.type
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if is_number:
+        return _number(field.name, rank=number)
+    is_meta = field.name in META_COLUMNS
+    rank = 1_000_000 + number if is_meta else number  # Meta columns give way first, later columns before earlier ones.
+    return Column(field.name, rank=rank, fit="shorten", style="dim" if is_meta else "")
+
+
+def _cell(value: object) -> str:
+    from lakebed.cli.json_text import encode_json, plain
+
+    if value is None:
+        return "null"
+    as_plain = plain(value)
+    return as_plain if isinstance(as_plain, str) else encode_json(value, indent=None)
+
+
+def _explanation(report: Explanation) -> Iterator[Grid | str]:
+    reads = f"{count(report.slices, 'file slice')}, {report.slices_merged} merged with logs, {size(report.bytes)}"
+    facts: Sequence[tuple[str, str]] = (
+        ("table", report.table),
+        ("as of", report.as_of or "now"),
+        ("where", report.where or NOTHING),
+        ("files from", report.files_from),
+        ("reads", reads),
+    )
+    yield grid(_FACTS, facts, has_header=False)
+    if report.steps:
+        columns = (
+            Column("index", style="cyan"),
+            Column("used", styles={"yes": "green", "no": "dim"}),
+            _number("slices before", rank=1),
+            _number("after", rank=1),
+            Column("why", fit="wrap"),
+        )
+        rows = [
+            (step.index, "yes" if step.used else "no", str(step.slices_before), str(step.slices_after), step.reason)
+            for step in report.steps
+        ]
+        yield grid(columns, rows)
