@@ -51,6 +51,15 @@ def stored_files(prefix: str = "") -> tuple[StoredFile, ...]:
 
 
 @cache
+def by_schema(*prefixes: str) -> tuple[StoredFile, ...]:
+    """All records of those partitions that are written with one schema, as if they were in one file."""
+    records: dict[str, list[tuple[bytes, bytes]]] = {}
+    for file in (file for prefix in prefixes for file in stored_files(prefix)):
+        records.setdefault(file.schema, []).extend(file.records)
+    return tuple(StoredFile("all", "all", "all", schema, tuple(all_of)) for schema, all_of in records.items())
+
+
+@cache
 def _of_archive(table: str) -> tuple[StoredFile, ...]:
     with zipfile.ZipFile(DATA / f"{table}.zip") as archive:
         return tuple(

@@ -51,6 +51,7 @@ class Design:
     soft_deletes: bool
     shards: int
     compacts_metadata: bool
+    moves_keys: bool
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,7 @@ class Traits:
         self.soft_deletes = Deck(random, (False, True))
         self.shards = Deck(random, (1, 3, 10, 2))
         self.compacts_metadata = Deck(random, (False, False, True))
+        self.moves_keys = Deck(random, (True, False))
         self.types = Deck(random, VALUE_TYPES)
         self.steps = Deck(random, STEPS)
         self.log_steps = Deck(random, LOG_STEPS)
@@ -216,6 +218,7 @@ class Traits:
             soft_deletes=self.soft_deletes.deal(),
             shards=self.shards.deal(),
             compacts_metadata=self.compacts_metadata.deal(),
+            moves_keys="record" in indexes and self.moves_keys.deal(),
         )
 
 

@@ -107,6 +107,7 @@ def table_options(design: Design) -> dict[str, str]:
         "hoodie.archive.automatic": str(design.frugal).lower(),
         "hoodie.write.lock.provider": LOCK_PROVIDER,
         "hoodie.metadata.compact.max.delta.commits": "3" if design.compacts_metadata else "100",
+        "hoodie.record.index.update.partition.path": str(design.moves_keys).lower(),
         "hoodie.metadata.global.record.level.index.min.filegroup.count": str(design.shards),
         "hoodie.metadata.global.record.level.index.max.filegroup.count": str(design.shards),
         **{f"hoodie.{kind}.shuffle.parallelism": "2" for kind in ("upsert", "insert", "bulkinsert", "delete")},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -13,46 +14,8 @@ import lakebed
 
 pytestmark = pytest.mark.interop
 
-
-def canonical(value: Any) -> Any:
-    """A hashable value that is equal for equal contents: maps have no order, bytes print alike, NaN equals itself."""
-    if isinstance(value, dict):
-        return tuple((key, canonical(inner)) for key, inner in value.items())
-    if isinstance(value, list):
-        items = [canonical(inner) for inner in value]
-        return tuple(items)
-    return repr(value) if isinstance(value, float) else value
-
-
-def rows_of(table: pa.Table) -> Counter[tuple[Any, ...]]:
-    maps = {field.name for field in table.schema if pa.types.is_map(field.type)}
-    return Counter(
-        tuple(
-            (name, canonical(sorted(value) if name in maps and value is not None else value)) for name, value in row.items()
-        )
-        for row in table.to_pylist()
-    )
-
-
-def difference(ours: pa.Table, theirs: pa.Table) -> str:
-    """What is only in one of the two, or nothing."""
-    if sorted(ours.column_names) != sorted(theirs.column_names):
-        return f"columns {ours.column_names}, Apache Hudi has {theirs.column_names}"
-    mine, yours = rows_of(ours.select(theirs.column_names)), rows_of(theirs)
-    extra, missing = list((mine - yours).elements()), list((yours - mine).elements())
-    if not extra and not missing:
-        return ""
-    return f"{len(ours)} rows, Apache Hudi {len(theirs)}; extra {extra[:2]}; missing {missing[:2]}"
-
-
-def check(table: PeerTable, kind: str, read: Any) -> None:
-    """Hold every read of a kind against the answer of Apache Hudi, and report all differences at once."""
-    wrong = []
-    for asked, theirs in table.answered(kind):
-        what = {key: value for key, value in asked.items() if key not in ("kind", "rows")}
-        if text := difference(read(asked), theirs):
-            wrong.append(f"{kind} {what}: {text}")
-    assert not wrong, "\n".join([*wrong, table.about()])
+ROW_NAME = ("_hoodie_partition_path", "_hoodie_record_key")
+Row = tuple[tuple[str, Any], ...]
 
 
 def test_every_step_was_carried_out(peer_table: PeerTable) -> None:
@@ -80,7 +43,9 @@ def test_changes(peer_table: PeerTable) -> None:
     def changes(read: dict[str, Any]) -> pa.Table:
         return lakebed.open_table(peer_table.path).changes(since=read["since"], until=read["until"])
 
-    check(peer_table, "changes", changes)
+    # Apache Hudi gives encoded partition values here ("100%25"), though its snapshots have the plain ones ("100%").
+    unfit = [column["name"] for column in peer_table.design["partitioned_by"]] if peer_table.design["url_encoded"] else []
+    check(peer_table, "changes", changes, without=unfit)
 
 
 def test_lookup(peer_table: PeerTable) -> None:
@@ -100,5 +65,75 @@ def test_lookup(peer_table: PeerTable) -> None:
 def test_spark(peer_table: PeerTable, spark) -> None:
     table = lakebed.open_table(peer_table.path, spark=spark)
     check(peer_table, "snapshot", lambda _: table.to_spark().toArrow())
+    check(peer_table, "read_optimized", lambda _: table.to_spark(mode="read_optimized").toArrow())
     check(peer_table, "filter", lambda read: table.to_spark(where=read["where"]).toArrow())
     check(peer_table, "as_of", lambda read: table.to_spark(as_of=read["as_of"]).toArrow())
+
+
+def check(
+    table: PeerTable, kind: str, read: Callable[[dict[str, Any]], pa.Table], *, without: list[str] | None = None
+) -> None:
+    """Hold every read of a kind against the answer of Apache Hudi, and report all differences at once."""
+    wrong = []
+    for asked, theirs in table.answered(kind):
+        text = difference(read(asked).drop_columns(without or []), theirs.drop_columns(without or []))
+        if text:
+            arguments = {key: value for key, value in asked.items() if key not in ("kind", "rows")}
+            wrong.append(f"{kind} {arguments}: {text}")
+    assert not wrong, "\n".join([*wrong, table.about()])
+
+
+def difference(ours: pa.Table, theirs: pa.Table) -> str:
+    """What is not the same in the two, in any order of rows; nothing if all is."""
+    if ours.schema.names != theirs.schema.names:
+        return f"columns are {ours.schema.names}, with Apache Hudi {theirs.schema.names}"
+    types = [f"{a.name}: {a.type}, {b.type}" for a, b in zip(ours.schema, theirs.schema, strict=True) if not alike(a.type, b.type)]
+    if types:
+        return f"types differ (ours, theirs): {'; '.join(types)}"
+    mine, yours = Counter(rows_of(ours)), Counter(rows_of(theirs))
+    extra, missing = list((mine - yours).elements()), list((yours - mine).elements())
+    if not extra and not missing:
+        return ""
+    return f"{len(ours)} rows, with Apache Hudi {len(theirs)}\n" + "\n".join(explain_rows(extra, missing)[:6])
+
+
+def alike(ours: pa.DataType, theirs: pa.DataType) -> bool:
+    """Whether two types hold the same values; names of list items and nullability are not part of that."""
+    if pa.types.is_nested(ours) and ours.id == theirs.id and ours.num_fields == theirs.num_fields:
+        fields = [(ours.field(i), theirs.field(i)) for i in range(ours.num_fields)]
+        return all(alike(a.type, b.type) and (a.name == b.name or not pa.types.is_struct(ours)) for a, b in fields)
+    return ours == theirs
+
+
+def rows_of(table: pa.Table) -> list[Row]:
+    """Rows as values that can be counted: maps in the order of their keys."""
+    maps = {field.name for field in table.schema if pa.types.is_map(field.type)}
+    return [
+        tuple((name, hashable(sorted(value) if name in maps and value else value)) for name, value in row.items())
+        for row in table.to_pylist()
+    ]
+
+
+def hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((name, hashable(inner)) for name, inner in value.items())
+    return tuple(hashable(inner) for inner in value) if isinstance(value, (list, tuple)) else value
+
+
+def explain_rows(extra: list[Row], missing: list[Row]) -> list[str]:
+    """A line per row that only one side has; where both have the row, only the columns that differ."""
+    theirs = {row_name(row): dict(row) for row in missing}
+    lines = []
+    for row in extra:
+        other = theirs.pop(row_name(row), None)
+        if other is None:
+            lines.append(f"  only ours {dict(row)}")
+        else:
+            columns = {name: (value, other[name]) for name, value in row if value != other[name]}
+            lines.append(f"  {row_name(row)} (ours, theirs): {columns}")
+    return lines + [f"  only theirs {row}" for row in theirs.values()]
+
+
+def row_name(row: Row) -> tuple[Any, ...]:
+    values = dict(row)
+    return tuple(values[name] for name in ROW_NAME)

@@ -20,7 +20,7 @@ import pyarrow.types as pat
 
 from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.guard import decoding
-from lakebed.format.metadata_columns import decode_payloads, field_of, texts
+from lakebed.format.metadata_columns import decode_payloads, field_of, part_of, texts
 from lakebed.model.metadata import ValueType
 
 _WRAPPERS: dict[str, tuple[tuple[str, ...], pa.DataType]] = {
@@ -78,27 +78,29 @@ def decode_column_stats(keys: ArrowArray, values: ArrowArray, schema: str, *, pa
     """One row per record of column or partition statistics, with the columns of `COLUMN_STATS`."""
     stats = decode_payloads(values, schema, "ColumnStatsMetadata", path=path, required=True)
     with decoding(path, "column statistics"):
-        value_type = _struct_of(stats, "valueType")
         columns = {name: field_of(stats, stored, COLUMN_STATS.field(name).type) for name, stored in _SCALARS.items()}
         columns["key"] = texts(keys)
         columns["min"], columns["max"] = _bound(stats, "minValue"), _bound(stats, "maxValue")
-        columns["type_ordinal"] = field_of(value_type, "typeOrdinal", pa.int32())
-        columns["additional_info"] = field_of(value_type, "additionalInfo", pa.string())
+        columns["type_ordinal"] = _value_type(stats, "typeOrdinal", pa.int32())
+        columns["additional_info"] = _value_type(stats, "additionalInfo", pa.string())
         return pa.table([columns[name] for name in COLUMN_STATS.names], schema=COLUMN_STATS)
 
 
-def _struct_of(stats: ArrowArray, name: str) -> ArrowArray:
-    at = stats.type.get_field_index(name)
-    return pa.nulls(len(stats), pa.struct([])) if at < 0 else pc.struct_field(stats, [at])
+def _value_type(stats: ArrowArray, name: str, kind: pa.DataType) -> ArrowArray:
+    value_type = part_of(stats, "valueType")
+    return pa.nulls(len(stats), kind) if value_type is None else field_of(value_type, name, kind)
 
 
 def _bound(stats: ArrowArray, name: str) -> ArrowArray:
-    union = _struct_of(stats, name)
-    children = []
-    for wrappers, kind in _WRAPPERS.values():
-        stored = [field_of(_struct_of(union, wrapper), "value", kind) for wrapper in wrappers]
-        children.append(pc.coalesce(*stored))
+    union = part_of(stats, name)
+    children = [_unwrapped(union, wrappers, kind, len(stats)) for wrappers, kind in _WRAPPERS.values()]
     return pa.StructArray.from_arrays(children, fields=list(BOUND))
+
+
+def _unwrapped(union: ArrowArray | None, wrappers: tuple[str, ...], kind: pa.DataType, rows: int) -> ArrowArray:
+    parts = [] if union is None else [part_of(union, wrapper) for wrapper in wrappers]
+    values = [field_of(part, "value", kind) for part in parts if part is not None]
+    return pc.coalesce(*values) if values else pa.nulls(rows, kind)
 
 
 def column_stats_values(stats: pa.Table, column: str, arrow_type: pa.DataType) -> pa.Table:
@@ -145,7 +147,9 @@ def _cast(array: ArrowArray, meaning: pa.DataType | None, kind: pa.DataType) -> 
     """Values by way of what they mean; all unknown if one does not fit, so that no bound is ever a wrong one."""
     try:
         array.validate(full=True)
-        return pc.cast(array if meaning is None else pc.cast(array, meaning), kind)
+        values = array if meaning is None else pc.cast(array, meaning)
+        # Integers become the nearest float, as when rows are read: the order stays.
+        return pc.cast(values, kind, safe=not pat.is_floating(kind))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return pa.nulls(len(array), kind)
 
@@ -161,6 +165,10 @@ class _Source:
 
 
 _INTEGERS = (_Source("int", (ValueType.INT,)), _Source("long", (ValueType.LONG,)))
+_WHOLE_DECIMALS = (
+    _Source("int", (ValueType.INT,), pa.decimal128(10, 0)),
+    _Source("long", (ValueType.LONG,), pa.decimal128(19, 0)),
+)
 _DATES = (_Source("int", (ValueType.DATE,), pa.date32(), in_v1=False), _Source("date", (), pa.date32()))
 _TIMES = (
     _Source("int", (ValueType.TIME_MILLIS,), pa.time32("ms"), in_v1=False),
@@ -189,7 +197,7 @@ _SOURCES: tuple[tuple[Callable[[pa.DataType], bool], tuple[_Source, ...]], ...] 
     (pat.is_time, _TIMES),
     (lambda kind: pat.is_timestamp(kind) and kind.tz is not None, _MOMENTS),
     (pat.is_timestamp, _LOCAL_TIMES),
-    (pat.is_decimal, (_Source("decimal", ()), *_INTEGERS)),
+    (pat.is_decimal, (_Source("decimal", ()), *_WHOLE_DECIMALS)),
 )
 
 

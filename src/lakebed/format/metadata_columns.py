@@ -36,12 +36,20 @@ def field_of(struct: ArrowArray, name: str, kind: pa.DataType) -> ArrowArray:
 
     A field of another type raises ValueError: it is not the record that its schema claims to be.
     """
-    at = struct.type.get_field_index(name)
-    if at < 0:
+    field = part_of(struct, name)
+    if field is None:
         return pa.nulls(len(struct), kind)
-    if struct.type.field(at).type != kind:
-        raise ValueError(f"field {name} is of type {struct.type.field(at).type}, not {kind}")
-    return pc.struct_field(struct, [at])
+    if field.type != kind:
+        raise ValueError(f"field {name} is of type {field.type}, not {kind}")
+    return field
+
+
+def part_of(struct: ArrowArray, name: str) -> ArrowArray | None:
+    """A field of a struct, null where the struct is; None if there is no such field, or nothing but nulls in it."""
+    at = struct.type.get_field_index(name)
+    if at < 0 or struct.field(at).null_count == len(struct) > 0:
+        return None
+    return struct.field(at) if struct.null_count == 0 else pc.struct_field(struct, [at])
 
 
 def _bytes_and_offsets(values: ArrowArray) -> tuple[memoryview, ArrowArray]:

@@ -12,6 +12,15 @@ from lakebed.model.config import TableConfig
 from lakebed.model.words import RECORD_KEY
 
 _NULL, _EMPTY = "__null__", "__empty__"
+_PLAIN = (
+    "SIMPLE",
+    "NON_PARTITION",
+    "SIMPLE_AVRO",
+    "NON_PARTITION_AVRO",
+    "SimpleKeyGenerator",
+    "NonpartitionedKeyGenerator",
+)
+"""Key generators that spell a key of one field as its plain value."""
 
 
 def key_columns(config: TableConfig) -> tuple[str, ...]:
@@ -38,13 +47,12 @@ def possible_keys(config: TableConfig, wanted: Mapping[str, Sequence[object]]) -
     fields = config.key_fields
     if not fields or any(name not in wanted for name in fields):
         return ()
-    keys = []
-    for values in product(*(wanted[name] for name in fields)):
-        texts = [_text(value) for value in values]
-        keys.append(",".join(f"{name}:{text or _EMPTY}" for name, text in zip(fields, texts, strict=True)))
-        if len(fields) == 1:
-            keys.append(texts[0])  # Releases differ in how they spell a composite key of one field.
-    return tuple(keys)
+    plain = tuple(_text(value) for value in wanted[fields[0]]) if len(fields) == 1 else ()
+    if plain and config.key_generator in _PLAIN:
+        return plain
+    combinations = product(*(wanted[name] for name in fields))
+    labelled = (",".join(f"{n}:{_text(v) or _EMPTY}" for n, v in zip(fields, c, strict=True)) for c in combinations)
+    return (*plain, *labelled)  # Releases differ in how they spell a composite key of one field.
 
 
 def _text(value: object) -> str:

@@ -64,7 +64,7 @@ def prune_slices(query: Query, slices: Slices) -> tuple[Slices, tuple[PruneStep,
     steps = []
     for name, pruner in PRUNERS:
         before = len(slices)
-        outcome = pruner(query, slices)
+        outcome = pruner(query, slices) if slices else NotUsed("no file slice is left to exclude")
         if isinstance(outcome, Kept):
             slices = outcome.slices
         steps.append(PruneStep(name, isinstance(outcome, Kept), outcome.reason, before, len(slices)))

@@ -10,25 +10,39 @@ from lakebed.model.words import Action
 from lakebed.table import TableState
 from lakebed.timeline import Snapshot
 
+_Bases = dict[FileGroupId, set[InstantTime]]
+"""Instants of the base files of each file group."""
+
 
 def check_retained(state: TableState, snapshot: Snapshot) -> None:
-    """Raises InvalidInputError if a file that the snapshot needs has been cleaned: fewer rows would come back silently."""
+    """Raises InvalidInputError if a file that the snapshot needs has been cleaned: rows would be missing silently."""
     removed = _removed_bases(state)
     if not removed:
         return
-    replaced = state.replaced(snapshot)
     present = _present_bases(state)
+    lost = _find_lost(state, snapshot, removed, present)
+    if lost is None:
+        return
+    points = (state.snapshot_at(i.completed_at) for i in state.timeline.commits() if i.completed_at is not None)
+    readable = (point.until for point in points if _find_lost(state, point, removed, present) is None)
+    raise InvalidInputError(
+        f"table {state.config.name} as of {snapshot.until} needs files of {lost} that have been cleaned",
+        hint=f"the earliest moment that is still readable is {next(readable, 'now')}",
+    )
+
+
+def _find_lost(state: TableState, snapshot: Snapshot, removed: _Bases, present: _Bases) -> FileGroupId | None:
+    """A file group whose newest base file in the snapshot is gone, if there is one."""
+    replaced = state.replaced(snapshot)
     for group, instants in removed.items():
         seen = [i for i in instants | present.get(group, set()) if snapshot.completion_of(i) is not None]
         if seen and max(seen) in instants and group not in replaced:
-            raise InvalidInputError(
-                f"table {state.config.name} as of {snapshot.until} needs files of {group} that have been cleaned",
-                hint=f"the earliest instant that is still readable is about {_earliest_retained(state)}",
-            )
+            return group
+    return None
 
 
-def _removed_bases(state: TableState) -> dict[FileGroupId, set[InstantTime]]:
-    removed: dict[FileGroupId, set[InstantTime]] = {}
+def _removed_bases(state: TableState) -> _Bases:
+    removed: _Bases = {}
     for instant in state.timeline.completed():
         if instant.action is Action.CLEAN:
             for partition, names in state.documents.clean(instant).deleted_files.items():
@@ -39,16 +53,10 @@ def _removed_bases(state: TableState) -> dict[FileGroupId, set[InstantTime]]:
     return removed
 
 
-def _present_bases(state: TableState) -> dict[FileGroupId, set[InstantTime]]:
-    present: dict[FileGroupId, set[InstantTime]] = {}
+def _present_bases(state: TableState) -> _Bases:
+    present: _Bases = {}
     for partition, files in state.files.items():
         for file in files:
             if isinstance(file, BaseFile):
                 present.setdefault(FileGroupId(partition, file.file_id), set()).add(file.instant)
     return present
-
-
-def _earliest_retained(state: TableState) -> str:
-    cleans = [i for i in state.timeline.completed() if i.action is Action.CLEAN]
-    retained = [state.documents.clean(i).earliest_to_retain for i in cleans]
-    return max((r for r in retained if r), default="the newest one")

@@ -75,8 +75,23 @@ def _leading_zeros(_typing: Any, _word: Any) -> Any:
     return types.uint64(types.uint64), lambda _context, builder, _signature, args: builder.ctlz(args[0], zero_is_64)
 
 
+def _prefetch(_typing: Any, array: Any, _at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+        declared = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(declared, [pointer, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
 copy_bytes: Callable[[Bytes, int, Bytes, int, int], None] = intrinsic(_copy_bytes)
 """`copy_bytes(target, target_at, source, source_at, count)`; the two ranges do not overlap."""
+
+prefetch: Callable[[Bytes, int], None] = intrinsic(_prefetch)
+"""Start to bring the bytes at a position into the cache; harmless wherever it points."""
 
 load_word: Callable[[Bytes, int], np.uint64] = intrinsic(_load_word)
 """Eight bytes of an array from a position, first byte lowest."""

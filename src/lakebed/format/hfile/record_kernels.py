@@ -15,6 +15,7 @@ from lakebed.format.hfile.native import (
     copy_bytes,
     kernel,
     load_word,
+    prefetch,
     store_word,
     swap_bytes,
 )
@@ -27,6 +28,7 @@ _SUFFIX_START = np.uint64(0xFFFFFFFFFFFF7F00)
 _ROW_BYTES_MAX = 0x7FFF
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _PROBES_MAX = 32
+_AHEAD = 16
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -159,6 +161,8 @@ def frame_records(
     is_ascending = True
     for record in range(last - first):
         row, value, at = order[first + record], value_ids[record], starts[record]
+        if first + record + _AHEAD < len(order):
+            prefetch(row_data, row_offsets[order[first + record + _AHEAD]])
         if first + record > 0 and compare_keys(row_data, row_offsets, order[first + record - 1], row, 0) >= 0:
             is_ascending = False
         row_start, value_start = row_offsets[row], value_offsets[value]
