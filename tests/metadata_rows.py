@@ -47,7 +47,12 @@ class StoredFile:
 @cache
 def stored_files(prefix: str = "") -> tuple[StoredFile, ...]:
     """Of all partitions whose name starts with `prefix`, in all real tables."""
-    return tuple(file for archive in sorted(DATA.glob("*.zip")) for file in _of_archive(archive.stem) if file.partition.startswith(prefix))
+    return tuple(
+        file
+        for archive in sorted(DATA.glob("*.zip"))
+        for file in _of_archive(archive.stem)
+        if file.partition.startswith(prefix)
+    )
 
 
 @cache

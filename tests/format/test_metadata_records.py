@@ -7,7 +7,7 @@ from pathlib import Path
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakebed.format
@@ -32,7 +32,7 @@ from lakebed.format.metadata_records import (
 )
 from lakebed.format.record_index import RecordLocation
 from lakebed.model.metadata import BloomRecord, ColumnStats, FileEntry, RecordKind, SecondaryRecord
-from metadata_rows import StoredFile, stored_files
+from metadata_rows import StoredFile, by_schema, stored_files
 
 PATH = "files-0000-0_0-1-2_00000000000000000.hfile"
 AS_STORED = (Path(lakebed.format.__file__).parent / "schemas" / "HoodieMetadataRecord.as-stored.avsc").read_text()
@@ -134,7 +134,7 @@ def test_bloom_records() -> None:
 
 
 def test_columns_say_what_single_records_say() -> None:
-    for file in stored_files("files"):
+    for file in by_schema("files"):
         rows = decode_files(file.keys, file.values, file.schema, path=str(file)).to_pylist()
         expected = [
             {"partition": partition, "name": name, "size": entry.size, "is_deleted": entry.is_deleted}
@@ -144,10 +144,10 @@ def test_columns_say_what_single_records_say() -> None:
             for name, entry in decode_metadata_record(value, file.schema, path=str(file)).payload.items()
         ]
         assert rows == expected, file
-    for file in stored_files("secondary_index"):
+    for file in by_schema("secondary_index"):
         rows = decode_secondary_records(file.keys, file.values, file.schema, path=str(file)).to_pylist()
         assert rows == [{"key": key.decode(), "is_deleted": False} for key, _ in file.records]
-    for file in stored_files("bloom_filters"):
+    for file in by_schema("bloom_filters"):
         table = decode_bloom_records(file.keys, file.values, file.schema, path=str(file))
         for row, (_, value) in zip(table.to_pylist(), file.records, strict=True):
             record = decode_bloom_record(value, file.schema, path=str(file))
@@ -183,6 +183,7 @@ entries = st.dictionaries(
 )
 
 
+@settings(max_examples=40)
 @given(entries)
 def test_file_lists_are_avro(files: dict[str, FileEntry]) -> None:
     value = encode_files_record(files)
@@ -214,6 +215,7 @@ def test_merge_of_two_entries(older: FileEntry | None, newer: FileEntry | None, 
     assert merge_files(of(older), of(newer)) == of(merged)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from(["", "eu"]), entries), max_size=8))
 def test_merge_of_all_entries_is_the_merge_one_by_one(records: list[tuple[str, dict[str, FileEntry]]]) -> None:
     merged: dict[str, dict[str, FileEntry]] = {}

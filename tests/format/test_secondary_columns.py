@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostile import check_decoder, mutations
@@ -87,6 +87,7 @@ def test_columns() -> None:
     assert secondary_value_texts(pa.nulls(2)).to_pylist() == [None, None]
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(texts, texts.filter(lambda text: text is not None))), st.sampled_from(["V1", "V2"]))
 def test_the_same_as_one_by_one(pairs: list[tuple[str | None, str]], version: str) -> None:
     values, record_keys = (pa.array([pair[index] for pair in pairs], pa.string()) for index in (0, 1))

@@ -1,8 +1,8 @@
 """Random tables and their histories, from one seed: what a table is like, and what is done to it, step by step.
 
 Pure Python without Spark or lakebed, for the writer runs it on the peer's interpreter. Each trait of a table and each
-kind of step is dealt from a shuffled deck that is used up before it is shuffled again: a dozen tables see every value of
-every trait, and any number of tables sees them evenly.
+kind of step is dealt from a shuffled deck that is used up before it is shuffled again: a dozen tables see every value
+of every trait, and any number of tables sees them evenly.
 """
 
 from __future__ import annotations
@@ -195,8 +195,10 @@ class Traits:
         version = self.version.deal()
         _, types, values, hive_style, url_encoded = self.partitioning.deal()
         indexes = self.indexes.deal(
-            lambda some: all(NEEDS_VERSION.get(index, 6) <= version for index in some)
-            and (bool(types) or "record_partitioned" not in some)
+            lambda some: (
+                all(NEEDS_VERSION.get(index, 6) <= version for index in some)
+                and (bool(types) or "record_partitioned" not in some)
+            )
         )
         log_blocks, positions = self.logs.deal()
         return Design(
@@ -244,10 +246,10 @@ class History:
 
     def allowed(self, action: str) -> bool:
         """Whether Apache Hudi takes this step on such a table."""
-        if action in ("insert_overwrite", "insert_overwrite_table", "delete_partition"):
-            # Refused under a secondary index; delete_partition fails under an expression index when nothing is left to add.
-            refusing = {"secondary", "expression"} if action == "delete_partition" else {"secondary"}
-            return not self.design.indexes & refusing and (bool(self.design.partitioned_by) or "_partition" not in action)
+        if action == "delete_partition":  # Fails under an expression index when no new file comes with it.
+            return bool(self.design.partitioned_by) and not self.design.indexes & {"secondary", "expression"}
+        if action in ("insert_overwrite", "insert_overwrite_table"):
+            return "secondary" not in self.design.indexes
         if action in ("rollback", "savepoint_restore", "crash", "crash_recover"):
             return not self.design.compacts_metadata  # What the metadata table has compacted cannot be rolled back.
         return action != "soft_delete" or self.design.soft_deletes
@@ -265,7 +267,7 @@ class History:
         if action == "insert_overwrite":
             keep = self.random.choice(self.design.partition_values)
             self.live = {key: at for key, at in self.live.items() if at != keep}
-            return self.write(action, {key: keep for key in self.fresh(6)})
+            return self.write(action, dict.fromkeys(self.fresh(6), keep))
         if action == "insert_overwrite_table":
             self.live = {}
             return self.write(action, self.fresh(25))

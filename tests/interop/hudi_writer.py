@@ -2,8 +2,8 @@
 
 usage: hudi_writer.py OUT SEED COUNT BUNDLE_JAR
 
-Runs on the peer's interpreter (Spark 3.5). OUT/<table> is a table, OUT/<table>.json its manifest: design, steps, and the
-reads with the Parquet file that holds their rows.
+Runs on the peer's interpreter (Spark 3.5). OUT/<table> is a table, OUT/<table>.json its manifest: design, steps, and
+the reads with the Parquet file that holds their rows.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def main(out: Path, seed: int, count: int, jar: Path) -> None:
     for design, steps in histories(seed, count):
         started = time.monotonic()
         Table(spark, out / design.name, design, Random(f"{seed} {design.name}")).make(steps)
-        print(f"{design.name}: {time.monotonic() - started:.1f} s", flush=True)
+        sys.stdout.write(f"{design.name}: {time.monotonic() - started:.1f} s\n")
+        sys.stdout.flush()
     spark.stop()
 
 
@@ -129,7 +130,9 @@ def key_generator(design: Design) -> str:
 
 def causes(error: Exception) -> str:
     """The messages of a Java stack trace without its frames."""
-    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(("\t", "An error occurred"))]
+    lines = [
+        line for line in str(error).splitlines() if line.strip() and not line.startswith(("\t", "An error occurred"))
+    ]
     return "\n".join([type(error).__name__, *lines])[:2000]
 
 
@@ -164,7 +167,9 @@ class Table:
         for key in self.options:
             self.spark.conf.unset(key)
         manifest = {"design": asdict(self.design), "steps": self.done, "reads": self.reads}
-        text = json.dumps(manifest, indent=1, default=lambda value: sorted(value) if isinstance(value, frozenset) else str(value))
+        text = json.dumps(
+            manifest, indent=1, default=lambda value: sorted(value) if isinstance(value, frozenset) else str(value)
+        )
         self.path.with_suffix(".json").write_text(text)
 
     def attempt(self, step: Step) -> None:
@@ -195,7 +200,8 @@ class Table:
         if "secondary" in self.design.indexes:
             self.sql(f"create index by_tag on {name} (tag)")
         if "expression" in self.design.indexes:
-            self.sql(f"create index by_day on {name} using column_stats(ts) options(expr='from_unixtime', format='yyyy-MM-dd')")
+            expression = "options(expr='from_unixtime', format='yyyy-MM-dd')"
+            self.sql(f"create index by_day on {name} using column_stats(ts) {expression}")
 
     def write(self, operation: str, step: Step, **more: str) -> None:
         ddl = ", ".join(f"`{column.name}` {column.type}" for column in step.columns)
@@ -249,11 +255,15 @@ class Table:
         self.sql(f"call run_clustering(table => '{self.design.name}', order => 'num')")
 
     def clean(self, _: Step) -> None:
-        self.sql(f"call run_clean(table => '{self.design.name}', clean_policy => 'KEEP_LATEST_COMMITS', retain_commits => 2)")
+        self.sql(
+            f"call run_clean(table => '{self.design.name}', clean_policy => 'KEEP_LATEST_COMMITS', retain_commits => 2)"
+        )
 
     def rollback(self, step: Step) -> None:
         self.write("upsert", step)
-        self.sql(f"call rollback_to_instant(table => '{self.design.name}', instant_time => '{self.commits()[-1].requested}')")
+        self.sql(
+            f"call rollback_to_instant(table => '{self.design.name}', instant_time => '{self.commits()[-1].requested}')"
+        )
 
     def savepoint_restore(self, step: Step) -> None:
         last = self.commits()[-1].requested
@@ -311,7 +321,10 @@ class Table:
 
     def filters(self) -> list[str]:
         """Filters on the key, the partition, the ordering field and a value."""
-        some = [f"id = 'key-{self.random.randrange(60):04d}'", f"ts > {self.random.randrange(1010, 1060)} and sub = 's1'"]
+        some = [
+            f"id = 'key-{self.random.randrange(60):04d}'",
+            f"ts > {self.random.randrange(1010, 1060)} and sub = 's1'",
+        ]
         some.append("tag in ('red', 'other') or num < 10")
         some.append("tag = 'green'")
         some.append(f"num between {self.random.randrange(30)} and {self.random.randrange(30, 60)} and c1 is not null")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from interop.conftest import PeerTable
 
 import lakebed
+from interop.peer import PeerTable
 
 pytestmark = pytest.mark.interop
 
@@ -44,7 +44,9 @@ def test_changes(peer_table: PeerTable) -> None:
         return lakebed.open_table(peer_table.path).changes(since=read["since"], until=read["until"])
 
     # Apache Hudi gives encoded partition values here ("100%25"), though its snapshots have the plain ones ("100%").
-    unfit = [column["name"] for column in peer_table.design["partitioned_by"]] if peer_table.design["url_encoded"] else []
+    unfit = (
+        [column["name"] for column in peer_table.design["partitioned_by"]] if peer_table.design["url_encoded"] else []
+    )
     check(peer_table, "changes", changes, without=unfit)
 
 
@@ -87,7 +89,11 @@ def difference(ours: pa.Table, theirs: pa.Table) -> str:
     """What is not the same in the two, in any order of rows; nothing if all is."""
     if ours.schema.names != theirs.schema.names:
         return f"columns are {ours.schema.names}, with Apache Hudi {theirs.schema.names}"
-    types = [f"{a.name}: {a.type}, {b.type}" for a, b in zip(ours.schema, theirs.schema, strict=True) if not alike(a.type, b.type)]
+    types = [
+        f"{a.name}: {a.type}, {b.type}"
+        for a, b in zip(ours.schema, theirs.schema, strict=True)
+        if not alike(a.type, b.type)
+    ]
     if types:
         return f"types differ (ours, theirs): {'; '.join(types)}"
     mine, yours = Counter(rows_of(ours)), Counter(rows_of(theirs))

@@ -111,7 +111,11 @@ def _substring(text: str, position: int, length: int = 2**31) -> str:
 def _java_format(value: Any, pattern: str, years: int = 0) -> str:
     value = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
     year = value.year + years
-    fields = {"yyyy": f"{'+' if year > 9999 else '-' if year < 0 else ''}{abs(year):04}", "MM": f"{value.month:02}", "dd": f"{value.day:02}"}
+    fields = {
+        "yyyy": f"{'+' if year > 9999 else '-' if year < 0 else ''}{abs(year):04}",
+        "MM": f"{value.month:02}",
+        "dd": f"{value.day:02}",
+    }
     fields |= {"HH": f"{value.hour:02}", "mm": f"{value.minute:02}", "ss": f"{value.second:02}"}
     for field, text in fields.items():
         pattern = pattern.replace(field, text)
@@ -147,6 +151,7 @@ def _like(text: str, tokens: tuple[tuple[str, bool], ...]) -> bool:
 
 
 UTC = timezone.utc
+_BEFORE_1970 = datetime(1969, 12, 31, 23, 59, 59, 999000)
 POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "i": (pa.int32(), [-(2**31), -2, -1, 0, 1, 2, 2**31 - 1]),
     "j": (pa.int64(), [-(2**63), -2, -1, 0, 1, 2, 2**63 - 1]),
@@ -156,15 +161,25 @@ POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "b": (pa.bool_(), [False, True]),
     "n": (pa.decimal128(5, 2), [Decimal(text) for text in ("-999.99", "-1.50", "0.00", "1.50", "2.00", "999.99")]),
     "day": (pa.date32(), [date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(2024, 2, 29), date(9999, 12, 31)]),
-    "at": (pa.timestamp("us", "UTC"), [datetime(1969, 12, 31, 23, 59, 59, 999999, UTC), datetime(1970, 1, 1, tzinfo=UTC), datetime(2024, 2, 29, 12, 0, 0, 1, UTC), datetime(9999, 12, 31, tzinfo=UTC)]),
-    "wall": (pa.timestamp("ms"), [datetime(1582, 10, 15), datetime(1969, 12, 31, 23, 59, 59, 999000), datetime(2024, 2, 29, 12)]),
+    "at": (pa.timestamp("us", "UTC"), [_BEFORE_1970.replace(tzinfo=UTC), datetime(2024, 2, 29, 12, 0, 0, 1, UTC)]),
+    "wall": (pa.timestamp("ms"), [datetime(1582, 10, 15), _BEFORE_1970, datetime(2024, 2, 29, 12)]),
     "raw": (pa.binary(), [b"", b"a", b"a\x00", b"\x7f", b"\x80", b"\xff"]),
-}  # fmt: skip
+}
 FIELDS = {**POOLS, "t.i": POOLS["i"], "t.s": POOLS["s"]}
 SCHEMA = pa.schema(
     [*((name, kind) for name, (kind, _) in POOLS.items()), ("t", pa.struct([("i", pa.int32()), ("s", pa.string())]))]
 )
-_COMPARABLE = [("i", "j"), ("i", "n"), ("d", "f"), ("f", "i"), ("d", "n"), ("s", "t.s"), ("i", "t.i"), ("d", "d"), ("raw", "raw")]  # fmt: skip
+_COMPARABLE = [
+    ("i", "j"),
+    ("i", "n"),
+    ("d", "f"),
+    ("f", "i"),
+    ("d", "n"),
+    ("s", "t.s"),
+    ("i", "t.i"),
+    ("d", "d"),
+    ("raw", "raw"),
+]
 _CALLS: list[tuple[str, str, tuple[Any, ...], list[Any]]] = [
     ("upper", "s", (), ["A", "AB", "AÉ"]),
     ("lower", "s", (), ["a", "ab"]),

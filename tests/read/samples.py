@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
 
@@ -25,26 +26,37 @@ SAMPLE_SCHEMA = pa.schema(
 )
 
 
-def _utc(*parts: int) -> datetime:
-    return datetime(*parts, tzinfo=timezone.utc)  # type: ignore[misc, arg-type]
+def _moment(text: str | None, zone: timezone | None = None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text).replace(tzinfo=zone)
 
 
-_ROWS: list[tuple[object, ...]] = [
-    (1, 10, 1.5, 0.5, "ann", True, Decimal("1.50"), date(2024, 1, 1), _utc(2024, 1, 1), datetime(2024, 1, 1), b"a", ("Rome", 1)),
-    (2, -10, -1.5, 0.1, "Bob", False, Decimal("-1.50"), date(2023, 12, 31), _utc(2023, 12, 31, 23, 59, 59, 999999), datetime(1969, 12, 31, 23), b"\x80", ("Oslo", None)),
-    (3, 1704067200, float("nan"), float("nan"), "a%b", None, Decimal("0.00"), date(1969, 7, 20), _utc(1969, 7, 20, 20, 17, 40), datetime(2024, 2, 29, 12), b"", (None, 3)),
-    (4, 1704067200123, float("inf"), -0.0, "", True, Decimal("1234567.89"), date(2024, 2, 29), _utc(2024, 2, 29, 12, 30, 15, 123456), None, b"\xff\x00", None),
-    (5, 0, 0.0, 0.25, "2024-01-02", False, None, None, None, datetime(2024, 1, 1, 0, 0, 0, 1), None, ("", 0)),
-    (-6, None, None, None, None, None, Decimal("0.01"), date(2024, 1, 2), _utc(1999, 12, 31), datetime(1970, 1, 1), b"ab", ("Lima", -5)),
-    (None, -1, -0.0, 1e30, "line\nbreak", True, Decimal("-0.01"), date(1970, 1, 1), _utc(1970, 1, 1), datetime(2000, 1, 1), b"a\x00", ("Älta", 7)),
-    (2147483647, 9223372036854775807, 1e300, 3.5, "42", None, Decimal("42.00"), date(9999, 12, 31), _utc(2100, 1, 1), datetime(2100, 1, 1), b"z", ("it's", 9)),
-]  # fmt: skip
+_DAYS = ("2024-01-01", "2023-12-31", "1969-07-20", "2024-02-29", None, "2024-01-02", "1970-01-01", "9999-12-31")
+_UTC_TIMES = (
+    *("2024-01-01", "2023-12-31 23:59:59.999999", "1969-07-20 20:17:40", "2024-02-29 12:30:15.123456"),
+    *(None, "1999-12-31", "1970-01-01", "2100-01-01"),
+)
+_WALL_TIMES = (
+    *("2024-01-01", "1969-12-31 23:00:00", "2024-02-29 12:00:00", None),
+    *("2024-01-01 00:00:00.000001", "1970-01-01", "2000-01-01", "2100-01-01"),
+)
+_PRICES = ("1.50", "-1.50", "0.00", "1234567.89", None, "0.01", "-0.01", "42.00")
+_PLACES = (("Rome", 1), ("Oslo", None), (None, 3), None, ("", 0), ("Lima", -5), ("Älta", 7), ("it's", 9))
 
-SAMPLE_ROWS = [dict(zip(SAMPLE_SCHEMA.names, row, strict=True)) for row in _ROWS]
-for _row in SAMPLE_ROWS:
-    if isinstance(_row["address"], tuple):
-        _row["address"] = dict(zip(("city", "zip"), _row["address"], strict=True))
-
+_COLUMNS: dict[str, Sequence[object]] = {
+    "id": (1, 2, 3, 4, 5, -6, None, 2147483647),
+    "amount": (10, -10, 1704067200, 1704067200123, 0, None, -1, 9223372036854775807),
+    "score": (1.5, -1.5, float("nan"), float("inf"), 0.0, None, -0.0, 1e300),
+    "ratio": (0.5, 0.1, float("nan"), -0.0, 0.25, None, 1e30, 3.5),
+    "name": ("ann", "Bob", "a%b", "", "2024-01-02", None, "line\nbreak", "42"),
+    "active": (True, False, None, True, False, None, True, None),
+    "price": [None if text is None else Decimal(text) for text in _PRICES],
+    "day": [None if text is None else date.fromisoformat(text) for text in _DAYS],
+    "at": [_moment(text, timezone.utc) for text in _UTC_TIMES],
+    "local_at": [_moment(text) for text in _WALL_TIMES],
+    "raw": (b"a", b"\x80", b"", b"\xff\x00", None, b"ab", b"a\x00", b"z"),
+    "address": [None if place is None else dict(zip(("city", "zip"), place, strict=True)) for place in _PLACES],
+}
+SAMPLE_ROWS = [dict(zip(_COLUMNS, cells, strict=True)) for cells in zip(*_COLUMNS.values(), strict=True)]
 SAMPLE_TABLE = pa.Table.from_pylist(SAMPLE_ROWS, schema=SAMPLE_SCHEMA)
 
 SAMPLE_PREDICATES = (

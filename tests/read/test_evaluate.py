@@ -6,12 +6,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
-from read.naive import SCHEMA, Row, predicates, rows, truth
-from read.samples import SAMPLE_PREDICATES, SAMPLE_ROWS, SAMPLE_SCHEMA, SAMPLE_TABLE
 
 from lakebed.errors import InvalidInputError
 from lakebed.read.evaluate import to_arrow, to_spark_sql
 from lakebed.read.predicate import FALSE, TRUE, UNKNOWN, And, Compare, IsIn, Like, Not, Or, Predicate, parse_where
+from read.naive import SCHEMA, Row, predicates, rows, truth
+from read.samples import SAMPLE_PREDICATES, SAMPLE_ROWS, SAMPLE_SCHEMA, SAMPLE_TABLE
 
 
 def passing(predicate: Predicate, found: list[Row], schema: pa.Schema) -> list[int]:
@@ -123,6 +123,15 @@ def test_timestamps_of_other_zones_are_read_in_utc() -> None:
     row = {"at": datetime(2023, 12, 31, 23, 30, tzinfo=timezone.utc)}
     text = "at = '2023-12-31 23:30:00' and year(at) = 2023 and date(at) = '2023-12-31' and date_format(at, 'HH') = '23'"
     assert passing(parse_where(text, schema), [row], schema) == [0]
+
+
+def test_large_text_and_bytes() -> None:
+    schema = pa.schema([("s", pa.large_string()), ("b", pa.large_binary())])
+    text = (
+        "s = '2024-01-02' and s in ('2024-01-02') and s like '2%2' and upper(s) > '' and to_date(s) = '2024-01-02' "
+        "and substring(s, 1, 4) = '2024' and length(b) = 2 and b = X'7879'"
+    )
+    assert passing(parse_where(text, schema), [{"s": "2024-01-02", "b": b"xy"}], schema) == [0]
 
 
 def test_many_parts_do_not_exhaust_the_stack() -> None:

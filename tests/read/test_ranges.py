@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from read.naive import FIELDS, Row, cell, predicates, rows, truth
 
 from lakebed.read.predicate import (
     Compare,
@@ -21,6 +20,7 @@ from lakebed.read.predicate import (
     parse_where,
 )
 from lakebed.read.ranges import Ranges, may_match
+from read.naive import FIELDS, Row, cell, predicates, rows, truth
 
 Order = Callable[[Any], Any]
 
@@ -47,6 +47,17 @@ def least_and_greatest(values: list[Any], order: Order) -> tuple[Any, Any]:
     return (min(kept, key=order), max(kept, key=order)) if kept else (None, None)
 
 
+def ranges_of(kind: pa.DataType, cells: list[list[Any]], order: Order, is_known: list[bool]) -> Ranges:
+    files = list(zip(cells, is_known, strict=True))
+    bounds = [least_and_greatest(values, order) if known else (None, None) for values, known in files]
+    return Ranges(
+        pa.array([low for low, _ in bounds], kind),
+        pa.array([high for _, high in bounds], kind),
+        pa.array([values.count(None) for values in cells], pa.int64()),
+        pa.array([len(values) if known else None for values, known in files], pa.int64()),
+    )
+
+
 @st.composite
 def files_with_ranges(draw: st.DrawFn) -> tuple[list[list[Row]], dict[str, Ranges]]:
     files = draw(st.lists(rows(), min_size=1, max_size=4))
@@ -56,13 +67,7 @@ def files_with_ranges(draw: st.DrawFn) -> tuple[list[list[Row]], dict[str, Range
         order = draw(st.sampled_from(orders.get(column, [itself])))
         is_known = draw(st.lists(st.booleans(), min_size=len(files), max_size=len(files)))
         cells = [[cell(row, column) for row in file] for file in files]
-        bounds = [least_and_greatest(values, order) if known else (None, None) for values, known in zip(cells, is_known, strict=True)]  # fmt: skip
-        ranges[column] = Ranges(
-            pa.array([low for low, _ in bounds], FIELDS[column][0]),
-            pa.array([high for _, high in bounds], FIELDS[column][0]),
-            pa.array([values.count(None) for values in cells], pa.int64()),
-            pa.array([len(values) if known else None for values, known in zip(cells, is_known, strict=True)], pa.int64()),
-        )  # fmt: skip
+        ranges[column] = ranges_of(FIELDS[column][0], cells, order, is_known)
     return files, ranges
 
 
@@ -80,8 +85,8 @@ def test_a_file_with_a_matching_row_is_kept(
 
 
 SCHEMA = pa.schema(
-    [("n", pa.int64()), ("m", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("day", pa.date32()), ("raw", pa.binary())]
-)  # fmt: skip
+    {"n": pa.int64(), "m": pa.int64(), "x": pa.float64(), "s": pa.string(), "day": pa.date32(), "raw": pa.binary()}
+)
 
 
 def known(kind: pa.DataType, *files: tuple[Any, Any], nulls: int = 1) -> Ranges:
@@ -149,7 +154,7 @@ KEPT = [
     ("lower(s) = 'abc'", [True, True, True, True]),
     ("true", [True] * 4),
     ("false", [False] * 4),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "kept"), KEPT, ids=[text for text, _ in KEPT])

@@ -5,6 +5,7 @@ What reads tables is imported by the commands themselves, so that `lakebed --hel
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,9 +27,9 @@ class ReadMode(Word):
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from lakebed import __version__
 
-        typer.echo(f"lakebed {version('lakebed')}")
+        typer.echo(f"lakebed {__version__}")
         raise typer.Exit
 
 
@@ -45,7 +46,9 @@ def _parse_options(pairs: list[str] | None) -> list[str]:
     return pairs or []
 
 
-TablePath = Annotated[str, typer.Argument(metavar="PATH", help="The table: a folder, or a URL such as s3://bucket/table.")]
+TablePath = Annotated[
+    str, typer.Argument(metavar="PATH", help="The table: a folder, or a URL such as s3://bucket/table.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Options = Annotated[
     list[str] | None,
@@ -85,7 +88,7 @@ def root(
 
 @app.command()
 def timeline(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
-    """List the instants: what was done to the table, when, and what each write wrote."""
+    """List the instants: what was done to the table, and when."""
     from lakebed.cli.inspect import report_timeline
 
     _show(report_timeline(_open(path, option)), as_json)
@@ -134,7 +137,7 @@ def read(
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
-    """Show rows."""
+    """Show the first rows."""
     from lakebed.cli.inspect import report_rows
 
     table = _open(path, option)
@@ -152,7 +155,7 @@ def lookup(
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
-    """Show the rows of record keys, found through the record index."""
+    """Show the rows of record keys, by the record index."""
     from lakebed.cli.inspect import report_lookup
 
     _show(report_lookup(_open(path, option), keys, _split(columns)), as_json)
@@ -167,17 +170,20 @@ def explain(
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
-    """Show which files a read would touch, and which indexes spared it the others."""
+    """Show which files a read would touch, and why."""
     _show(_open(path, option).explain(where=where, as_of=as_of, mode=mode.value), as_json)
 
 
 @app.command()
 def demo(as_json: AsJson = False) -> None:
     """Show what lakebed does, on small tables that come with it."""
-    from lakebed.cli.demo import play
-    from lakebed.cli.output import choose_output
+    from lakebed.cli.demo import collect, play, tell
+    from lakebed.cli.output import JsonOutput, choose_text_output
 
-    choose_output(as_json=as_json).play(play())
+    if as_json:
+        JsonOutput().show(collect(play()))
+    else:
+        tell(play(), choose_text_output(remarks=sys.stdout))
 
 
 def _open(path: str, options: list[str] | None) -> Table:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 from lakebed.api import Table, open_table
 from lakebed.cli.inspect import report_timeline
@@ -21,48 +21,44 @@ from lakebed.errors import LakebedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
-T = TypeVar("T")
 COLUMNS = ["id", "ts", "name", "amount", "region"]
 
 
 @dataclass(frozen=True, slots=True)
-class Chapter:
-    """What the steps that follow are about."""
-
-    title: str
-    about: str
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One call: why it is made, what to type, how long it took and what it gave."""
+class Call:
+    """A call that is about to be made: why, and what to type for it."""
 
     what: str
     call: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the last call gave, and how long it took."""
+
     seconds: float
     result: Report | None = None
     remark: str = ""
 
 
-Event: TypeAlias = Chapter | Step
-
-
 @dataclass(frozen=True, slots=True)
-class PlayedChapter:
-    """A chapter with its steps."""
+class Chapter:
+    """What the calls that follow are about. A chapter that was played through has their outcomes, too."""
 
     title: str
     about: str
-    steps: tuple[Step, ...]
+    steps: tuple[tuple[Call, Outcome], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
     """The whole demo."""
 
-    chapters: tuple[PlayedChapter, ...]
+    chapters: tuple[Chapter, ...]
+
+
+Event: TypeAlias = Chapter | Call | Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +71,8 @@ class _Sample:
 
 _INTRODUCTION = Chapter(
     "lakebed demo",
-    "Four small tables that Apache Hudi wrote, read in this process: no Hudi, no jar, and until the end no Spark. Lines "
-    "after >>> are what you would type in Python. First calls take longer, as code is loaded and compiled.",
+    "Four small tables that Apache Hudi wrote, read in this process: no Hudi, no jar, and until the end no Spark. "
+    "Lines after >>> are what you would type in Python. First calls take longer, as code is loaded and compiled.",
 )
 _SAMPLES = (
     _Sample(
@@ -87,9 +83,9 @@ _SAMPLES = (
     ),
     _Sample(
         "hudi120_mor_part_compacted",
-        "Merge-on-read: updates and deletes wait in log files until a compaction merges them into base files. Reads merge "
-        "what is still waiting.",
-        where="amount < 4.5",
+        "Merge-on-read: updates and deletes wait in log files until a compaction merges them into base files. "
+        "Reads merge what is still waiting.",
+        where="name = 'z1'",
         key="k001",
     ),
     _Sample(
@@ -100,7 +96,7 @@ _SAMPLES = (
     ),
     _Sample(
         "hudi015_mor_part_event_time",
-        "Merge-on-read as Hudi 0.15 left it, in table version 6: another timeline and other log files, but the same calls.",
+        "Merge-on-read as Hudi 0.15 left it, table version 6: another timeline, other log files, but the same calls.",
         where="region = 'us'",
     ),
 )
@@ -110,28 +106,27 @@ _SPARK = Chapter("Spark", "The same snapshots as Spark DataFrames, still with no
 def play() -> Iterator[Event]:
     """The demo, event by event as it takes place, on tables in a folder that is removed at the end."""
     yield _INTRODUCTION
-    yield Step("Without `columns`, Hudi's five meta columns come too.", f"import lakebed; columns = {COLUMNS}", 0.0)
+    yield Call("Without `columns`, Hudi's five meta columns come too.", f"import lakebed; columns = {COLUMNS}")
     with TemporaryDirectory(prefix="lakebed-demo-") as folder:
-        tables = [open_table(_unpack(sample, Path(folder))) for sample in _SAMPLES]
-        for sample, table in zip(_SAMPLES, tables, strict=True):
-            yield Chapter(f"Table {table.config.name}", sample.about)
-            yield Step("Open the table.", f"table = lakebed.open_table({table.url!r})", 0.0)
-            for what, call, run in _calls(table, sample):
-                result, seconds = _timed(run)
-                yield Step(what, call, seconds, result)
+        paths = [_unpack(sample, Path(folder)) for sample in _SAMPLES]
+        for sample, path in zip(_SAMPLES, paths, strict=True):
+            yield Chapter(f"Table {path.name}", sample.about)
+            yield from _play_table(sample, path)
         yield _SPARK
-        yield from _play_spark(tables)
+        yield from _play_spark([open_table(path) for path in paths])
 
 
 def collect(events: Iterable[Event]) -> DemoReport:
     """The events as one value."""
-    chapters: list[PlayedChapter] = []
+    chapters: list[Chapter] = []
+    call: Call | None = None
     for event in events:
         if isinstance(event, Chapter):
-            chapters.append(PlayedChapter(event.title, event.about, ()))
-        else:
-            last = chapters.pop()
-            chapters.append(PlayedChapter(last.title, last.about, (*last.steps, event)))
+            chapters.append(event)
+        elif isinstance(event, Call):
+            call = event
+        elif call is not None:
+            chapters[-1] = replace(chapters[-1], steps=(*chapters[-1].steps, (call, event)))
     return DemoReport(tuple(chapters))
 
 
@@ -140,81 +135,98 @@ def tell(events: Iterable[Event], output: TextOutput) -> None:
     for event in events:
         if isinstance(event, Chapter):
             output.heading(event.title, event.about)
-            continue
-        output.call(event.what, event.call)
-        if event.result is not None:
-            output.show(event.result)
-        remarks = [event.remark, f"took {duration(event.seconds)}" if event.seconds else ""]
-        if any(remarks):
-            output.remark("; ".join(filter(None, remarks)))
+        elif isinstance(event, Call):
+            output.call(event.what, event.call)
+        else:
+            if event.result is not None:
+                output.show(event.result)
+            output.remark("; ".join(filter(None, (event.remark, f"took {duration(event.seconds)}"))))
 
 
 def _unpack(sample: _Sample, folder: Path) -> Path:
-    with as_file(files("lakebed.cli") / "demo_tables" / f"{sample.archive}.zip") as path, zipfile.ZipFile(path) as archive:
-        archive.extractall(folder)
-        return folder / archive.namelist()[0].partition("/")[0]
+    with as_file(files("lakebed.cli") / "demo_tables" / f"{sample.archive}.zip") as path:
+        with zipfile.ZipFile(path) as archive:
+            archive.extractall(folder)
+            return folder / archive.namelist()[0].partition("/")[0]
 
 
-def _calls(table: Table, sample: _Sample) -> Iterator[tuple[str, str, Callable[[], Report]]]:
-    first = table.timeline.commits()[0].requested_at
-    yield "What was done to it.", "table.timeline", lambda: report_timeline(table)
-    yield "Its rows as they stand now.", "table.to_arrow(columns)", lambda: _rows(table, table.to_arrow(COLUMNS))
+def _play_table(sample: _Sample, path: Path) -> Iterator[Event]:
+    yield Call("Open it.", f"table = lakebed.open_table({str(path)!r})")
+    start = perf_counter()
+    table = open_table(path)
+    yield Outcome(perf_counter() - start)
+    for call, run in _calls(table, sample):
+        yield call
+        start = perf_counter()
+        result = run()
+        yield Outcome(perf_counter() - start, result)
+
+
+def _calls(table: Table, sample: _Sample) -> Iterator[tuple[Call, Callable[[], Report]]]:
+    where, first = sample.where, table.timeline.commits()[0].requested_at
+    yield Call("What was done to it.", "table.timeline"), lambda: report_timeline(table)
     yield (
-        "Its rows right after the first commit.",
-        f"table.to_arrow(columns, as_of={first!r})",
+        Call("Its rows as they stand now.", "table.to_arrow(columns)"),
+        lambda: _rows(table, table.to_arrow(COLUMNS)),
+    )
+    yield (
+        Call("Its rows right after the first commit.", f"table.to_arrow(columns, as_of={first!r})"),
         lambda: _rows(table, table.to_arrow(COLUMNS, as_of=first)),
     )
     yield (
-        "What was written after the first commit.",
-        f"table.changes({first!r}, columns=columns)",
-        lambda: _rows(table, table.changes(first, columns=COLUMNS)),
+        Call("What was written after the first commit.", f"table.changes(since={first!r}, columns=columns)"),
+        lambda: _rows(table, table.changes(since=first, columns=COLUMNS)),
     )
-    where = sample.where
-    yield "A filter.", f'table.to_arrow(columns, "{where}")', lambda: _rows(table, table.to_arrow(COLUMNS, where))
-    yield "Which files that filter needs, and why.", f'table.explain("{where}")', lambda: table.explain(where)
+    yield (
+        Call("A filter.", f'table.to_arrow(columns, where="{where}")'),
+        lambda: _rows(table, table.to_arrow(COLUMNS, where=where)),
+    )
+    yield (
+        Call("Which files that filter needs, and why.", f'table.explain(where="{where}")'),
+        lambda: table.explain(where),
+    )
     if sample.key is not None:
-        key = sample.key
+        keys = [sample.key]
         yield (
-            "One row by its record key.",
-            f"table.lookup([{key!r}], columns)",
-            lambda: LookupReport(table.config.name, table.lookup([key], COLUMNS), ()),
+            Call("One row by its record key.", f"table.lookup({keys}, columns)"),
+            lambda: LookupReport(table.config.name, table.lookup(keys, COLUMNS), ()),
         )
 
 
-def _play_spark(tables: list[Table]) -> Iterator[Step]:
+def _play_spark(tables: list[Table]) -> Iterator[Event]:
     if find_spec("pyspark") is None:
-        yield Step("PySpark is not installed. To see this part:", "pip install 'lakebed[spark]'", 0.0)
+        yield Call("PySpark is not installed. To see this part:", "pip install 'lakebed[spark]'")
         return
     from lakebed.engine.session import local_session
 
+    yield Call("Start Spark.", "from lakebed.engine.session import local_session; spark = local_session()")
+    start = perf_counter()
     try:
-        spark, seconds = _timed(lambda: local_session("lakebed-demo", cores=2))
+        spark = local_session("lakebed-demo")
     except LakebedError as error:
-        yield Step("Spark does not start here.", error.hint, 0.0, remark=error.what)
+        yield Outcome(perf_counter() - start, remark=f"Spark does not start here: {error.what}; {error.hint}")
         return
-    yield Step("Start Spark in this process.", "spark = lakebed.local_session()", seconds)
-    for table in tables:
-        yield _spark_step(table, spark)
-    spark.stop()
+    yield Outcome(perf_counter() - start)
+    try:
+        for table in tables:
+            yield Call(f"Table {table.config.name}.", "table.to_spark(columns).toArrow()")
+            yield _compare(table)
+    finally:
+        spark.stop()
 
 
-def _spark_step(table: Table, spark: SparkSession) -> Step:
+def _compare(table: Table) -> Outcome:
     here = table.to_arrow(COLUMNS)
-    through_spark, seconds = _timed(lambda: Table(table._handle, spark).to_spark(COLUMNS).toArrow())
-    same = _sorted_rows(here) == _sorted_rows(through_spark)
-    remark = f"{count(through_spark.num_rows, 'row')}, {'the same as' if same else 'NOT the same as'} in process"
-    return Step(f"Table {table.config.name}.", "table.to_spark(columns).toArrow()", seconds, remark=remark)
+    start = perf_counter()
+    there = table.to_spark(COLUMNS).toArrow()
+    seconds = perf_counter() - start
+    same = "the same" if _as_set(there) == _as_set(here) else "NOT the same"
+    return Outcome(seconds, remark=f"{count(there.num_rows, 'row')}, {same} as in process")
 
 
 def _rows(table: Table, rows: pa.Table) -> RowsReport:
     return RowsReport(table.config.name, rows)
 
 
-def _sorted_rows(rows: pa.Table) -> list[dict[str, object]]:
-    return sorted(rows.to_pylist(), key=repr)
-
-
-def _timed(run: Callable[[], T]) -> tuple[T, float]:
-    start = perf_counter()
-    result = run()
-    return result, perf_counter() - start
+def _as_set(rows: pa.Table) -> set[tuple[object, ...]]:
+    return set(zip(*(rows[name].to_pylist() for name in COLUMNS), strict=True))

@@ -1,4 +1,4 @@
-"""How commands end: exit code 0 done, 1 failed, 2 wrong use, 130 interrupted; never with a traceback for a table's fault."""
+"""How commands end: exit code 0 done, 1 failed, 2 wrong use, 130 interrupted; a table's fault gives no traceback."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Commands(TyperGroup):
         return result
 
 
-def _show_warning(message: Warning | str, *_: object) -> None:
+def _show_warning(message: Warning | str, *_where: object, **_how: object) -> None:
     _tell("warning", str(message))
 
 

@@ -138,8 +138,8 @@ def _entry(state: TableState, instant: Instant) -> TimelineEntry:
         action=str(instant.action),
         state=str(instant.state),
         completed_at=completed_at,
-        completed_time=completed_at and _iso(completed_at, utc=utc),
-        duration_s=completed_at and _seconds_between(instant.requested_at, completed_at),
+        completed_time=_iso(completed_at, utc=utc) if completed_at else None,
+        duration_s=_seconds_between(instant.requested_at, completed_at) if completed_at else None,
         written=written,
         problem=problem,
     )

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-Plain: TypeAlias = str | int | float | bool | None | list["Plain"] | dict[str, "Plain"]
+Plain: TypeAlias = str | int | float | bool | list["Plain"] | dict[str, "Plain"] | None
 
 
 def encode_json(value: object, indent: int | None = 2) -> str:

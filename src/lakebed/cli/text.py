@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from lakebed.cli.reports import (
 )
 from lakebed.cli.words import NOTHING, count, duration, listed, readable, size
 from lakebed.model.words import META_COLUMNS
-from lakebed.read.explain import Explanation
+from lakebed.read.explain import Explanation, PruneStep
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,11 +112,8 @@ _FILES = (
 
 
 def _files(report: FilesReport) -> Iterator[Grid | str]:
-    is_partitioned = any(entry.partition for entry in report.slices)
-    columns, rows = _FILES, [_slice_row(entry) for entry in report.slices]
-    if not is_partitioned:
-        columns, rows = columns[1:], [row[1:] for row in rows]
-    yield grid(columns, rows)
+    shown = slice(0 if any(entry.partition for entry in report.slices) else 1, None)
+    yield grid(_FILES[shown], [_slice_row(entry)[shown] for entry in report.slices])
     total = sum(entry.base_bytes + entry.log_bytes for entry in report.slices)
     as_of = f" as of {report.as_of}" if report.as_of else ""
     yield f"{count(len(report.slices), 'file slice')}, {size(total)}{as_of}"
@@ -214,6 +212,10 @@ def _cell(value: object) -> str:
 
     if value is None:
         return "null"
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ")
     as_plain = plain(value)
     return as_plain if isinstance(as_plain, str) else encode_json(value, indent=None)
 
@@ -236,8 +238,10 @@ def _explanation(report: Explanation) -> Iterator[Grid | str]:
             _number("after", rank=1),
             Column("why", fit="wrap"),
         )
-        rows = [
-            (step.index, "yes" if step.used else "no", str(step.slices_before), str(step.slices_after), step.reason)
-            for step in report.steps
-        ]
-        yield grid(columns, rows)
+        yield grid(columns, [_step_row(step) for step in report.steps])
+
+
+def _step_row(step: PruneStep) -> tuple[str, ...]:
+    if not step.used:
+        return step.index, "no", NOTHING, NOTHING, step.reason
+    return step.index, "yes", str(step.slices_before), str(step.slices_after), step.reason

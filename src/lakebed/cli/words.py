@@ -17,9 +17,11 @@ def size(count: int) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A time span in its natural unit: `12 ms`, `6.4 s`, `3 min 05 s`, `2 h 07 min`."""
+    """A time span in its natural unit: `0.4 ms`, `12 ms`, `6.4 s`, `3 min 05 s`, `2 h 07 min`."""
     if seconds is None:
         return NOTHING
+    if seconds < 0.00995:
+        return f"{seconds * 1000:.1f} ms"
     if round(seconds, 3) < 1:
         return f"{seconds * 1000:.0f} ms"
     if round(seconds, 1) < 60:

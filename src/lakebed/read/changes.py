@@ -29,6 +29,11 @@ def plan_changes(
 
     Only file groups that such writes touched are read. Deleted rows are not among them.
     """
+    if not state.config.has_meta_columns:
+        raise InvalidInputError(
+            f"table {state.config.name} does not record which commit wrote a row (hoodie.populate.meta.fields=false)",
+            hint="compare two snapshots instead: to_arrow(as_of=...)",
+        )
     snapshot = take_snapshot(state, until)
     start = _BEFORE_ALL if since is None or str(since) in EARLIEST else completion_of_point(state, since)
     end = snapshot.until or state.timeline.last_completed_at or start

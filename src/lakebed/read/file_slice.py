@@ -16,7 +16,7 @@ from lakebed.format.log_blocks import decode_deletes, decode_records
 from lakebed.format.log_file import BlockKind, HeaderKey
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
-from lakebed.model.words import COMMIT_TIME, RECORD_KEY
+from lakebed.model.words import COMMIT_TIME
 from lakebed.read.conform import conform_array, conform_table
 from lakebed.read.evaluate import to_arrow
 from lakebed.read.keys import key_columns, record_keys
@@ -57,8 +57,8 @@ class SliceTask:
     def needed_schema(self) -> pa.Schema:
         """The columns that must be read: those given back and those that decide which rows are."""
         needed = set(self.columns) | (columns_of(self.predicate) if self.predicate is not None else set())
-        needed |= {RECORD_KEY} if self.keys is not None else set()
         needed |= {COMMIT_TIME} if self.written_by is not None else set()
+        needed |= set(key_columns(self.config)) if self.keys is not None else set()
         if self.file_slice.logs:
             needed |= {*key_columns(self.config), *self.config.ordering_fields, IS_DELETED}
         return pa.schema([field for field in self.schema if field.name in needed])
@@ -163,7 +163,8 @@ def _ordering_field(values: pa.Array, index: int, wanted: pa.DataType, count: in
 
 def _select(task: SliceTask, rows: pa.Table) -> pa.Table:
     if task.keys is not None:
-        rows = rows.filter(pc.is_in(rows[RECORD_KEY], value_set=pa.array(sorted(task.keys), pa.string())))
+        wanted = pa.array(sorted(task.keys), pa.string())
+        rows = rows.filter(pc.is_in(record_keys(rows, task.config), value_set=wanted))
     if task.written_by is not None:
         rows = rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=pa.array(sorted(task.written_by), pa.string())))
     if task.predicate is not None:

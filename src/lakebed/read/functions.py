@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.read.literals import is_binary, is_text
+
 Arguments: TypeAlias = tuple[str | int, ...]
 
 _ALIASES = {
@@ -99,7 +101,7 @@ def _trim(column: pc.Expression, _kind: pa.DataType, _arguments: Arguments) -> p
 
 
 def _length(column: pc.Expression, kind: pa.DataType, _arguments: Arguments) -> pc.Expression:
-    count = pc.utf8_length(column) if _is_text(kind) else pc.binary_length(column)
+    count = pc.utf8_length(column) if is_text(kind) else pc.binary_length(column)
     return count.cast(pa.int32())
 
 
@@ -146,9 +148,9 @@ def _from_unixtime(column: pc.Expression, _kind: pa.DataType, arguments: Argumen
 
 
 def _to_date(column: pc.Expression, kind: pa.DataType, _arguments: Arguments) -> pc.Expression:
-    if not _is_text(kind):
+    if not is_text(kind):
         return _wall_time(column, kind).cast(pa.date32(), safe=False)
-    parts = pc.extract_regex(column, pattern=_DATE_TEXT)
+    parts = pc.extract_regex(column.cast(pa.string()), pattern=_DATE_TEXT)
     year, month, day = (pc.struct_field(parts, [index]) for index in range(3))
     text = _joined(year, "-", pc.utf8_lpad(month, width=2, padding="0"), "-", pc.utf8_lpad(day, width=2, padding="0"))
     moment = pc.strptime(text, format="%Y-%m-%d", unit="s", error_is_null=True)
@@ -161,9 +163,9 @@ def _cast(column: pc.Expression, kind: pa.DataType, arguments: Arguments) -> pc.
     target = _TYPE_WORDS[str(arguments[0])]
     if pa.types.is_date(target):
         return _to_date(column, kind, ())
-    if _is_text(kind) and pa.types.is_integer(target):
+    if is_text(kind) and pa.types.is_integer(target):
         return _narrowed(_text_number(column, _INTEGER_TEXT).cast(pa.int64()), target)
-    if _is_text(kind) and pa.types.is_floating(target):
+    if is_text(kind) and pa.types.is_floating(target):
         return _text_number(column, _NUMBER_TEXT).cast(target)
     if pa.types.is_integer(kind) and pa.types.is_integer(target):
         return _narrowed(column, target)
@@ -247,10 +249,6 @@ def _java_tokens(pattern: str) -> list[tuple[str, bool]]:
     return tokens
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
 def _is_day(kind: pa.DataType) -> bool:
     return pa.types.is_date32(kind) or pa.types.is_timestamp(kind)
 
@@ -267,7 +265,7 @@ _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _FLOATS = (pa.float32(), pa.float64())
 _CASTS: tuple[tuple[Callable[[pa.DataType], bool], tuple[pa.DataType, ...]], ...] = (
     (pa.types.is_signed_integer, (*_INTEGERS, *_FLOATS, pa.string())),
-    (_is_text, (*_INTEGERS, *_FLOATS, pa.string(), pa.date32())),
+    (is_text, (*_INTEGERS, *_FLOATS, pa.string(), pa.date32())),
     (pa.types.is_boolean, (pa.string(),)),
     (pa.types.is_floating, _FLOATS),
     (pa.types.is_decimal, _FLOATS),
@@ -276,13 +274,13 @@ _CASTS: tuple[tuple[Callable[[pa.DataType], bool], tuple[pa.DataType, ...]], ...
 )
 
 FUNCTIONS: dict[str, _Function] = {
-    "upper": _Function("text", _is_text, ((),), _always(pa.string()), _upper),
-    "lower": _Function("text", _is_text, ((),), _always(pa.string()), _lower),
-    "trim": _Function("text", _is_text, ((),), _always(pa.string()), _trim),
+    "upper": _Function("text", is_text, ((),), _always(pa.string()), _upper),
+    "lower": _Function("text", is_text, ((),), _always(pa.string()), _lower),
+    "trim": _Function("text", is_text, ((),), _always(pa.string()), _trim),
     "length": _Function(
-        "text or bytes", lambda kind: _is_text(kind) or pa.types.is_binary(kind), ((),), _always(pa.int32()), _length
+        "text or bytes", lambda kind: is_text(kind) or is_binary(kind), ((),), _always(pa.int32()), _length
     ),
-    "substring": _Function("text", _is_text, ((int,), (int, int)), _always(pa.string()), _substring),
+    "substring": _Function("text", is_text, ((int,), (int, int)), _always(pa.string()), _substring),
     "abs": _Function("numbers", _is_number, ((),), lambda kind, _arguments: kind, _abs),
     "year": _Function("dates and timestamps", _is_day, ((),), _always(pa.int32()), _year),
     "month": _Function("dates and timestamps", _is_day, ((),), _always(pa.int32()), _month),
@@ -292,7 +290,7 @@ FUNCTIONS: dict[str, _Function] = {
     "from_unixtime": _Function("integers", pa.types.is_signed_integer, ((), (str,)), _format_result, _from_unixtime),
     "to_date": _Function(
         "dates, timestamps and text",
-        lambda kind: _is_day(kind) or _is_text(kind),
+        lambda kind: _is_day(kind) or is_text(kind),
         ((),),
         _always(pa.date32()),
         _to_date,

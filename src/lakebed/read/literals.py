@@ -64,6 +64,16 @@ def is_comparable(kind: pa.DataType) -> bool:
     return any(applies(kind) for applies, _ in _FITTINGS)
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type holds text."""
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether a type holds bytes."""
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
 def decode_date(text: str) -> date:
     """Reads `2024-01-02`; ValueError for anything else."""
     found = _DATE_TEXT.fullmatch(text)
@@ -214,20 +224,12 @@ def _moment(literal: SqlLiteral, *, has_zone: bool) -> datetime:
     return datetime(literal.year, literal.month, literal.day)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-
-
 _FITTINGS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[SqlLiteral, pa.DataType], Fit]], ...] = (
     (pa.types.is_integer, _fit_integer),
     (lambda kind: pa.types.is_float32(kind) or pa.types.is_float64(kind), _fit_float),
     (pa.types.is_decimal, _fit_decimal),
-    (_is_text, _fit_text),
-    (_is_binary, _fit_binary),
+    (is_text, _fit_text),
+    (is_binary, _fit_binary),
     (pa.types.is_boolean, _fit_boolean),
     (pa.types.is_date32, _fit_date),
     (pa.types.is_timestamp, _fit_timestamp),

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.read.literals import is_text
 from lakebed.read.predicate import (
     And,
     Compare,
@@ -103,7 +104,7 @@ def _leaf_may_match(predicate: Predicate, ranges: Ranges) -> Mask:
             inside = _prefix_may_match(ranges, prefix)
         case Like(_, pattern):
             inside = _prefix_may_match(ranges, like_prefix(pattern))
-        case Not(StartsWith(_, prefix)) if _is_text(ranges.min.type):
+        case Not(StartsWith(_, prefix)) if is_text(ranges.min.type):
             # All that lies between two texts with one prefix has that prefix too.
             inside = _unless(pc.and_(pc.starts_with(ranges.min, prefix), pc.starts_with(ranges.max, prefix)))
         case _:
@@ -171,7 +172,7 @@ def _ranks(*arrays: ArrowArray) -> list[npt.NDArray[np.int64]]:
 
 
 def _prefix_may_match(ranges: Ranges, prefix: str) -> Mask:
-    if _bound(prefix, ranges.min.type) is None or not _is_text(ranges.min.type):
+    if _bound(prefix, ranges.min.type) is None or not is_text(ranges.min.type):
         return np.ones(len(ranges.min), bool)
     heads = pc.utf8_slice_codeunits(ranges.min, start=0, stop=len(prefix))
     return _unless(pc.greater(heads, prefix)) & _unless(pc.less(ranges.max, prefix))
@@ -202,10 +203,6 @@ def _known(values: ArrowArray) -> ArrowArray:
 def _has_one_order(kind: pa.DataType) -> bool:
     is_number = pa.types.is_integer(kind) or pa.types.is_decimal(kind)
     return is_number or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _unless(excluded: Any) -> Mask:

@@ -17,7 +17,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
 from lakebed.errors import InvalidInputError
-from lakebed.read.literals import Fit, Misfit, SqlLiteral, fit, is_comparable
+from lakebed.read.literals import Fit, Misfit, SqlLiteral, fit, is_comparable, is_text
 from lakebed.read.operands import (
     SUPPORTED,
     CallOperand,
@@ -222,9 +222,7 @@ def _called(node: Node, schema: pa.Schema) -> Predicate:
 
 def _text_column(node: Node, part: Node, schema: pa.Schema) -> str:
     operand = read_operand(part, schema)
-    if isinstance(operand, ColumnOperand) and (
-        pa.types.is_string(operand.kind) or pa.types.is_large_string(operand.kind)
-    ):
+    if isinstance(operand, ColumnOperand) and is_text(operand.kind):
         return operand.name
     raise refusal(node, "needs a column of text")
 

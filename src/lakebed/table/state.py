@@ -95,10 +95,11 @@ class TableState:
         return frozenset(found)
 
     def schema(self, snapshot: Snapshot) -> pa.Schema:
-        """The table's columns, meta columns first, as the newest commit of the snapshot declares them."""
+        """The table's columns, meta columns first if it fills them, as the newest commit of the snapshot declares them."""
         declared, path = self._declared_schema(snapshot)
         columns = [field for field in arrow_schema(declared, path=path) if field.name not in META_COLUMNS]
-        return pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *columns])
+        meta = META_COLUMNS if self.config.has_meta_columns else ()
+        return pa.schema([*(pa.field(name, pa.string()) for name in meta), *columns])
 
     def _declared_schema(self, snapshot: Snapshot) -> tuple[str, str]:
         for instant in reversed(snapshot.timeline.commits()):

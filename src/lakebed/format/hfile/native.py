@@ -26,7 +26,10 @@ _WORD = ir.IntType(64)
 
 
 def kernel(function: _Function) -> _Function:
-    """Compile on first call, keep the result on disk, and let other threads run meanwhile."""
+    """Compile on first call, keep the result on disk, and let other threads run meanwhile.
+
+    What is kept is thrown away when the kernel's own file changes, but not when a kernel that it calls does.
+    """
     return cast(_Function, njit(cache=True, nogil=True)(function))
 
 

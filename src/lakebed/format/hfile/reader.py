@@ -115,9 +115,10 @@ class HFile:
         """All keys and values, in key order."""
         count = 0
         for offset, size in self.data_blocks():
-            for record in self._records(self._read_block(offset, size, DATA), offset):
-                count += 1
+            for count, record in enumerate(self._records(self._read_block(offset, size, DATA), offset), count + 1):
                 yield record
+            if count > self.entry_count:
+                break
         self.check_count(count)
 
     def check_count(self, count: int) -> None:

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakebed.format.hfile import key_order
+from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.hfile.order_kernels import sort_keys
+
+
+def sorted_by_kernel(keys: list[bytes]) -> list[bytes]:
+    return [keys[at] for at in sort_keys(*binary_buffers(pa.array(keys, pa.binary())))]
+
+
+PARTS = st.sampled_from([b"", b"\0", b"a", b"common prefix of some length/", b"\xff" * 9, b"\0" * 8])
+KEYS = st.lists(st.binary(max_size=20) | st.lists(PARTS, max_size=6).map(b"".join), min_size=1, max_size=80)
+
+
+@settings(max_examples=150, deadline=None)
+@given(KEYS)
+def test_kernel_sorts_as_python_does(keys: list[bytes]):
+    assert sorted_by_kernel(keys) == sorted(keys)
+
+
+@pytest.mark.parametrize("count", [10, 3000])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_key_order(count: int, kind: pa.DataType):
+    rng = np.random.default_rng(count)
+    keys = pa.array([f"é/{number}" for number in rng.integers(0, 10**9, count)]).cast(kind)
+    rows = keys.cast(pa.binary()).to_pylist()
+    assert [rows[at] for at in key_order(keys)] == sorted(rows)
+
+
+def test_long_common_prefixes_do_not_go_quadratic():
+    """Every key ties on its first kilobyte, in groups that tie on more: insertion would take minutes."""
+    rng = np.random.default_rng(4)
+    groups = [b"x" * 1000 + rng.bytes(3) * 50 for _ in range(3)]
+    keys = [groups[number % 3] + b"%020d" % number for number in rng.permutation(30_000)]
+    assert sorted_by_kernel(keys) == sorted(keys)
+
+
+def test_empty_keys_only():
+    assert sort_keys(*binary_buffers(pa.array([b""] * 3000, pa.binary()))).tolist() != []
