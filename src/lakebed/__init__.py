@@ -7,7 +7,8 @@
     table.lookup(["key-1"])
 """
 
-from lakebed.api import Table, open_table
+from lakebed.api import Table, open_table, register
+from lakebed.engine.session import local_session
 from lakebed.errors import (
     CommitUnknownError,
     CorruptTableError,
@@ -31,5 +32,7 @@ __all__ = [
     "Table",
     "UnsupportedTableError",
     "WriteConflictError",
+    "local_session",
     "open_table",
+    "register",
 ]

@@ -35,6 +35,13 @@ def open_table(
     return Table(open_handle(path, options), spark)
 
 
+def register(spark: SparkSession) -> None:
+    """Make `spark.read.format("lakebed")` known to a Spark session; it takes the `hoodie.*` read options."""
+    from lakebed.read import source
+
+    source.register(spark)
+
+
 class Table:
     """A Hudi table. Every call sees the table as it stands at that moment."""
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from interop.histories import INDEXES, LAST_STEPS, LOG_STEPS, STEPS, VALUE_TYPES, histories, split_fields
 
 

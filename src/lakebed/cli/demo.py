@@ -144,10 +144,10 @@ def tell(events: Iterable[Event], output: TextOutput) -> None:
 
 
 def _unpack(sample: _Sample, folder: Path) -> Path:
-    with as_file(files("lakebed.cli") / "demo_tables" / f"{sample.archive}.zip") as path:
-        with zipfile.ZipFile(path) as archive:
-            archive.extractall(folder)
-            return folder / archive.namelist()[0].partition("/")[0]
+    packed = files("lakebed.cli") / "demo_tables" / f"{sample.archive}.zip"
+    with as_file(packed) as path, zipfile.ZipFile(path) as archive:
+        archive.extractall(folder)
+        return folder / archive.namelist()[0].partition("/")[0]
 
 
 def _play_table(sample: _Sample, path: Path) -> Iterator[Event]:

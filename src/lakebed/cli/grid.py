@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -80,12 +81,11 @@ def fit_columns(shown: Grid, width: int) -> tuple[Grid, tuple[int, ...], tuple[s
 
 
 def _share(width: int, natural: list[int], least: list[int]) -> tuple[int, ...]:
-    """Widths that fit: the widest columns that may shrink do so first."""
-    widths = list(natural)
+    """Widths that fit: of the columns that may shrink, always the widest gives way."""
+    widths = [max(low, min(own, width)) for own, low in zip(natural, least, strict=True)]
     while _total(widths) > width and widths != least:
-        widest = max(range(len(widths)), key=lambda i: widths[i] - least[i])
-        over = _total(widths) - width
-        widths[widest] = max(least[widest], widths[widest] - over)
+        widest = max((i for i, low in enumerate(least) if widths[i] > low), key=lambda i: widths[i])
+        widths[widest] -= 1
     return tuple(widths)
 
 
@@ -110,7 +110,9 @@ def _row_lines(row: Sequence[str], columns: Sequence[Column], widths: Sequence[i
 def _fit(cell: str, column: Column, width: int) -> list[str]:
     if cell_len(cell) <= width:
         return [cell]
-    return chop_cells(cell, width) if column.fit == "wrap" else [set_cell_size(cell, width - 1) + "…"]
+    if column.fit != "wrap":
+        return [set_cell_size(cell, width - 1) + "…"]
+    return [part for line in textwrap.wrap(cell, width, break_on_hyphens=False) for part in chop_cells(line, width)]
 
 
 def _pad(text: str, column: Column, width: int) -> str:

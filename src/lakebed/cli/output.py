@@ -59,7 +59,7 @@ class PipeOutput:
             if isinstance(part, str):
                 self.remark(part)
             else:
-                _print_gap(number)
+                print("\n" if number else "", end="")
                 for line in layout(part):
                     print("".join(text for text, _ in line).rstrip())
 
@@ -88,7 +88,7 @@ class TerminalOutput:
             if isinstance(part, str):
                 self.remark(part)
             else:
-                _print_gap(number)
+                self._console.print("\n" if number else "", end="")
                 self._show_grid(part)
 
     def remark(self, text: str) -> None:
@@ -134,8 +134,3 @@ def choose_text_output(remarks: TextIO) -> TextOutput:
     from rich.console import Console
 
     return TerminalOutput(Console())
-
-
-def _print_gap(number: int) -> None:
-    if number:
-        print()

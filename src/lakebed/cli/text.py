@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _number = partial(Column, align="right")
 _STATES = {"completed": "green", "inflight": "yellow", "requested": "yellow", "ready": "green", "building": "yellow"}
+_META_RANK = 1_000_000  # Meta columns give way first; of the others, later ones before earlier ones.
 _FACTS = (Column("", style="bold"), Column("", fit="wrap"))
 
 
@@ -101,7 +102,7 @@ def _written_cells(written: Written | None) -> tuple[str, ...]:
     return (written.operation or NOTHING, *rows, size(written.bytes))
 
 
-_FILES = (
+_FILES: tuple[Column, ...] = (
     Column("partition", fit="shorten"),
     Column("file group", fit="shorten", style="cyan"),
     Column("base instant", rank=1),
@@ -112,8 +113,8 @@ _FILES = (
 
 
 def _files(report: FilesReport) -> Iterator[Grid | str]:
-    shown = slice(0 if any(entry.partition for entry in report.slices) else 1, None)
-    yield grid(_FILES[shown], [_slice_row(entry)[shown] for entry in report.slices])
+    first = 0 if any(entry.partition for entry in report.slices) else 1
+    yield grid(_FILES[first:], [_slice_row(entry)[first:] for entry in report.slices])
     total = sum(entry.base_bytes + entry.log_bytes for entry in report.slices)
     as_of = f" as of {report.as_of}" if report.as_of else ""
     yield f"{count(len(report.slices), 'file slice')}, {size(total)}{as_of}"
@@ -144,7 +145,7 @@ def _config(report: ConfigReport) -> Iterator[Grid | str]:
         ("record key", listed(report.key_fields)),
         ("key generator", report.key_generator or NOTHING),
         ("partitioned by", listed(report.partition_fields)),
-        ("partition folders", "column=value" if report.hive_style_partitioning else "value"),
+        ("partition folders", _partition_folders(report)),
         ("ordered by", listed(report.ordering_fields)),
         ("merge mode", report.merge_mode + (f" with {report.custom_merging}" if report.custom_merging else "")),
         ("meta columns", "filled" if report.has_meta_columns else "empty"),
@@ -158,11 +159,17 @@ def _config(report: ConfigReport) -> Iterator[Grid | str]:
     yield grid(columns, tuple(report.properties.items()))
 
 
+def _partition_folders(report: ConfigReport) -> str:
+    if not report.partition_fields:
+        return NOTHING
+    return "column=value" if report.hive_style_partitioning else "value"
+
+
 def _indexes(report: IndexesReport) -> Iterator[Grid | str]:
     columns = (
-        Column("index", style="cyan", fit="shorten"),
+        Column("index", style="cyan"),
         Column("kind", rank=2, fit="shorten"),
-        Column("columns", rank=1, fit="wrap"),
+        Column("columns", rank=1, fit="shorten"),
         Column("state", styles=_STATES),
         _number("shards", rank=1),
         _number("size", rank=1),
@@ -199,12 +206,11 @@ def _data_column(field: pa.Field, number: int) -> Column:
     import pyarrow as pa
 
     kind = field.type
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if is_number:
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _number(field.name, rank=number)
-    is_meta = field.name in META_COLUMNS
-    rank = 1_000_000 + number if is_meta else number  # Meta columns give way first, later columns before earlier ones.
-    return Column(field.name, rank=rank, fit="shorten", style="dim" if is_meta else "")
+    if field.name in META_COLUMNS:
+        return Column(field.name, rank=_META_RANK + number, fit="shorten", style="dim")
+    return Column(field.name, rank=number, fit="whole" if pa.types.is_temporal(kind) else "shorten")
 
 
 def _cell(value: object) -> str:

@@ -28,6 +28,8 @@ def java_float_text(values: ArrowArray) -> ArrowArray:
     shortest = pc.cast(values, pa.string())
     size = pc.abs(values)
     plain = pc.or_(pc.equal(size, 0.0), pc.and_(pc.greater_equal(size, _PLAIN_MIN), pc.less(size, _PLAIN_END)))
+    if pc.all(plain).as_py():
+        return _plain(shortest)
     text = pc.if_else(plain, _plain(shortest), _scientific(shortest))
     text = pc.if_else(pc.is_finite(values), text, _not_finite(values))
     return _with_coarse(text, values, size)

@@ -168,7 +168,7 @@ def _put_block(data: Bytes, sequences: Int32s, out: Bytes) -> int:
     _put_sequences(data, sequences, literals, distances, out, writer)
     end = literals[_END_OF_BLOCK]
     put_bits(out, writer, end & CODE_MASK, end >> BITS_SHIFT)
-    put_bits(out, writer, 0, 7)
+    put_bits(out, writer, np.uint64(0), np.uint64(7))
     return np.int64(writer[2])
 
 

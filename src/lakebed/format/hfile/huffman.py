@@ -18,13 +18,13 @@ _REPEAT, _ZEROS, _MANY_ZEROS = 16, 17, 18
 
 
 @kernel
-def put_bits(out: Bytes, writer: Words, value: int, bits: int) -> None:
-    """Append the low `bits` (at most 16) of `value`. `writer` holds pending bits, their number, the position.
+def put_bits(out: Bytes, writer: Words, value: np.uint64, bits: np.uint64) -> None:
+    """Append `value`, of at most 16 `bits`. `writer` holds pending bits, their number, the position.
 
     `out` must have eight bytes beyond what is ever written.
     """
-    writer[0] |= np.uint64(value) << writer[1]
-    writer[1] += np.uint64(bits)
+    writer[0] |= value << writer[1]
+    writer[1] += bits
     store_word(out, np.int64(writer[2]), writer[0])
     writer[2] += writer[1] >> np.uint64(3)
     writer[0] >>= writer[1] & np.uint64(56)
@@ -37,14 +37,32 @@ def build_code(counts: Int64s, bits_max: int) -> Words:
 
     At least two symbols get a code, since some decoders refuse a code of one.
     """
+    order, weights = np.empty(len(counts), np.int64), np.empty(len(counts), np.int64)
+    used = _sort_used(counts, order, weights)
     for symbol in range(2):
-        if np.count_nonzero(counts) < 2:
+        if used < 2:
             counts[symbol] = max(counts[symbol], 1)
-    used = np.nonzero(counts)[0]
-    order = used[np.argsort(counts[used], kind="mergesort")]
+            used = _sort_used(counts, order, weights)
+    depths = _limited_lengths(_tree_depths(weights[:used]), bits_max)
     lengths = np.zeros(len(counts), np.int64)
-    lengths[order] = _limited_lengths(_tree_depths(counts[order]), bits_max)
+    for at in range(used):
+        lengths[order[at]] = depths[at]
     return _canonical(lengths, bits_max)
+
+
+@kernel
+def _sort_used(counts: Int64s, order: Int64s, weights: Int64s) -> int:
+    """Fill `order` with the symbols that occur and `weights` with their counts, ascending; their number."""
+    used = 0
+    for symbol in range(len(counts)):
+        if counts[symbol] > 0:
+            hole = used
+            while hole > 0 and weights[hole - 1] > counts[symbol]:
+                order[hole], weights[hole] = order[hole - 1], weights[hole - 1]
+                hole -= 1
+            order[hole], weights[hole] = symbol, counts[symbol]
+            used += 1
+    return used
 
 
 @kernel
@@ -52,7 +70,8 @@ def _tree_depths(weights: Int64s) -> Int64s:
     """Depths of the leaves of the Huffman tree over weights in ascending order."""
     count = len(weights)
     tree, parent = np.empty(2 * count - 1, np.int64), np.empty(2 * count - 1, np.int64)
-    tree[:count] = weights
+    for at in range(count):
+        tree[at] = weights[at]
     leaf, node = 0, count
     for new in range(count, 2 * count - 1):
         tree[new] = 0
@@ -88,20 +107,23 @@ def _limited_lengths(depths: Int64s, bits_max: int) -> Int64s:
         excess -= 1
     lengths, at = np.empty(len(depths), np.int64), 0
     for bits in range(bits_max, 0, -1):
-        lengths[at : at + per_length[bits]] = bits
-        at += per_length[bits]
+        for _ in range(per_length[bits]):
+            lengths[at] = bits
+            at += 1
     return lengths
 
 
 @kernel
 def _canonical(lengths: Int64s, bits_max: int) -> Words:
     per_length, following = np.zeros(bits_max + 1, np.int64), np.zeros(bits_max + 1, np.int64)
-    for bits in lengths:
-        per_length[bits] += bits > 0
+    for symbol in range(len(lengths)):
+        per_length[lengths[symbol]] += 1
+    per_length[0] = 0
     for bits in range(1, bits_max + 1):
         following[bits] = (following[bits - 1] + per_length[bits - 1]) << 1
     packed = np.zeros(len(lengths), np.uint64)
-    for symbol, bits in enumerate(lengths):
+    for symbol in range(len(lengths)):
+        bits = lengths[symbol]
         if bits > 0:
             code, reversed_code = following[bits], 0
             following[bits] += 1
@@ -116,24 +138,31 @@ def _canonical(lengths: Int64s, bits_max: int) -> Words:
 def put_block_header(out: Bytes, writer: Words, literals: Words, distances: Words) -> None:
     """Append the header of a last, dynamic block: the lengths of both codes, run-length and Huffman coded."""
     literal_count, distance_count = _used(literals, 257), _used(distances, 1)
-    lengths = np.concatenate((literals[:literal_count], distances[:distance_count])) >> BITS_SHIFT
-    runs = _runs(lengths.astype(np.int64))
+    lengths = np.empty(literal_count + distance_count, np.int64)
+    for at in range(len(lengths)):
+        packed = literals[at] if at < literal_count else distances[at - literal_count]
+        lengths[at] = np.int64(packed >> BITS_SHIFT)
+    runs = np.empty((len(lengths), 2), np.int64)
+    run_count = _find_runs(lengths, runs)
     counts = np.zeros(_HEADER_SYMBOLS, np.int64)
-    for symbol in runs[:, 0]:
-        counts[symbol] += 1
+    for at in range(run_count):
+        counts[runs[at, 0]] += 1
     code = build_code(counts, _HEADER_BITS_MAX)
     header_count = _HEADER_SYMBOLS
     while header_count > 4 and code[_HEADER_ORDER[header_count - 1]] == 0:
         header_count -= 1
-    put_bits(out, writer, 0b101, 3)
-    put_bits(out, writer, (literal_count - 257) | (distance_count - 1) << 5 | (header_count - 4) << 10, 14)
+    put_bits(out, writer, np.uint64(0b101), np.uint64(3))
+    put_bits(out, writer, np.uint64(literal_count - 257), np.uint64(5))
+    put_bits(out, writer, np.uint64(distance_count - 1), np.uint64(5))
+    put_bits(out, writer, np.uint64(header_count - 4), np.uint64(4))
     for at in range(header_count):
-        put_bits(out, writer, code[_HEADER_ORDER[at]] >> BITS_SHIFT, 3)
-    for at in range(len(runs)):
+        put_bits(out, writer, code[_HEADER_ORDER[at]] >> BITS_SHIFT, np.uint64(3))
+    for at in range(run_count):
         symbol = runs[at, 0]
         put_bits(out, writer, code[symbol] & CODE_MASK, code[symbol] >> BITS_SHIFT)
         if symbol >= _REPEAT:
-            put_bits(out, writer, runs[at, 1], 2 if symbol == _REPEAT else 3 if symbol == _ZEROS else 7)
+            extra_bits = 2 if symbol == _REPEAT else 3 if symbol == _ZEROS else 7
+            put_bits(out, writer, np.uint64(runs[at, 1]), np.uint64(extra_bits))
 
 
 @kernel
@@ -145,9 +174,9 @@ def _used(code: Words, least: int) -> int:
 
 
 @kernel
-def _runs(lengths: Int64s) -> Int64s:
-    """Rows of (symbol, extra): below 16 a length, 16 the last one 3-6 times, 17 and 18 3-10 and 11-138 zeros."""
-    runs, count, at = np.empty((len(lengths), 2), np.int64), 0, 0
+def _find_runs(lengths: Int64s, runs: Int64s) -> int:
+    """Fill `runs` with (symbol, extra): below 16 a length, 16 the last one 3-6 times, 17 and 18 3-10 and 11-138 zeros."""
+    count = at = 0
     while at < len(lengths):
         value, run = lengths[at], 1
         while at + run < len(lengths) and lengths[at + run] == value and run < 138:
@@ -162,4 +191,4 @@ def _runs(lengths: Int64s) -> Int64s:
             run = 1
         runs[count, 0], runs[count, 1] = symbol, extra
         count, at = count + 1, at + run
-    return runs[:count]
+    return count

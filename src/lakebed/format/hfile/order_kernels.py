@@ -21,7 +21,7 @@ def sort_keys(data: Bytes, offsets: Int64s) -> Int64s:
     """Positions of the keys in ascending order."""
     depth = _common_prefix(data, offsets)
     words = np.empty(len(offsets) - 1, np.uint64)
-    _fill_words(data, offsets, np.arange(len(words)), depth, words)
+    _fill_words(data, offsets, np.arange(len(words)), 0, len(words), depth, words)
     order: Int64s = np.argsort(words)
     _sort_ties(data, offsets, words[order], order, depth)
     return order
@@ -56,8 +56,8 @@ def _word(data: Bytes, start: int, end: int) -> np.uint64:
 
 
 @kernel
-def _fill_words(data: Bytes, offsets: Int64s, order: Int64s, depth: int, words: Words) -> None:
-    for at in range(len(order)):
+def _fill_words(data: Bytes, offsets: Int64s, order: Int64s, low: int, high: int, depth: int, words: Words) -> None:
+    for at in range(low, high):
         key = order[at]
         words[at] = _word(data, offsets[key] + depth, offsets[key + 1])
 
@@ -80,33 +80,78 @@ def compare_keys(data: Bytes, offsets: Int64s, left: int, right: int, depth: int
 
 @kernel
 def _sort_ties(data: Bytes, offsets: Int64s, words: Words, order: Int64s, depth: int) -> None:
-    """Sort each run of `order` whose (already sorted) words tie. Runs still to be split are kept on a stack."""
-    stack = [(0, len(order), depth)]
-    is_first = True
-    while len(stack) > 0:
-        low, high, depth = stack.pop()
-        if not is_first:
-            if high - low <= _INSERTION_MAX:
-                _insertion_sort(data, offsets, order[low:high], depth)
-                continue
-            _fill_words(data, offsets, order[low:high], depth, words[low:high])
-            sorting = np.argsort(words[low:high], kind="mergesort")
-            words[low:high] = words[low:high][sorting]
-            order[low:high] = order[low:high][sorting]
-        is_first = False
-        start = low
-        for at in range(low + 1, high + 1):
-            if at == high or words[at] != words[start]:
-                if at - start > 1 and words[start] & _LOW_BYTE == _MORE:
-                    stack.append((start, at, depth + _STEP))
-                start = at
+    """Sort each run of `order` whose (already sorted) words tie.
+
+    Quicksort on words in three parts: below, above, and equal, whose words then become their next seven bytes. The
+    ranges still to be sorted stand on a stack. They do not overlap and have two keys at least, so its size suffices.
+    """
+    stack, height = np.empty((len(order) // 2 + 3, 3), np.int64), 0
+    height = _push_ties(data, offsets, words, order, 0, len(order), depth, stack, height)
+    while height > 0:
+        height -= 1
+        low, high, depth = stack[height, 0], stack[height, 1], stack[height, 2]
+        if high - low <= _INSERTION_MAX:
+            _insertion_sort(data, offsets, order, low, high, depth)
+            continue
+        below, above = _partition(words, order, low, high)
+        for start, end in ((low, below), (above, high)):
+            if end - start > 1:
+                stack[height, 0], stack[height, 1], stack[height, 2] = start, end, depth
+                height += 1
+        height = _push_ties(data, offsets, words, order, below, above, depth, stack, height)
 
 
 @kernel
-def _insertion_sort(data: Bytes, offsets: Int64s, order: Int64s, depth: int) -> None:
-    for at in range(1, len(order)):
+def _push_ties(
+    data: Bytes,
+    offsets: Int64s,
+    words: Words,
+    order: Int64s,
+    low: int,
+    high: int,
+    depth: int,
+    stack: Int64s,
+    height: int,
+) -> int:
+    """Push each run of equal words with more to come, its words advanced; the stack's new height."""
+    start = low
+    for at in range(low + 1, high + 1):
+        if at == high or words[at] != words[start]:
+            if at - start > 1 and words[start] & _LOW_BYTE == _MORE:
+                _fill_words(data, offsets, order, start, at, depth + _STEP, words)
+                stack[height, 0], stack[height, 1], stack[height, 2] = start, at, depth + _STEP
+                height += 1
+            start = at
+    return height
+
+
+@kernel
+def _partition(words: Words, order: Int64s, low: int, high: int) -> tuple[int, int]:
+    """Move keys by their words: those below a pivot first, those above it last; where the equal ones start and end."""
+    first, middle, last = words[low], words[(low + high) // 2], words[high - 1]
+    pivot = max(min(first, middle), min(max(first, middle), last))
+    at, below, above = low, low, high
+    while at < above:
+        word = words[at]
+        if word < pivot:
+            words[at], words[below] = words[below], word
+            order[at], order[below] = order[below], order[at]
+            below += 1
+            at += 1
+        elif word > pivot:
+            above -= 1
+            words[at], words[above] = words[above], word
+            order[at], order[above] = order[above], order[at]
+        else:
+            at += 1
+    return below, above
+
+
+@kernel
+def _insertion_sort(data: Bytes, offsets: Int64s, order: Int64s, low: int, high: int, depth: int) -> None:
+    for at in range(low + 1, high):
         key, hole = order[at], at
-        while hole > 0 and compare_keys(data, offsets, order[hole - 1], key, depth) > 0:
+        while hole > low and compare_keys(data, offsets, order[hole - 1], key, depth) > 0:
             order[hole] = order[hole - 1]
             hole -= 1
         order[hole] = key
