@@ -1,10 +1,10 @@
 """lakebed: Apache Hudi tables from Python and PySpark, with no jar.
 
-    import lakebed
+import lakebed
 
-    table = lakebed.open_table("/data/trips")
-    table.to_arrow(where="city = 'Oslo'")
-    table.lookup(["key-1"])
+table = lakebed.open_table("/data/trips")
+table.to_arrow(where="city = 'Oslo'")
+table.lookup(["key-1"])
 """
 
 from lakebed.api import Table, open_table, register

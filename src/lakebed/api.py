@@ -29,8 +29,8 @@ def open_table(
 ) -> Table:
     """The Hudi table at a path or URL (local, `s3://`, `gs://`, `az://`).
 
-    `options` are `hoodie.*` read options and options of the store. `spark` is the session for `to_spark`; the active one
-    is used if it is not given.
+    `options` are `hoodie.*` read options and options of the store. `spark` is the session for `to_spark`; the active
+    one is used if it is not given.
     """
     return Table(open_handle(path, options), spark)
 

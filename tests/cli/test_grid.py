@@ -58,10 +58,10 @@ def test_what_is_left_is_wrapped_between_words_or_shortened() -> None:
     fitted, widths, left_out = fit_columns(shown, 36)
     assert left_out == ()
     assert _lines(fitted, widths) == [
-        "key  name          why",
-        "k1   aaaaaaaaaaa…  the filter has",
-        "                   no equality on",
-        "                   the record key",
+        "key  name            why",
+        "k1   aaaaaaaaaaaaa…  the filter has",
+        "                     no equality on",
+        "                     the record key",
     ]
 
 

@@ -48,7 +48,7 @@ def test_any_records_inflate_to_themselves(data: st.DataObject):
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 200, 246, 247, 248, 249, 250, 258, 259, 260, 261, 516, 517, 518, 519])
 def test_matches_around_the_longest_of_deflate(length: int):
-    check(framed([b"a", b"b", b"c"], [bytes(range(256)) * 3][:1] and [bytes([7, 9] * length)[:length]], [0, 0, 0]))
+    check(framed([b"a", b"b", b"c"], [np.random.default_rng(length).bytes(length)], [0, 0, 0]))
 
 
 @pytest.mark.parametrize("gap", [32_000, 32_700, 32_768, 32_800, 40_000])

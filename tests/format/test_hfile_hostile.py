@@ -59,9 +59,7 @@ def own_file(codec: str = "gzip") -> bytes:
 
 
 def real_file() -> bytes:
-    return next(
-        data for path, data in real_hfiles().items() if "rli_fg1" in path and "record-index" in path and ".hfile" in path
-    )
+    return max((data for path, data in real_hfiles().items() if path.endswith(".hfile")), key=len)
 
 
 FILES = {

@@ -18,7 +18,7 @@ def peer_tables(request: pytest.FixtureRequest):
         folder = tables_folder(seed)
         if not (folder / "done").exists() and seed not in failures:
             reporter = request.config.pluginmanager.getplugin("terminalreporter")
-            reporter.write_line(f"Apache Hudi writes {TABLES} tables of seed {seed}; its log is {folder}.log")
+            reporter.write(f"\nApache Hudi writes {TABLES} tables of seed {seed}, see {folder}.log\n", flush=True)
             try:
                 write_tables(folder, seed)
             except RuntimeError as error:

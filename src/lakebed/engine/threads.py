@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 def map_tasks(tasks: Sequence[T], run: Callable[[T], R]) -> Iterator[R]:
-    """Results of `run` over `tasks`, in order. Arrow and compiled code release the GIL, so threads do run in parallel."""
+    """Results of `run` over `tasks`, in order. Arrow and compiled code release the GIL, so threads run in parallel."""
     if len(tasks) <= 1:
         yield from map(run, tasks)
         return

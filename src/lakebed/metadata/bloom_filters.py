@@ -14,7 +14,7 @@ BLOOM_FILTERS = "bloom_filters"
 
 
 def find_blooms(metadata: MetadataTable, files: Iterable[tuple[str, str]]) -> dict[str, BloomFilter]:
-    """The bloom filter of each base file, given as (partition path, file name), by file name; unknown files are left out."""
+    """Bloom filters by file name, of base files given as (partition path, file name); unknown files are left out."""
     file_ids = [file_slice.group.file_id for file_slice in metadata.slices(BLOOM_FILTERS)]
     by_shard: dict[str, dict[str, str]] = {}
     for partition, name in files:

@@ -1,4 +1,4 @@
-"""The `column_stats`, `partition_stats` and column-stats `expr_index_*` partitions: value ranges of files and partitions."""
+"""The `column_stats`, `partition_stats` and some `expr_index_*` partitions: value ranges of files and partitions."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ COLUMN_STATS, PARTITION_STATS = "column_stats", "partition_stats"
 def find_column_ranges(metadata: MetadataTable, partition: str, column: str, arrow_type: pa.DataType) -> pa.Table:
     """Ranges of one column: file_name (or partition path), min, max, null_count, value_count, is_tight_bound."""
     prefix = column_stats_prefix(column)
-    by_schema: dict[tuple[str, str], list[tuple[str, StoredValue]]] = {}
+    by_schema: dict[str, list[tuple[str, StoredValue]]] = {}
     for shard in metadata.shards(partition):
         for key, layers in shard.scan_prefix(prefix).items():
-            by_schema.setdefault((layers[-1].schema, layers[-1].path), []).append((key, layers[-1]))
+            by_schema.setdefault(layers[-1].schema, []).append((key, layers[-1]))
     tables = []
-    for (schema, path), entries in by_schema.items():
+    for schema, entries in by_schema.items():
         keys = pa.array([key.encode() for key, _ in entries], pa.binary())
         values = pa.array([stored.value for _, stored in entries], pa.binary())
-        tables.append(column_stats_values(decode_column_stats(keys, values, schema, path=path), column, arrow_type))
+        stats = decode_column_stats(keys, values, schema, path=entries[0][1].path)
+        tables.append(column_stats_values(stats, column, arrow_type))
     return pa.concat_tables(tables) if tables else _empty_ranges(arrow_type)
 
 

@@ -37,7 +37,7 @@ class TableConfig:
         if self.version not in SUPPORTED_VERSIONS:
             raise UnsupportedTableError(
                 f"{self.path}: table version {self.version} is not supported",
-                hint="lakebed reads table versions 6, 8 and 9; upgrade the table with Apache Hudi, or use a newer lakebed",
+                hint="lakebed reads table versions 6, 8 and 9; upgrade the table with Apache Hudi, or upgrade lakebed",
             )
 
     def __reduce__(self) -> tuple[object, ...]:

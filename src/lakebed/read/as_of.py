@@ -20,7 +20,7 @@ _FORMATS_HINT = (
 def completion_as_of(state: TableState, as_of: object) -> InstantTime:
     """The completion time at which a reader stands that asks for `as_of`.
 
-    The requested time of a known instant means: right after that instant. Anything else is a moment: everything that had
+    The requested time of a known instant means: right after that instant. Anything else is a moment: all that had
     completed by then. A moment before the first commit raises InvalidInputError.
     """
     stand = completion_of_point(state, as_of)

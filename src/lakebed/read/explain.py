@@ -40,6 +40,6 @@ class Explanation:
             f"  files from {self.files_from}",
             f"  where {self.where}" if self.where else "  no filter",
             *(f"  {step}" for step in self.steps),
-            f"  reads {self.slices} file slices ({self.slices_merged} merged with logs), {self.bytes:,} bytes on storage",
+            f"  reads {self.slices} file slices ({self.slices_merged} merged with logs), {self.bytes:,} bytes stored",
         ]
         return "\n".join(lines)

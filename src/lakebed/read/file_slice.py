@@ -155,7 +155,7 @@ def _delete_part(filed: FiledBlock, schema: pa.Schema, ordering: Sequence[str]) 
 
 
 def _ordering_field(values: pa.Array, index: int, wanted: pa.DataType, count: int) -> pa.Array:
-    """One of `count` ordering fields of deletes. Several come as a struct, deletes without an ordering value as null."""
+    """One of `count` ordering fields of deletes. Several come as a struct; null: a delete without an ordering value."""
     if values.null_count == len(values):
         return pa.nulls(len(values), wanted)
     return conform_array(pc.struct_field(values, str(index)) if count > 1 else values, wanted)

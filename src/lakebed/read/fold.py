@@ -49,9 +49,7 @@ def _accept_version_6(start, end, kinds, ranks, is_base, base_may_win, accepted)
             accepted[i] = True
             continue
         # A record replaces any delete; a delete with an ordering value spares what has a greater one.
-        if current < 0 or kinds[i] == _DELETE_ALWAYS:
-            wins = True
-        elif kinds[i] == _RECORD and kinds[current] != _RECORD:
+        if current < 0 or kinds[i] == _DELETE_ALWAYS or (kinds[i] == _RECORD and kinds[current] != _RECORD):
             wins = True
         else:
             wins = ranks[i] >= ranks[current]

@@ -1,8 +1,9 @@
 """Merging the records of a file slice: base file and log blocks to one row per key, column-wise.
 
-Every base row whose key occurs in the logs, every log record and every delete is an *event* of its key. Events of a key are
-put in order of writing; the merge rules decide which of them are accepted; the last accepted one is the key's row, or
-removes it. Where blocks hold only some columns (partial updates), each column comes from the last accepted event that has it.
+Every base row whose key occurs in the logs, every log record and every delete is an *event* of its key. Events of a
+key are put in order of writing; the merge rules decide which of them are accepted; the last accepted one is the key's
+row, or removes it. Where blocks hold only some columns (partial updates), each column comes from the last accepted
+event that has it.
 """
 
 from __future__ import annotations

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.format.secondary_keys import has_certain_text, secondary_value_text
 from lakebed.metadata import MetadataTable, Unusable
 from lakebed.metadata.bloom_filters import BLOOM_FILTERS, find_blooms
 from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS, find_column_ranges
@@ -18,7 +20,6 @@ from lakebed.metadata.secondary_index import find_record_keys
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.words import RECORD_KEY
-from lakebed.format.secondary_keys import secondary_value_text
 from lakebed.read.explain import PruneStep
 from lakebed.read.keys import possible_keys
 from lakebed.read.partitions import typed_partition_values
@@ -91,8 +92,8 @@ def _by_partition_stats(query: Query, slices: Slices) -> Kept | NotUsed:
         return metadata
     paths = sorted({file_slice.group.partition for file_slice in slices})
     ranges = {}
-    for column in sorted(columns_of(query.predicate)):
-        table = find_column_ranges(metadata, PARTITION_STATS, column, query.schema.field(column).type)
+    for column, kind in _ranged_columns(query):
+        table = find_column_ranges(metadata, PARTITION_STATS, column, kind)
         table = table.filter(pc.fill_null(table["is_tight_bound"], False))  # Others are no bound on today's files.
         if table.num_rows:
             ranges[column] = _align(table, paths)
@@ -107,15 +108,16 @@ def _by_column_stats(query: Query, slices: Slices) -> Kept | NotUsed:
         return metadata
     names = [path.rpartition("/")[2] for file_slice in slices for path in file_slice.paths]
     ranges = {}
-    for column in sorted(columns_of(query.predicate)):
-        table = find_column_ranges(metadata, COLUMN_STATS, column, query.schema.field(column).type)
+    for column, kind in _ranged_columns(query):
+        table = find_column_ranges(metadata, COLUMN_STATS, column, kind)
         if table.num_rows:
             ranges[column] = _align(table, names)
     if not ranges:
         return NotUsed("it has no ranges of the filter's columns")
     matching = may_match(query.predicate, ranges, len(names))
     owner = np.repeat(np.arange(len(slices)), [len(file_slice.paths) for file_slice in slices])
-    # A row of a slice is a row of one of its files, so a slice goes only if every file of it is excluded.
+    # A slice goes only if every file of it is excluded: the newest file that a row has values from cannot be, since it
+    # has no ranges for columns that it does not carry.
     kept = np.zeros(len(slices), bool)
     kept[owner[matching]] = True
     return Kept(_masked(slices, kept), f"by ranges of {', '.join(sorted(ranges))} per file")
@@ -143,10 +145,28 @@ def _by_secondary_index(query: Query, slices: Slices) -> Kept | NotUsed:
         return NotUsed("it describes the newest snapshot only")
     for definition in indexes:
         values = wanted_values(query.predicate, definition.source_fields[0])
-        if values is not None and len(values) <= KEYS_MAX:
-            keys = find_record_keys(query.metadata, definition.name, [secondary_value_text(value) for value in values])
-            return _keep_keys(query.metadata, keys, slices, f"{definition.name} gave {len(keys)} keys")
+        if values is None or len(values) > KEYS_MAX:
+            continue
+        if not all(_has_one_text(value, definition.version) for value in values):
+            return NotUsed(f"writers spell the wanted values of {definition.source_fields[0]} differently")
+        keys = find_record_keys(query.metadata, definition.name, [secondary_value_text(value) for value in values])
+        return _keep_keys(query.metadata, keys, slices, f"{definition.name} gave {len(keys)} keys")
     return NotUsed("the filter has no equality on " + ", ".join(d.source_fields[0] for d in indexes))
+
+
+def _has_one_text(value: object, version: str) -> bool:
+    """Whether an index has one certain text for a value: doubles depend on the writer's Java, dates on the version."""
+    return has_certain_text(value) and (version != "V1" or not isinstance(value, date))
+
+
+def _by_expression_index(query: Query, slices: Slices) -> Kept | NotUsed:
+    del slices
+    if isinstance(query.metadata, Unusable):
+        return NotUsed("there is no usable metadata table")
+    if not any(name.startswith("expr_index_") for name in query.metadata.ready):
+        return NotUsed("the table has none")
+    # Its values come from the writer's engine: time zone and letter case rules need not be those of this reader.
+    return NotUsed("lakebed cannot tell under which time zone and locale it was built")
 
 
 def _by_bloom_filters(query: Query, slices: Slices) -> Kept | NotUsed:
@@ -170,9 +190,16 @@ PRUNERS: tuple[tuple[str, Pruner], ...] = (
     ("partition_stats", _by_partition_stats),
     ("record_index", _by_record_index),
     ("secondary_index", _by_secondary_index),
+    ("expression_index", _by_expression_index),
     ("column_stats", _by_column_stats),
     ("bloom_filters", _by_bloom_filters),
 )
+
+
+def _ranged_columns(query: Query) -> list[tuple[str, pa.DataType]]:
+    """The filter's columns that statistics are kept of."""
+    fields = (query.schema.field(name) for name in sorted(columns_of(query.predicate)))
+    return [(field.name, field.type) for field in fields if not pa.types.is_nested(field.type)]
 
 
 def _serving(query: Query, partition: str, *, latest_only: bool = False) -> MetadataTable | NotUsed:

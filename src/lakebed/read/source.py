@@ -1,7 +1,7 @@
 """`spark.read.format("lakebed")`: scans through Spark's Python data source API.
 
-Every row passes through a Python worker here. `Table.to_spark` hands plain slices to Spark's own Parquet reader instead and
-is the faster way; this one is for jobs that already say `format("hudi")`.
+Every row passes through a Python worker here. `Table.to_spark` hands plain slices to Spark's own Parquet reader
+instead and is the faster way; this one is for jobs that already say `format("hudi")`.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ _COMPARISONS: dict[type[ds.Filter], Op] = {
 
 
 def _to_predicate(pushed: Any) -> Predicate | None:
-    """A pushed filter as a predicate; None if it has no counterpart, or a value whose type Spark may see differently."""
+    """A pushed filter as a predicate; None if it has no counterpart, or a value that Spark may see as another type."""
     if isinstance(pushed, ds.Not):
         inner = _to_predicate(pushed.child)
         return None if inner is None else Not(inner)

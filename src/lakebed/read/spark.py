@@ -22,7 +22,7 @@ BATCH_ROWS = 32_768
 
 
 def read_spark(plan: ScanPlan, spark: SparkSession) -> DataFrame:
-    """The rows of a scan as a DataFrame: plain slices by Spark's own Parquet reader, slices with logs merged in Arrow."""
+    """The rows of a scan as a DataFrame: slices with logs are merged in Arrow, others go to Spark's Parquet reader."""
     plain = [task for task in plan.tasks if _is_plain(task)]
     merged = [task for task in plan.tasks if not _is_plain(task)]
     frames = []

@@ -95,7 +95,7 @@ class TableState:
         return frozenset(found)
 
     def schema(self, snapshot: Snapshot) -> pa.Schema:
-        """The table's columns, meta columns first if it fills them, as the newest commit of the snapshot declares them."""
+        """The table's columns as the newest commit of the snapshot declares them, after meta columns if it has them."""
         declared, path = self._declared_schema(snapshot)
         columns = [field for field in arrow_schema(declared, path=path) if field.name not in META_COLUMNS]
         meta = META_COLUMNS if self.config.has_meta_columns else ()

@@ -12,8 +12,8 @@ from lakebed.timeline.timeline import Timeline
 def load_timeline(storage: Storage, config: TableConfig, root: str = "") -> Timeline:
     """The active timeline of the table below `root`: a prefix of what took place, in completion order.
 
-    A listing is not atomic: an instant that completes while it runs may be seen without an earlier one. So the folder is
-    listed twice, and only what had completed by the newest completion of the first listing counts.
+    A listing is not atomic: an instant that completes while it runs may be seen without an earlier one. So the folder
+    is listed twice, and only what had completed by the newest completion of the first listing counts.
     """
     first = list_instants(storage, config, root)
     newest = max((i.completed_at for i in first if i.completed_at is not None), default=None)

@@ -16,7 +16,7 @@ BlockFilter = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class CountedInstants:
-    """The writes whose blocks count, in a form that travels to workers. Writes before `first` are archived and count."""
+    """The writes whose blocks count, in a form that travels to workers; so do archived ones, before `first`."""
 
     completed: frozenset[str]
     first: str
@@ -42,7 +42,7 @@ class FiledBlock:
 def load_blocks(
     storage: Storage, file_slice: FileSlice, *, layout: int, counts: BlockFilter, root: str = ""
 ) -> tuple[FiledBlock, ...]:
-    """Blocks of the slice's log files, oldest first, without those that are rolled back, uncommitted or compacted away."""
+    """Blocks of the slice's log files, oldest first, without rolled back, uncommitted and compacted ones."""
     read = [
         filed
         for log in file_slice.logs
@@ -75,7 +75,7 @@ def _drop_rolled_back(blocks: list[FiledBlock]) -> list[FiledBlock]:
 
 
 def _drop_compacted(blocks: list[FiledBlock]) -> tuple[FiledBlock, ...]:
-    """Blocks in merge order, where a log-compacted block stands for, and in the place of, the newest one it replaces."""
+    """Blocks in merge order; a log-compacted block stands in the place of the newest one it replaces."""
     replaces = {filed.instant: _replaced_instants(filed) for filed in blocks if _replaced_instants(filed)}
     if not replaces:
         return tuple(blocks)

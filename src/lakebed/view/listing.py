@@ -10,7 +10,7 @@ PARTITION_METAFILE = ".hoodie_partition_metadata"
 
 
 def list_data_files(storage: Storage) -> dict[str, tuple[BaseFile | LogFile, ...]]:
-    """Data files by partition path, from one recursive listing; a folder is a partition if it has a partition metafile."""
+    """Data files by partition path, from one recursive listing; a partition is a folder with a partition metafile."""
     partitions: set[str] = set()
     files: dict[str, list[BaseFile | LogFile]] = {}
     for listed in storage.list("", recursive=True):

@@ -54,10 +54,14 @@ def deflate_records(
     """
     sequences = np.empty((len(data) // _LENGTH_MIN + 1, 3), np.int32)
     last_tails = np.full(value_count, -1, np.int64)
-    count = _find_matches(data, starts, tails, value_ids, last_tails, search_keys, sequences)
+    sequences = sequences[: _find_matches(data, starts, tails, value_ids, last_tails, search_keys, sequences)]
+    literal_counts, distance_counts = np.zeros(_LITERAL_SYMBOLS, np.int64), np.zeros(_DISTANCE_SYMBOLS, np.int64)
+    _count_symbols(data, sequences, literal_counts, distance_counts)
+    literals, distances = build_code(literal_counts, CODE_BITS_MAX), build_code(distance_counts, CODE_BITS_MAX)
     # No symbol takes more than two bytes for each byte it stands for.
-    out = np.empty(2 * len(data) + _HEADER_BYTES_MAX, np.uint8)
-    return out[: _put_block(data, sequences[:count], out)].tobytes()
+    out, writer = np.empty(2 * len(data) + _HEADER_BYTES_MAX, np.uint8), np.zeros(3, np.uint64)
+    put_block_header(out, writer, literals, distances)
+    return out[: _put_sequences(data, sequences, literals, distances, out, writer)].tobytes()
 
 
 @kernel
@@ -71,7 +75,7 @@ def _find_matches(
     sequences: Int32s,
 ) -> int:
     """Fill `sequences` with (literals, match length, match distance), the last one without a match; their number."""
-    count = anchor = 0  # `anchor`: where the literals begin that no sequence holds yet.
+    count = anchor = np.int64(0)  # `anchor`: where the literals begin that no sequence holds yet.
     for at in range(len(value_ids)):
         start, tail, end = starts[at], tails[at], starts[at + 1]
         last_tail = last_tails[value_ids[at]]
@@ -158,23 +162,7 @@ def _distance_symbol(distance: int) -> tuple[int, int]:
 
 
 @kernel
-def _put_block(data: Bytes, sequences: Int32s, out: Bytes) -> int:
-    """Write the sequences as one deflate block; the number of bytes."""
-    literal_counts, distance_counts = _count_symbols(data, sequences)
-    literals = build_code(literal_counts, CODE_BITS_MAX)
-    distances = build_code(distance_counts, CODE_BITS_MAX)
-    writer = np.zeros(3, np.uint64)
-    put_block_header(out, writer, literals, distances)
-    _put_sequences(data, sequences, literals, distances, out, writer)
-    end = literals[_END_OF_BLOCK]
-    put_bits(out, writer, end & CODE_MASK, end >> BITS_SHIFT)
-    put_bits(out, writer, np.uint64(0), np.uint64(7))
-    return np.int64(writer[2])
-
-
-@kernel
-def _count_symbols(data: Bytes, sequences: Int32s) -> tuple[Int64s, Int64s]:
-    literal_counts, distance_counts = np.zeros(_LITERAL_SYMBOLS, np.int64), np.zeros(_DISTANCE_SYMBOLS, np.int64)
+def _count_symbols(data: Bytes, sequences: Int32s, literal_counts: Int64s, distance_counts: Int64s) -> None:
     literal_counts[_END_OF_BLOCK] = 1
     at = 0
     for row in range(len(sequences)):
@@ -184,13 +172,11 @@ def _count_symbols(data: Bytes, sequences: Int32s) -> tuple[Int64s, Int64s]:
         if sequences[row, 1] > 0:
             literal_counts[_length_symbol(sequences[row, 1])[0]] += 1
             distance_counts[_distance_symbol(sequences[row, 2])[0]] += 1
-    return literal_counts, distance_counts
 
 
 @kernel
-def _put_sequences(
-    data: Bytes, sequences: Int32s, literals: Words, distances: Words, out: Bytes, writer: Words
-) -> None:
+def _put_sequences(data: Bytes, sequences: Int32s, literals: Words, distances: Words, out: Bytes, writer: Words) -> int:
+    """Write the sequences and the end of the block; how many bytes are written in all."""
     pending, bits, position = writer[0], writer[1], np.int64(writer[2])
     at = 0
     for row in range(len(sequences)):
@@ -214,6 +200,10 @@ def _put_sequences(
             pending, bits = _append(pending, bits, distances[symbol], sequences[row, 2] - 1, extra)
             pending, bits, position = _flush(out, pending, bits, position)
     writer[0], writer[1], writer[2] = pending, bits, np.uint64(position)
+    end = literals[_END_OF_BLOCK]
+    put_bits(out, writer, end & CODE_MASK, end >> BITS_SHIFT)
+    put_bits(out, writer, np.uint64(0), np.uint64(7))
+    return np.int64(writer[2])
 
 
 @kernel

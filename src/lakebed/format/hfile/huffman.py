@@ -134,43 +134,35 @@ def _canonical(lengths: Int64s, bits_max: int) -> Words:
     return packed
 
 
-@kernel
 def put_block_header(out: Bytes, writer: Words, literals: Words, distances: Words) -> None:
     """Append the header of a last, dynamic block: the lengths of both codes, run-length and Huffman coded."""
-    literal_count, distance_count = _used(literals, 257), _used(distances, 1)
-    lengths = np.empty(literal_count + distance_count, np.int64)
-    for at in range(len(lengths)):
-        packed = literals[at] if at < literal_count else distances[at - literal_count]
-        lengths[at] = np.int64(packed >> BITS_SHIFT)
+    literals, distances = _trimmed(literals, 257), _trimmed(distances, 1)
+    lengths = (np.concatenate((literals, distances)) >> BITS_SHIFT).astype(np.int64)
     runs = np.empty((len(lengths), 2), np.int64)
-    run_count = _find_runs(lengths, runs)
-    counts = np.zeros(_HEADER_SYMBOLS, np.int64)
-    for at in range(run_count):
-        counts[runs[at, 0]] += 1
-    code = build_code(counts, _HEADER_BITS_MAX)
-    header_count = _HEADER_SYMBOLS
-    while header_count > 4 and code[_HEADER_ORDER[header_count - 1]] == 0:
-        header_count -= 1
+    runs = runs[: _find_runs(lengths, runs)]
+    code = build_code(np.bincount(runs[:, 0], minlength=_HEADER_SYMBOLS), _HEADER_BITS_MAX)
+    ordered = _trimmed(code[_HEADER_ORDER], 4)
+    counts = (len(literals) - 257) | (len(distances) - 1) << 5 | (len(ordered) - 4) << 10
+    _put_header(out, writer, counts, ordered, code, runs)
+
+
+def _trimmed(code: Words, least: int) -> Words:
+    """Without the unused symbols at its end, as far as `least` symbols remain."""
+    return code[: max(int(np.flatnonzero(code)[-1]) + 1, least)]
+
+
+@kernel
+def _put_header(out: Bytes, writer: Words, counts: int, ordered: Words, code: Words, runs: Int64s) -> None:
     put_bits(out, writer, np.uint64(0b101), np.uint64(3))
-    put_bits(out, writer, np.uint64(literal_count - 257), np.uint64(5))
-    put_bits(out, writer, np.uint64(distance_count - 1), np.uint64(5))
-    put_bits(out, writer, np.uint64(header_count - 4), np.uint64(4))
-    for at in range(header_count):
-        put_bits(out, writer, code[_HEADER_ORDER[at]] >> BITS_SHIFT, np.uint64(3))
-    for at in range(run_count):
+    put_bits(out, writer, np.uint64(counts), np.uint64(14))
+    for at in range(len(ordered)):
+        put_bits(out, writer, ordered[at] >> BITS_SHIFT, np.uint64(3))
+    for at in range(len(runs)):
         symbol = runs[at, 0]
         put_bits(out, writer, code[symbol] & CODE_MASK, code[symbol] >> BITS_SHIFT)
         if symbol >= _REPEAT:
             extra_bits = 2 if symbol == _REPEAT else 3 if symbol == _ZEROS else 7
             put_bits(out, writer, np.uint64(runs[at, 1]), np.uint64(extra_bits))
-
-
-@kernel
-def _used(code: Words, least: int) -> int:
-    count = len(code)
-    while count > least and code[count - 1] == 0:
-        count -= 1
-    return count
 
 
 @kernel

@@ -85,8 +85,8 @@ def _sort_ties(data: Bytes, offsets: Int64s, words: Words, order: Int64s, depth:
     Quicksort on words in three parts: below, above, and equal, whose words then become their next seven bytes. The
     ranges still to be sorted stand on a stack. They do not overlap and have two keys at least, so its size suffices.
     """
-    stack, height = np.empty((len(order) // 2 + 3, 3), np.int64), 0
-    height = _push_ties(data, offsets, words, order, 0, len(order), depth, stack, height)
+    stack, height = np.empty((len(order) // 2 + 3, 3), np.int64), np.int64(0)
+    height = _push_ties(data, offsets, words, order, np.int64(0), len(order), depth, stack, height)
     while height > 0:
         height -= 1
         low, high, depth = stack[height, 0], stack[height, 1], stack[height, 2]

@@ -1,0 +1,118 @@
+"""Apache Hudi on Spark 3.5, and hudi-rs, behind a line protocol: a JSON request in, a JSON answer out.
+
+usage: peer_hudi.py BUNDLE_JAR FOLDER
+
+Runs on the peer's interpreter. Times are taken here, around what a user would call. Ends when its input does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+from hudi import HudiTableBuilder
+from pyspark.sql import DataFrame, SparkSession
+
+DIGEST = ("count(*)", "sum(ts)", "sum(crc32(cast(concat(uuid, note, city) as binary)))")
+
+
+def main(jar: Path, folder: Path) -> None:
+    """Answers requests until there are no more."""
+    answers = take_stdout()
+    peer = HudiPeer(make_session(jar, folder))
+    for line in sys.stdin:
+        request = json.loads(line)
+        action = getattr(peer, request.pop("do"))
+        try:
+            answer = action(**request)
+        except Exception as error:
+            sys.stderr.write(f"{error}\n")
+            answer = {"error": str(error).partition("\n")[0]}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+    peer.spark.stop()
+
+
+def take_stdout() -> TextIO:
+    """Stdout for answers alone: what Java and Rust print goes to stderr from here on."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
+
+
+def make_session(jar: Path, folder: Path) -> SparkSession:
+    """Two cores and 3 GB, as the session of lakebed in these benchmarks."""
+    settings = {
+        "spark.jars": str(jar),
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": "3g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dderby.system.home={folder / 'derby'}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("benchmarks")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds of some work, and what it gave."""
+    started = time.perf_counter()
+    found = work()
+    return time.perf_counter() - started, found
+
+
+class HudiPeer:
+    """What can be asked for; each method is a request."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    def write(self, path: str, rows: str, mode: str, options: dict[str, str]) -> dict[str, Any]:
+        """Writes the rows of a Parquet file to a table."""
+        frame = self.spark.read.parquet(rows)
+        seconds, _ = timed(lambda: frame.write.format("hudi").options(**options).mode(mode).save(path))
+        return {"seconds": seconds}
+
+    def digest(self, path: str) -> dict[str, Any]:
+        """Numbers that tell whether two readers saw the same rows."""
+        return {"digest": [int(value) for value in self.load(path).selectExpr(*DIGEST).first()]}
+
+    def scan(self, path: str) -> dict[str, Any]:
+        """Opens a table, reads all of it and drops the rows."""
+        seconds, _ = timed(lambda: self.load(path).write.format("noop").mode("overwrite").save())
+        return {"seconds": seconds}
+
+    def find(self, path: str, key: str) -> dict[str, Any]:
+        """Opens a table and reads the row of a key, through the record index."""
+        seconds, rows = timed(lambda: self.load(path).filter(f"uuid = '{key}'").collect())
+        return {"seconds": seconds, "rows": len(rows)}
+
+    def scan_rs(self, path: str) -> dict[str, Any]:
+        """Opens a table with hudi-rs and reads all of it to Arrow."""
+        seconds, batches = timed(lambda: HudiTableBuilder.from_base_uri(path).build().read())
+        return {"seconds": seconds, "rows": sum(batch.num_rows for batch in batches)}
+
+    def load(self, path: str) -> DataFrame:
+        """A table, with the indexes of its metadata table in use."""
+        options = {"hoodie.metadata.enable": "true", "hoodie.enable.data.skipping": "true"}
+        return self.spark.read.format("hudi").options(**options).load(path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
