@@ -34,6 +34,8 @@ def test_version_and_help() -> None:
         assert f"\n  {command} " in shown.stdout
 
 
+INSTANT_FIELDS = ["requested_at", "requested_time", "action", "state", "completed_at", "completed_time", "duration_s"]
+INSTANT_FIELDS += ["written", "problem"]
 COMMIT_FIELDS = ["operation", "inserted", "updated", "deleted", "files", "bytes", "replaced_file_groups"]
 
 
@@ -44,8 +46,7 @@ COMMIT_FIELDS = ["operation", "inserted", "updated", "deleted", "files", "bytes"
             ["timeline"],
             ["table", "timezone", "instants"],
             "instants",
-            ["requested_at", "requested_time", "action", "state", "completed_at", "completed_time", "duration_s"]
-            + ["written", "problem"],
+            INSTANT_FIELDS,
         ),
         (
             ["files"],

@@ -34,7 +34,7 @@ def test_each_table_is_read_in_every_way(played: list[demo.Event]) -> None:
         "Spark",
     ]
     for chapter in chapters[1:5]:
-        calls = [call.call.partition("(")[0] for call, _ in chapter.steps]
+        calls = [step.call.partition("(")[0] for step in chapter.steps]
         assert calls[1:7] == [
             "table.timeline",
             *["table.to_arrow"] * 2,
@@ -45,7 +45,7 @@ def test_each_table_is_read_in_every_way(played: list[demo.Event]) -> None:
 
 
 def test_the_calls_that_it_prints_give_what_it_shows(played: list[demo.Event]) -> None:
-    shown = {call.call: outcome.result for chapter in collect(played).chapters for call, outcome in chapter.steps}
+    shown = {step.call: step.result for chapter in collect(played).chapters for step in chapter.steps}
     rows = [report for call, report in shown.items() if call.startswith("table.to_arrow(columns, where=")]
     assert len(rows) == 4
     assert all(isinstance(report, RowsReport) and report.rows.num_rows for report in rows)

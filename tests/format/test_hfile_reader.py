@@ -60,7 +60,7 @@ def test_the_files_record_of_a_real_table():
     name = "hudi111_cow_part_upsert.zip!cow_part_upsert/.hoodie/metadata/files/files-0000-0_"
     data = next(data for path, data in real_hfiles().items() if path.startswith(name))
     file = HFile.open(BytesSource(data))
-    assert file.find(b"__all_partitions__") == bytes.fromhex("00000000000002000000000000")
+    assert file.find(b"__all_partitions__") == bytes.fromhex("0000000000 00 02 02 00 00000000")
     assert file.file_info["bloomFilterTypeCode"] == b"DYNAMIC_V0"
     bloom = file.meta_block("bloomFilter")
     assert bloom is not None

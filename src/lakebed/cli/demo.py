@@ -43,12 +43,23 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """A call with its outcome."""
+
+    what: str
+    call: str
+    seconds: float
+    result: Report | None
+    remark: str
+
+
+@dataclass(frozen=True, slots=True)
 class Chapter:
-    """What the calls that follow are about. A chapter that was played through has their outcomes, too."""
+    """What the calls that follow are about. Once it was played, it has them as steps."""
 
     title: str
     about: str
-    steps: tuple[tuple[Call, Outcome], ...] = ()
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +137,8 @@ def collect(events: Iterable[Event]) -> DemoReport:
         elif isinstance(event, Call):
             call = event
         elif call is not None:
-            chapters[-1] = replace(chapters[-1], steps=(*chapters[-1].steps, (call, event)))
+            step = Step(call.what, call.call, event.seconds, event.result, event.remark)
+            chapters[-1] = replace(chapters[-1], steps=(*chapters[-1].steps, step))
     return DemoReport(tuple(chapters))
 
 

@@ -242,13 +242,14 @@ class HFile:
         at = 0
         for key in keys:
             needle = len(key).to_bytes(2, "big") + key
-            hit = block.find(needle, at + 8)
+            here, hit = at, block.find(needle, at + 8)
             while hit >= 0:
-                at = self._skip_records(block, offset, at, hit - 8)
-                if at == hit - 8:
-                    yield next(self._records(block[at:], offset))
+                here = self._skip_records(block, offset, here, hit - 8)
+                if here == hit - 8:
+                    yield next(self._records(block[here:], offset))
+                    at = here
                     break
-                hit = block.find(needle, at + 8)
+                hit = block.find(needle, here + 8)
 
     def _skip_records(self, block: bytes, offset: int, at: int, until: int) -> int:
         """Where the first record at or after `until` starts, walking from the record at `at`."""
