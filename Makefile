@@ -38,7 +38,7 @@ bench: $(STAMP) ## Measure
 lock: ## Resolve pyproject.toml into requirements.lock (needs uv)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: pip install uv, or make lock UV=path/to/uv" >&2; exit 1; }
 	$(UV) pip compile --quiet --no-python-downloads --universal --no-emit-index-url --generate-hashes --python-version 3.10 \
-		--all-extras --group dev --custom-compile-command "make lock" pyproject.toml -o requirements.lock
+		--extra spark --extra jvm --group dev --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 
 clean: ## Remove what the targets made
 	rm -rf .venv .interop .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build

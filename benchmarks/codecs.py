@@ -1,7 +1,8 @@
 """Record-index HFiles: encode, decode and look up 1,000,000 uuid keys in 10 shards of 20 file groups each, on one core.
 
-Run with `python -m benchmarks.codecs`. Figures are the best of several runs after a warm-up that loads compiled code;
-the reference for bytes is what Apache Hudi makes of the same entries: zlib level 6 in blocks of 1 MiB.
+Run with `python -m benchmarks.codecs`. Figures are CPU time, which other work on the machine disturbs least: the best
+of several runs after a warm-up that loads compiled code. The reference for bytes is what Apache Hudi makes of the same
+entries: zlib level 6 in blocks of 1 MiB.
 """
 
 from __future__ import annotations

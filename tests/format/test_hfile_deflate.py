@@ -37,7 +37,7 @@ def check(block: FramedBlock) -> int:
 TEXT = st.binary(max_size=30) | st.text("ab-/:0123", max_size=40).map(str.encode)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_any_records_inflate_to_themselves(data: st.DataObject):
     rows = sorted(data.draw(st.sets(TEXT, min_size=1, max_size=40)))
@@ -110,14 +110,16 @@ def test_codes_are_complete_and_short_enough(kind: str, bits_max: int):
 
 
 @pytest.mark.parametrize(
-    ("length", "symbol"), [(3, (257, 0)), (10, (264, 0)), (11, (265, 1)), (130, (280, 4)), (257, (284, 5)), (258, (285, 0))]
+    ("length", "symbol"),
+    [(3, (257, 0)), (10, (264, 0)), (11, (265, 1)), (130, (280, 4)), (257, (284, 5)), (258, (285, 0))],
 )
 def test_length_symbols(length: int, symbol: tuple[int, int]):
     assert _length_symbol(length) == symbol
 
 
 @pytest.mark.parametrize(
-    ("distance", "symbol"), [(1, (0, 0)), (4, (3, 0)), (5, (4, 1)), (25, (9, 3)), (24_577, (29, 13)), (32_768, (29, 13))]
+    ("distance", "symbol"),
+    [(1, (0, 0)), (4, (3, 0)), (5, (4, 1)), (25, (9, 3)), (24_577, (29, 13)), (32_768, (29, 13))],
 )
 def test_distance_symbols(distance: int, symbol: tuple[int, int]):
     assert _distance_symbol(distance) == symbol

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
+
 from hfiles import Records, block, file_info, hbase_file, inner_index, real_hfiles, record, root_index, trailer
 from hostile import check_decoder, mutations, truncations
-
 from lakebed.errors import CorruptTableError, UnsupportedTableError
 from lakebed.format.hfile import HFile, arrow, decode_hfile, encode_hfile
 from lakebed.model.source import BytesSource
@@ -78,7 +78,9 @@ def test_mutated_files(name: str, decode: Callable[[bytes], None]):
     without_trailer = len(good) - 4096
     spread = mutations(good, seed=1, count=250)
     dense = (body + good[without_trailer:] for body in mutations(good[:without_trailer], seed=2, count=250))
-    ends = (good[:without_trailer] + end + good[-4000:] for end in mutations(good[without_trailer:-4000], seed=3, count=150))
+    ends = (
+        good[:without_trailer] + end + good[-4000:] for end in mutations(good[without_trailer:-4000], seed=3, count=150)
+    )
     for inputs in (spread, dense, ends):
         assert check_decoder(decode, inputs, path=PATH) > 0
 
@@ -89,7 +91,9 @@ def test_truncated_files(decode: Callable[[bytes], None]):
     assert check_decoder(decode, iter(cuts), path=PATH) == len(cuts)
 
 
-def assembled(data: bytes, index: bytes, info: bytes, *, count: int, entries: int, levels: int, inner: bytes = b"") -> bytes:
+def assembled(
+    data: bytes, index: bytes, info: bytes, *, count: int, entries: int, levels: int, inner: bytes = b""
+) -> bytes:
     body = block(b"DATABLK*", data)
     body += block(b"IDXLEAF2", inner) if inner else b""
     sections = block(b"IDXROOT2", index) + block(b"IDXROOT2", b"") + block(b"FILEINF2", info)

@@ -19,7 +19,7 @@ PARTS = st.sampled_from([b"", b"\0", b"a", b"common prefix of some length/", b"\
 KEYS = st.lists(st.binary(max_size=20) | st.lists(PARTS, max_size=6).map(b"".join), min_size=1, max_size=80)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(KEYS)
 def test_kernel_sorts_as_python_does(keys: list[bytes]):
     assert sorted_by_kernel(keys) == sorted(keys)

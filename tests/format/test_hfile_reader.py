@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hfiles import Records, block, file_info, hbase_file, real_hfiles, record, root_index, trailer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakebed
+from hfiles import Records, block, file_info, hbase_file, real_hfiles, record, root_index, trailer
 from lakebed.errors import CorruptTableError, UnsupportedTableError
 from lakebed.format.hfile import HFile, encode_hfile
 from lakebed.model.source import BytesSource
@@ -97,7 +97,9 @@ def test_index_keys_between_blocks():
     assert file.schema is None
 
 
-@pytest.mark.parametrize(("codec", "name"), [(0, "lzo"), (3, "snappy"), (4, "lz4"), (5, "bzip2"), (6, "zstd"), (9, "9")])
+@pytest.mark.parametrize(
+    ("codec", "name"), [(0, "lzo"), (3, "snappy"), (4, "lz4"), (5, "bzip2"), (6, "zstd"), (9, "9")]
+)
 def test_other_codecs_are_named(codec: int, name: str):
     with pytest.raises(UnsupportedTableError, match=name):
         HFile.open(BytesSource(hbase_file(sample_records(2), levels=1, codec=codec)))

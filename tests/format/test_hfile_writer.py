@@ -5,10 +5,10 @@ import zlib
 import numpy as np
 import pyarrow as pa
 import pytest
-from hfiles import real_hfiles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hfiles import real_hfiles
 from lakebed.errors import InvalidInputError
 from lakebed.format.hfile import HFile, arrow, decode_hfile, encode_hfile, key_order, writer
 from lakebed.model.source import BytesSource
@@ -128,7 +128,10 @@ def test_bytes_of_a_bulk_file_are_below_those_of_zlib():
 
 def test_values_come_as_a_dictionary_unless_most_differ():
     keys = pa.array([b"%06d" % at for at in range(6000)])
-    for values, expected in (([b"same"] * 6000, pa.dictionary(pa.int32(), pa.binary())), (keys.to_pylist(), pa.binary())):
+    for values, expected in (
+        ([b"same"] * 6000, pa.dictionary(pa.int32(), pa.binary())),
+        (keys.to_pylist(), pa.binary()),
+    ):
         data = encode_hfile(keys, pa.array(values), **OPTIONS)
         decoded = decode_hfile(BytesSource(data))["value"]
         assert decoded.type == expected

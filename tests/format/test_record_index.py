@@ -8,12 +8,12 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hfiles import real_hfiles
-from hostile import check_decoder, mutations, truncations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakebed.format
+from hfiles import real_hfiles
+from hostile import check_decoder, mutations, truncations
 from lakebed.errors import CorruptTableError
 from lakebed.format.hfile import HFile, encode_hfile
 from lakebed.format.record_index import (
@@ -217,7 +217,7 @@ def test_schemas_that_make_no_sense(schema: str):
 
 def test_values_of_another_kind_are_refused():
     with pytest.raises(CorruptTableError, match="not an entry of the record index"):
-        decode_record_index_value(bytes.fromhex("0000000000000e000000000000"), SCHEMA, path=PATH)
+        decode_record_index_value(bytes.fromhex("0000000000000e0000000000"), SCHEMA, path=PATH)
     with pytest.raises(CorruptTableError, match="SecondaryIndexMetadata is set"):
         decode_record_index_value(bytes.fromhex("0000000000000e000000000200"), SCHEMA, path=PATH)
 

@@ -211,7 +211,7 @@ def _play_spark(tables: list[Table]) -> Iterator[Event]:
         return
     from lakebed.engine.session import local_session
 
-    yield Call("Start Spark.", "from lakebed.engine.session import local_session; spark = local_session()")
+    yield Call("Start Spark.", "spark = lakebed.local_session()")
     start = perf_counter()
     try:
         spark = local_session("lakebed-demo")

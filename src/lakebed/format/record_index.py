@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from lakebed.errors import CorruptTableError
+from lakebed.format.hfile.layout import BLOCK_BYTES_MAX, Codec
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakebed.format.arrow import ArrowArray
-    from lakebed.format.hfile.writer import Codec
     from lakebed.model.source import ByteSource
 
 ORDERING_COLUMN = "ordering_value"
@@ -88,9 +88,10 @@ def decode_record_index(source: ByteSource) -> pa.RecordBatch:
     columns["partition"] = _spread([location.partition for location, _ in entries], ids)
     columns["file_id"] = _spread([location.file_id for location, _ in entries], ids)
     columns["instant_ms"] = pa.array([location.instant_ms for location, _ in entries], pa.int64()).take(ids)
-    kind = _ordering_kind(schema)
-    if kind is not None:
-        arrow = {"string": pa.string(), "double": pa.float64(), "float": pa.float64()}.get(kind, pa.int64())
+    ordering_field = _ordering_field(schema)
+    if ordering_field is not None and ordering_field.kind is not None:
+        arrow_types = {"string": pa.string(), "double": pa.float64(), "float": pa.float64()}
+        arrow = arrow_types.get(ordering_field.kind, pa.int64())
         columns[ORDERING_COLUMN] = pa.array([ordering for _, ordering in entries], arrow).take(ids)
     return pa.record_batch(columns)
 
@@ -102,7 +103,7 @@ def encode_record_index(
     created_ms: int,
     base_file: bool,
     codec: Codec = "gzip",
-    block_bytes_max: int | None = None,
+    block_bytes_max: int = BLOCK_BYTES_MAX,
     bloom: bytes | None = None,
 ) -> bytes:
     """Inverse of `decode_record_index`, in any order of rows: the HFile of entries whose keys are unique.
@@ -111,16 +112,17 @@ def encode_record_index(
     long, and is taken from the column `ordering_value`.
     """
     from lakebed.format.hfile import encode_hfile, key_order
-    from lakebed.format.hfile.writer import BLOCK_BYTES_MAX
 
+    ordering = _ordering_field(schema)
+    assert ordering is None or (ordering.kind, ordering.null_branch) == ("long", 0), ordering
     return encode_hfile(
         entries["key"],
-        _encode_values(entries, has_ordering=_ordering_kind(schema) is not None),
+        _encode_values(entries, has_ordering=ordering is not None),
         schema=schema,
         created_ms=created_ms,
         base_file=base_file,
         codec=codec,
-        block_bytes_max=block_bytes_max or BLOCK_BYTES_MAX,
+        block_bytes_max=block_bytes_max,
         bloom=bloom,
         order=key_order(entries["key"]),
     )
@@ -244,14 +246,14 @@ def _schema_fields(schema: str) -> tuple[_Field, ...]:
     return tuple(_field(spec["name"], spec["type"]) for spec in json.loads(schema)["fields"])
 
 
-def _ordering_kind(schema: str | None) -> str | None:
-    """The Avro type of the ordering value, if the stored schema has one."""
+def _ordering_field(schema: str | None) -> _Field | None:
+    """The ordering value in the stored schema, if it has one."""
     try:
         fields = _schema_fields(schema) if schema else ()
     except _BAD_BYTES:
         return None
     parts = (part for field in fields if field.name == _PAYLOAD for part in field.parts)
-    return next((part.kind for part in parts if part.name == _ORDERING), None)
+    return next((part for part in parts if part.name == _ORDERING), None)
 
 
 def _field(name: str, spec: Any) -> _Field:

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from lakebed.errors import CorruptTableError, UnsupportedTableError
+from lakebed.errors import CorruptTableError
 from lakebed.format.avro_schema import arrow_schema
 from lakebed.format.log_blocks import decode_deletes, decode_records
 from lakebed.format.log_file import BlockKind, HeaderKey
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_TIME
+from lakebed.read.base_file import read_base_file
 from lakebed.read.conform import conform_array, conform_table
 from lakebed.read.evaluate import to_arrow
 from lakebed.read.keys import key_columns, record_keys
@@ -77,22 +77,8 @@ def _read_base(task: SliceTask, schema: pa.Schema) -> pa.Table | None:
     if base is None:
         return None
     path = task.file_slice.path(base.name)
-    if base.extension != ".parquet":
-        raise UnsupportedTableError(
-            f"{path}: base files of type {base.extension} are not supported",
-            hint="lakebed reads Parquet base files; rewrite the table with hoodie.table.base.file.format=PARQUET",
-        )
-    table = _read_parquet(task.storage, path, schema)
+    table = read_base_file(task.storage, path, base.extension, schema.names)
     return conform_table(_with_partition_columns(table, task, schema), schema, path=path)
-
-
-def _read_parquet(storage: Storage, path: str, schema: pa.Schema) -> pa.Table:
-    try:
-        with storage.arrow_file(path) as file:
-            parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
-            return parquet.read(columns=[name for name in schema.names if name in parquet.schema_arrow.names])
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise CorruptTableError(f"the Parquet file cannot be read ({error})", path=path) from error
 
 
 def _with_partition_columns(table: pa.Table, task: SliceTask, schema: pa.Schema) -> pa.Table:

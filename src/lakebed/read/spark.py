@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakebed.read.base_file import PARQUET
 from lakebed.read.evaluate import to_spark_sql
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.scan import ScanPlan
@@ -47,7 +48,7 @@ def _is_plain(task: SliceTask) -> bool:
     filters_rows = task.keys is not None or task.written_by is not None
     return (
         base is not None
-        and base.extension == ".parquet"
+        and base.extension == PARQUET
         and not (task.file_slice.logs or fills_columns or filters_rows)
     )
 

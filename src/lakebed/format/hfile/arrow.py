@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray
@@ -28,7 +29,7 @@ def decode_hfile(source: ByteSource) -> pa.RecordBatch:
     return pa.record_batch([keys, values], names=["key", "value"])
 
 
-def binary_array(data: ArrowArray, offsets: ArrowArray) -> ArrowArray:
+def binary_array(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> ArrowArray:
     """The binary array of bytes and 64-bit offsets, with 32-bit offsets where they suffice."""
     is_large = offsets[-1] > _OFFSET_MAX
     kind, width = (pa.large_binary(), np.int64) if is_large else (pa.binary(), np.int32)
@@ -36,7 +37,7 @@ def binary_array(data: ArrowArray, offsets: ArrowArray) -> ArrowArray:
     return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
 
 
-def value_array(distinct: ArrowArray, ids: ArrowArray, plain_bytes: int) -> ArrowArray:
+def value_array(distinct: ArrowArray, ids: npt.NDArray[np.int32] | list[int], plain_bytes: int) -> ArrowArray:
     """Values from the distinct ones: as a dictionary, unless that would hold most of them once."""
     if len(distinct) <= len(ids) // 2:
         return pa.DictionaryArray.from_arrays(pa.array(ids, pa.int32()), distinct)
@@ -47,7 +48,9 @@ def value_array(distinct: ArrowArray, ids: ArrowArray, plain_bytes: int) -> Arro
 
 def _decode_small(file: HFile) -> tuple[ArrowArray, ArrowArray]:
     numbers: dict[bytes, int] = {}
-    rows, ids, plain_bytes = [], [], 0
+    rows: list[bytes] = []
+    ids: list[int] = []
+    plain_bytes = 0
     for row, value in file.items():
         rows.append(row)
         ids.append(numbers.setdefault(value, len(numbers)))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from isal import isal_zlib
 
 from lakebed.errors import CorruptTableError
@@ -36,6 +38,7 @@ class FramedBlock:
     value_count: int
 
 
+_Item = TypeVar("_Item", bound=np.generic)
 Compressor = Callable[[FramedBlock], bytes]
 
 
@@ -103,7 +106,7 @@ class _DistinctValues:
             self._data = _grown(self._data, max(size, 2 * len(self._data)))
 
 
-def _grown(array: ArrowArray, length: int) -> ArrowArray:
+def _grown(array: npt.NDArray[_Item], length: int) -> npt.NDArray[_Item]:
     grown = np.empty(length, array.dtype)
     grown[: len(array)] = array
     return grown

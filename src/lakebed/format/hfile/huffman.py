@@ -167,7 +167,10 @@ def _put_header(out: Bytes, writer: Words, counts: int, ordered: Words, code: Wo
 
 @kernel
 def _find_runs(lengths: Int64s, runs: Int64s) -> int:
-    """Fill `runs` with (symbol, extra): below 16 a length, 16 the last one 3-6 times, 17 and 18 3-10 and 11-138 zeros."""
+    """Fill `runs` with (symbol, extra); their number.
+
+    A symbol below 16 is a length, 16 the last one 3-6 times more, 17 and 18 are 3-10 and 11-138 zeros.
+    """
     count = at = 0
     while at < len(lengths):
         value, run = lengths[at], 1

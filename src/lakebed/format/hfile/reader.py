@@ -115,7 +115,8 @@ class HFile:
         """All keys and values, in key order."""
         count = 0
         for offset, size in self.data_blocks():
-            for count, record in enumerate(self._records(self._read_block(offset, size, DATA), offset), count + 1):
+            for record in self._records(self._read_block(offset, size, DATA), offset):
+                count += 1
                 yield record
             if count > self.entry_count:
                 break

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lakebed.format.hfile.layout import KEY_SUFFIX, RECORD_HEADER_BYTES, ROW_BYTES_MAX
 from lakebed.format.hfile.native import (
     Bytes,
     Int32s,
@@ -23,9 +24,8 @@ from lakebed.format.hfile.order_kernels import compare_keys
 
 SPAN_BYTES_MIN = 11
 """The shortest record: its lengths, an empty row without a suffix, an empty value, and the last byte."""
-_HEADER_BYTES, _SUFFIX_BYTES = 10, 10
+_SUFFIX_BYTES = len(KEY_SUFFIX)
 _SUFFIX_START = np.uint64(0xFFFFFFFFFFFF7F00)
-_ROW_BYTES_MAX = 0x7FFF
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _PROBES_MAX = 32
 _AHEAD = 16
@@ -47,9 +47,9 @@ def find_records(block: Bytes, spans: Int32s) -> int:
         row_length = np.int64(block[at + 8]) << 8 | np.int64(block[at + 9])
         value_at = at + 8 + key_length
         following = value_at + value_length + 1
-        if row_length > min(key_length - 2, _ROW_BYTES_MAX) or following > end or block[following - 1] != 0:
+        if row_length > min(key_length - 2, ROW_BYTES_MAX) or following > end or block[following - 1] != 0:
             return -1 - at
-        spans[count, 0], spans[count, 1] = at + _HEADER_BYTES, row_length
+        spans[count, 0], spans[count, 1] = at + RECORD_HEADER_BYTES, row_length
         spans[count, 2], spans[count, 3] = value_at, value_length
         count, at = count + 1, following
     return count
@@ -170,8 +170,8 @@ def frame_records(
         lengths = np.uint64(row_length + 2 + _SUFFIX_BYTES) << np.uint64(32) | np.uint64(value_length)
         store_word(out, at, swap_bytes(lengths))
         out[at + 8], out[at + 9] = row_length >> 8, row_length & 0xFF
-        copy_bytes(out, at + _HEADER_BYTES, row_data, row_start, row_length)
-        at += _HEADER_BYTES + row_length
+        copy_bytes(out, at + RECORD_HEADER_BYTES, row_data, row_start, row_length)
+        at += RECORD_HEADER_BYTES + row_length
         tails[record] = at
         store_word(out, at, _SUFFIX_START)
         out[at + 8], out[at + 9] = 0xFF, 0x04

@@ -6,7 +6,6 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,7 @@ import pyarrow as pa
 from lakebed.errors import InvalidInputError
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.hfile.layout import (
+    BLOCK_BYTES_MAX,
     DATA,
     FILE_INFO,
     GZIP,
@@ -26,6 +26,7 @@ from lakebed.format.hfile.layout import (
     ROOT_INDEX,
     ROW_BYTES_MAX,
     BlockIndex,
+    Codec,
     encode_block,
     encode_file_info,
     encode_root_index,
@@ -35,12 +36,8 @@ from lakebed.format.hfile.layout import (
 from lakebed.format.hfile.order import SMALL_COUNT, binary_buffers, row_bytes
 from lakebed.format.hfile.payload import gzip_like_hudi
 
-BLOCK_BYTES_MAX = 128 * 1024
-"""Uncompressed. Large blocks compress better, small ones are searched faster; Hudi's own 1 MiB takes milliseconds."""
 _BLOOM_NAME = "bloomFilter"
 _BLOOM_TYPE = b"DYNAMIC_V0"
-
-Codec = Literal["gzip", "none"]
 _CODECS = {"gzip": GZIP, "none": NONE}
 
 

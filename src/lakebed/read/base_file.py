@@ -1,0 +1,65 @@
+"""Reading base files: Parquet, and the rarer formats that a table may be configured for."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakebed.errors import UnsupportedTableError
+from lakebed.format.guard import decoding
+from lakebed.storage import Storage
+
+PARQUET = ".parquet"
+
+
+def read_base_file(storage: Storage, path: str, extension: str, columns: Sequence[str]) -> pa.Table:
+    """Those of `columns` that a base file has, with the types it has them in."""
+    reader = _READERS.get(extension)
+    if reader is None:
+        raise UnsupportedTableError(
+            f"{path}: base files of type {extension} are not supported",
+            hint="lakebed reads Parquet, ORC and Lance base files; rewrite the table in one of these formats",
+        )
+    return reader(storage, path, columns)
+
+
+def _read_parquet(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
+    file = storage.arrow_file(path)
+    with file, decoding(path, "the Parquet file"):
+        parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+        return parquet.read(columns=[name for name in columns if name in parquet.schema_arrow.names])
+
+
+def _read_orc(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
+    from pyarrow import orc
+
+    file = storage.arrow_file(path)
+    with file, decoding(path, "the ORC file"):
+        reader = orc.ORCFile(file)
+        return reader.read(columns=[name for name in columns if name in reader.schema.names])
+
+
+def _read_lance(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
+    try:
+        from lance.file import LanceFileReader
+    except ImportError as error:
+        raise UnsupportedTableError(
+            f"{path}: Lance base files need the package pylance", hint="pip install 'lakebed[lance]'"
+        ) from error
+    # Its reader takes paths only, and not those of every store.
+    with tempfile.NamedTemporaryFile(suffix=".lance") as copy:
+        copy.write(storage.get(path))
+        copy.flush()
+        with decoding(path, "the Lance file"):
+            table = LanceFileReader(copy.name).read_all().to_table()
+            return table.select([name for name in columns if name in table.schema.names])
+
+
+_READERS: dict[str, Callable[[Storage, str, Sequence[str]], pa.Table]] = {
+    PARQUET: _read_parquet,
+    ".orc": _read_orc,
+    ".lance": _read_lance,
+}

@@ -1,0 +1,52 @@
+"""The public surface is a promise: names are added here on purpose."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import lakebed
+
+NAMES = {
+    "CommitUnknownError",
+    "CorruptTableError",
+    "Instant",
+    "InvalidInputError",
+    "LakebedError",
+    "StorageUnavailableError",
+    "Table",
+    "UnsupportedTableError",
+    "WriteConflictError",
+    "local_session",
+    "open_table",
+    "register",
+}
+TABLE_METHODS = {
+    "changes",
+    "config",
+    "explain",
+    "files",
+    "indexes",
+    "lookup",
+    "schema",
+    "timeline",
+    "to_arrow",
+    "to_spark",
+}
+
+
+def test_exported_names() -> None:
+    assert set(lakebed.__all__) == NAMES
+    assert len(NAMES) < 30
+    assert all(hasattr(lakebed, name) for name in NAMES)
+
+
+def test_methods_of_table() -> None:
+    assert {name for name in vars(lakebed.Table) if not name.startswith("_")} == TABLE_METHODS
+
+
+def test_importing_lakebed_loads_nothing_heavy() -> None:
+    """Spark, compiled code and the SQL parser are loaded where they are used."""
+    code = "import sys, lakebed; print(*{m.partition('.')[0] for m in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"pyspark", "numba", "sqlglot", "pandas", "typer", "rich"} & set(loaded)
