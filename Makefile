@@ -17,7 +17,7 @@ help: ## Show this list
 
 setup: $(STAMP) ## Make .venv with everything needed (the other targets do this themselves)
 
-demo: $(STAMP) ## Show what lakebed does, on tables that it makes on the spot
+demo: $(STAMP) ## Show what lakebed does, on small tables that come with it
 	@$(BIN)/lakebed demo
 
 test: $(STAMP) ## Run the tests; ARGS="-k timeline" and the like are handed to pytest

@@ -15,8 +15,8 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from lakebed.format.avro_columns import decode_datums, encode_datums
-from lakebed.format.avro_schema import avro_schema
+from lakebed.format.avro.columns import decode_datums, encode_datums
+from lakebed.format.avro.schema import avro_schema
 from lakebed.model.words import META_COLUMNS
 
 ROWS = 100_000

@@ -23,7 +23,7 @@ from lakebed.format.hfile import HFile, decode_hfile, encode_hfile, key_order
 from lakebed.format.hfile.bulk import FramedBlock, compress_general, compress_records, compress_searching, frame_blocks
 from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.java_hash import shards_of
-from lakebed.format.record_index import decode_record_index, encode_record_index
+from lakebed.format.metadata.record_index import decode_record_index, encode_record_index
 from lakebed.model.source import BytesSource
 
 ENTRIES, SHARDS, FILE_GROUPS = 1_000_000, 10, 20

@@ -53,7 +53,13 @@ def running_peer() -> Iterator[Peer | None]:
     LOG.parent.mkdir(exist_ok=True)
     with LOG.open("w") as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=_environment(), cwd=LOG.parent
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=_environment(),
+            cwd=LOG.parent,
         )
         try:
             yield Peer(process)

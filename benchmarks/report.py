@@ -111,7 +111,15 @@ def print_lines(title: str, lines: Iterable[Line]) -> None:
     for line in lines:
         verdict = line.bar.verdict if line.bar else ""
         bar = line.bar.text if line.bar else "-"
-        table.add_row(line.what, line.ours, line.other, line.theirs, line.ratio, bar, f"[{styles[verdict]}]{verdict}[/]" if verdict else "")
+        table.add_row(
+            line.what,
+            line.ours,
+            line.other,
+            line.theirs,
+            line.ratio,
+            bar,
+            f"[{styles[verdict]}]{verdict}[/]" if verdict else "",
+        )
     console = Console()
     Console(width=None if console.is_terminal else _WIDTH_OF_FILES).print(table)
 

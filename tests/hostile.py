@@ -43,7 +43,8 @@ def check_decoder(decode: Callable[[bytes], object], inputs: Iterator[bytes], *,
             decode(data)
         except CorruptTableError as error:
             refused += 1
-            assert path in str(error), f"the error does not name the file: {error}"
+            if path not in str(error):
+                raise AssertionError(f"the error does not name the file: {error}") from error
         spent = time.monotonic() - started
         assert spent < SECONDS_MAX, f"{spent:.1f} s for {len(data)} bytes: {data[:80].hex()}"
     grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib

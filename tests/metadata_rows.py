@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from conftest import DATA
 from lakebed.format.hfile import HFile
-from lakebed.format.log_blocks import hfile_content
-from lakebed.format.log_file import BlockKind, decode_log_file
+from lakebed.format.log.blocks import hfile_content
+from lakebed.format.log.file import BlockKind, decode_log_file
 from lakebed.model.source import BytesSource
 
 _METADATA = "/.hoodie/metadata/"

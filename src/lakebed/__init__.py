@@ -7,8 +7,11 @@ table.to_arrow(where="city = 'Oslo'")
 table.lookup(["key-1"])
 """
 
-from lakebed.api import Table, open_table, register
-from lakebed.engine.session import local_session
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from lakebed.errors import (
     CommitUnknownError,
     CorruptTableError,
@@ -18,7 +21,11 @@ from lakebed.errors import (
     UnsupportedTableError,
     WriteConflictError,
 )
-from lakebed.model.instant import Instant
+
+if TYPE_CHECKING:
+    from lakebed.api import Table, open_table, register
+    from lakebed.engine.session import local_session
+    from lakebed.model.instant import Instant
 
 __version__ = "0.1.0.dev0"
 
@@ -36,3 +43,24 @@ __all__ = [
     "open_table",
     "register",
 ]
+
+# Loaded on first use: Arrow alone takes longer to import than the command line takes to answer `--help`.
+_HOMES = {
+    "Instant": "lakebed.model.instant",
+    "Table": "lakebed.api",
+    "local_session": "lakebed.engine.session",
+    "open_table": "lakebed.api",
+    "register": "lakebed.api",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -182,7 +182,7 @@ import sys, types
 package = types.ModuleType("lakebed")
 package.__path__ = [{root!r}]
 sys.modules["lakebed"] = package
-import lakebed.format.hfile, lakebed.format.java_hash, lakebed.format.record_index
+import lakebed.format.hfile, lakebed.format.java_hash, lakebed.format.metadata.record_index
 heavy = {{"numba", "pyarrow", "numpy", "fastavro"}} & sys.modules.keys()
 assert not heavy, heavy
 """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from conftest import REAL_TABLES, catalogue
 
-from lakebed.format.secondary_columns import secondary_value_texts
+from conftest import REAL_TABLES, catalogue
+from lakebed.format.metadata.secondary_columns import secondary_value_texts
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.column_stats import find_column_ranges
 from lakebed.metadata.record_index import find_locations, read_record_index
@@ -113,4 +113,3 @@ def test_column_stats_bound_the_rows_of_their_files(unpack, name: str) -> None:
             assert mine["null_count"][0].as_py() == rows[field.name].null_count
             checked += 1
     assert checked or all(s.logs for s in state.latest_slices)
-

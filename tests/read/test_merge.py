@@ -48,8 +48,8 @@ def model(base: list[Event], blocks: list[list[Event]], rules: Rules) -> dict[st
             in_logs[event.key] = event
     for key, event in in_logs.items():
         older = state.get(key)
-        loses = rules is Rules.EVENT_TIME_V6 and event.kind is Kind.RECORD and older is not None and rank(older) > rank(event)
-        if not loses:
+        may_lose = rules is Rules.EVENT_TIME_V6 and event.kind is Kind.RECORD and older is not None
+        if not (may_lose and rank(older) > rank(event)):
             state[key] = event
     return {key: event for key, event in state.items() if event.kind is Kind.RECORD}
 
@@ -95,7 +95,10 @@ def test_merge_is_the_model(rules: Rules, base: list[Event], blocks: list[list[E
         assert row == vars_of(expected[row["key"]])
 
 
-@given(blocks=st.lists(st.lists(RECORDS, min_size=1, max_size=6), max_size=5), partial=st.lists(st.booleans(), min_size=5, max_size=5))
+@given(
+    blocks=st.lists(st.lists(RECORDS, min_size=1, max_size=6), max_size=5),
+    partial=st.lists(st.booleans(), min_size=5, max_size=5),
+)
 def test_partial_updates_keep_the_other_columns(blocks: list[list[Event]], partial: list[bool]) -> None:
     base = [Event(key, Kind.RECORD, 0, f"{key}0", f"{key}0") for key in "abcde"]
     parts, expected = [], {event.key: vars_of(event) for event in base}

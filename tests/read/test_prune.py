@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from conftest import REAL_TABLES
-from rows import canonical, spark_rows
 
 import lakebed
+from conftest import REAL_TABLES
 from lakebed.read.explain import Explanation
+from rows import canonical, spark_rows
 
 FILTERS = (
     "id = 'k001'",
@@ -33,7 +33,9 @@ def test_filtered_reads_equal_filtered_rows(unpack, name: str) -> None:
         if all(column in pruned.schema.names for column in ("id", "ts", "name")) and (
             "_hoodie" not in where or pruned.config.has_meta_columns
         ):
-            assert canonical(spark_rows(pruned.to_arrow(where=where))) == canonical(spark_rows(plain.to_arrow(where=where)))
+            assert canonical(spark_rows(pruned.to_arrow(where=where))) == canonical(
+                spark_rows(plain.to_arrow(where=where))
+            )
 
 
 def test_record_index_finds_the_one_slice(unpack) -> None:

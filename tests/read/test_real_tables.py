@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from rows import canonical, spark_rows
 
 import lakebed
+from rows import canonical, spark_rows
 
 
 @pytest.mark.parametrize("use_metadata", ["true", "false"])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from rows import canonical, spark_rows
 
 import lakebed
+from rows import canonical, spark_rows
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +27,9 @@ class TestDataSource:
     def registered(self, spark) -> None:
         lakebed.register(spark)
 
-    @pytest.mark.parametrize("name", ["hudi120_cow_part_upsert", "hudi120_mor_part_compacted", "hudi111_cow_nonpart_alltypes"])
+    @pytest.mark.parametrize(
+        "name", ["hudi120_cow_part_upsert", "hudi120_mor_part_compacted", "hudi111_cow_nonpart_alltypes"]
+    )
     def test_snapshot(self, spark, unpack, name: str) -> None:
         table = unpack(name)
         assert collected(spark.read.format("lakebed").load(str(table.path))) == canonical(table.rows)

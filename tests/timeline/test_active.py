@@ -34,7 +34,9 @@ class CompletesMeanwhile:
 
 
 def test_foreign_names_are_left_out() -> None:
-    storage = table("20260101000000001_20260101000000002.commit", "readme.txt", "20260101000000003.schemacommit.requested")
+    storage = table(
+        "20260101000000001_20260101000000002.commit", "readme.txt", "20260101000000003.schemacommit.requested"
+    )
     assert [i.requested_at for i in load_timeline(storage, CONFIG)] == ["20260101000000001"]
 
 

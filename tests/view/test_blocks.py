@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.log_file import BlockKind, HeaderKey, encode_log_block
+from lakebed.format.log.file import BlockKind, HeaderKey, encode_log_block
 from lakebed.model.files import FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage, open_storage
@@ -26,7 +26,9 @@ def stored(*logs: bytes, size: int | None = None) -> tuple[Storage, FileSlice]:
     storage = open_storage(f"memory://blocks-{next(_fresh)}")
     files = []
     for number, data in enumerate(logs):
-        files.append(LogFile(f".f_{T[0]}.log.{number + 1}_0-0-0", "f", InstantTime(T[0]), number + 1, "0-0-0", size=size))
+        files.append(
+            LogFile(f".f_{T[0]}.log.{number + 1}_0-0-0", "f", InstantTime(T[0]), number + 1, "0-0-0", size=size)
+        )
         storage.create(files[-1].name, data)
     return storage, FileSlice(FileGroupId("", "f"), InstantTime(T[0]), None, tuple(files))
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from lakebed.format.bloom import BloomFilter, decode_bloom
 from lakebed.format.java_hash import shard_of
-from lakebed.format.metadata_keys import bloom_key
-from lakebed.format.metadata_records import decode_bloom_record
+from lakebed.format.metadata.keys import bloom_key
+from lakebed.format.metadata.records import decode_bloom_record
 from lakebed.metadata.table import MetadataTable
 
 BLOOM_FILTERS = "bloom_filters"

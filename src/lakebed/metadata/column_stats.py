@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lakebed.format.column_ranges import column_stats_values, decode_column_stats
-from lakebed.format.metadata_keys import column_stats_prefix
+from lakebed.format.metadata.column_ranges import column_stats_values, decode_column_stats
+from lakebed.format.metadata.keys import column_stats_prefix
 from lakebed.metadata.shard import StoredValue
 from lakebed.metadata.table import MetadataTable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lakebed.format.metadata_records import decode_files, merge_file_entries
+from lakebed.format.metadata.records import decode_files, merge_file_entries
 from lakebed.metadata.shard import EntryLayer
 from lakebed.metadata.table import MetadataTable
 from lakebed.model.files import BaseFile, LogFile

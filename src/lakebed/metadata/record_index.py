@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from lakebed.format.java_hash import shard_of
-from lakebed.format.metadata_keys import data_partition_of_group
-from lakebed.format.record_index import RecordLocation, decode_record_index, decode_record_index_value
+from lakebed.format.metadata.keys import data_partition_of_group
+from lakebed.format.metadata.record_index import RecordLocation, decode_record_index, decode_record_index_value
 from lakebed.metadata.table import MetadataTable
 
 RECORD_INDEX = "record_index"

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.format.hfile import HFile, decode_hfile
-from lakebed.format.log_blocks import decode_deletes, hfile_content
-from lakebed.format.log_file import BlockKind
+from lakebed.format.log.blocks import decode_deletes, hfile_content
+from lakebed.format.log.file import BlockKind
 from lakebed.model.files import FileSlice
 from lakebed.model.source import ByteSource
 from lakebed.storage import Storage

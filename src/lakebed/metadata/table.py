@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lakebed.errors import CorruptTableError
 from lakebed.format.file_names import decode_data_file_name
-from lakebed.format.metadata_keys import data_partition_of_group, group_index
+from lakebed.format.metadata.keys import data_partition_of_group, group_index
 from lakebed.format.properties import check_table_checksum, decode_properties
 from lakebed.metadata.shard import Shard, load_shard
 from lakebed.model.config import TableConfig

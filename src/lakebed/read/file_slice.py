@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.avro_schema import arrow_schema
-from lakebed.format.log_blocks import decode_deletes, decode_records
-from lakebed.format.log_file import BlockKind, HeaderKey
+from lakebed.format.avro.schema import arrow_schema
+from lakebed.format.log.blocks import decode_deletes, decode_records
+from lakebed.format.log.file import BlockKind, HeaderKey
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_TIME

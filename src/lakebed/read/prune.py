@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.format.secondary_keys import has_certain_text, secondary_value_text
+from lakebed.format.metadata.secondary_keys import has_certain_text, secondary_value_text
 from lakebed.metadata import MetadataTable, Unusable
 from lakebed.metadata.bloom_filters import BLOOM_FILTERS, find_blooms
 from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS, find_column_ranges

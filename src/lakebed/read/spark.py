@@ -47,9 +47,7 @@ def _is_plain(task: SliceTask) -> bool:
     fills_columns = task.config.drops_partition_columns
     filters_rows = task.keys is not None or task.written_by is not None
     return (
-        base is not None
-        and base.extension == PARQUET
-        and not (task.file_slice.logs or fills_columns or filters_rows)
+        base is not None and base.extension == PARQUET and not (task.file_slice.logs or fills_columns or filters_rows)
     )
 
 

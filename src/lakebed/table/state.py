@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.avro_schema import arrow_schema
+from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.index_definitions import decode_index_definitions
 from lakebed.metadata import MetadataTable, Unusable, find_metadata_table
 from lakebed.metadata.files import list_metadata_files
@@ -111,7 +111,7 @@ class TableState:
         return self._archived_schema(snapshot)
 
     def _archived_schema(self, snapshot: Snapshot) -> tuple[str, str]:
-        from lakebed.format.timeline_metadata import decode_commit
+        from lakebed.format.timeline.metadata import decode_commit
 
         for archived in reversed(self.archive.instants()):
             instant, path = archived.instant, f"{self.config.history_path}/{archived.instant.requested_at}"

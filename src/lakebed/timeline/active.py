@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakebed.format.instant_names import decode_instant_name
+from lakebed.format.timeline.instant_names import decode_instant_name
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant
 from lakebed.storage import Storage

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.format.archived_log import decode_archived_log
-from lakebed.format.history import (
+from lakebed.format.timeline.archived_log import decode_archived_log
+from lakebed.format.timeline.history import (
     ArchivedInstant,
     archived_instants,
     decode_history,

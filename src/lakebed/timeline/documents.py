@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lakebed.format.instant_names import encode_instant_name
-from lakebed.format.timeline_metadata import decode_clean, decode_commit
+from lakebed.format.timeline.instant_names import encode_instant_name
+from lakebed.format.timeline.metadata import decode_clean, decode_commit
 from lakebed.model.commit import CleanMetadata, CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.log_file import BlockKind, HeaderKey, LogBlock, decode_log_file
+from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock, decode_log_file
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.storage import Storage
 

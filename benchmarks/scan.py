@@ -1,0 +1,115 @@
+"""Snapshot scans of 1,000,000 rows: against Spark's own Parquet reader, Apache Hudi on Spark, and hudi-rs.
+
+Ours start with `open_table` each time, so opening and planning are in every figure. Spark runs on two cores; the rows go to
+a sink that drops them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+
+import lakebed
+from benchmarks.peer import Peer, PeerMissingError, running_peer
+from benchmarks.report import Bar, Line, Measure, alternate, faster_by, print_lines, slower_by, stopwatch
+from benchmarks.tables import ReadTables, read_tables
+from lakebed.engine.session import local_session
+
+ROUNDS = 7
+ROUNDS_OF_PEERS = 5
+COW_TIMES_MAX = 1.1
+MOR_TIMES_MIN = 3.0
+DIGEST = ("count(*)", "sum(ts)", "sum(crc32(cast(concat(uuid, note, city) as binary)))")
+"""Numbers that tell whether two readers saw the same rows."""
+
+
+def main() -> None:
+    """Prints one table."""
+    with running_peer() as peer:
+        try:
+            tables = read_tables(peer)
+        except PeerMissingError as error:
+            print(f"skipped: {error}")
+            return
+        spark = local_session("benchmarks", cores=2, options={"spark.driver.memory": "3g"})
+        lakebed.register(spark)
+        try:
+            lines = [*scan_cow(spark, tables), *scan_mor(spark, tables, peer)]
+        finally:
+            spark.stop()
+        lines += [scan_arrow("COW", tables.cow, peer), scan_arrow("MOR", tables.mor, peer)]
+    print_lines("snapshot scan, 1,000,000 rows, median of alternating rounds", lines)
+
+
+def scan_cow(spark: SparkSession, tables: ReadTables) -> list[Line]:
+    """A table without logs, against a reader that is told its files."""
+    table = lakebed.open_table(tables.cow)
+    files = [table._handle.storage.uri(file_slice.paths[0]) for file_slice in table.files()]
+    plain = drained(lambda: spark.read.parquet(*files))
+    ours, theirs = alternate(drained(partial(open_on_spark, spark, tables.cow)), plain, ROUNDS)
+    bar = Bar(f"<= {COW_TIMES_MAX}x", ours.median <= COW_TIMES_MAX * theirs.median)
+    first = Line("COW, to_spark", str(ours), "spark.read.parquet", str(theirs), slower_by(ours, theirs), bar)
+    ours, theirs = alternate(drained(partial(open_by_format, spark, tables.cow)), plain, ROUNDS_OF_PEERS)
+    return [
+        first,
+        Line('COW, format("lakebed")', str(ours), "spark.read.parquet", str(theirs), slower_by(ours, theirs)),
+    ]
+
+
+def scan_mor(spark: SparkSession, tables: ReadTables, peer: Peer | None) -> list[Line]:
+    """A table with a tenth of its rows updated in logs, against Apache Hudi."""
+    bar_text, ways = f">= {MOR_TIMES_MIN:.0f}x", {"to_spark": open_on_spark, 'format("lakebed")': open_by_format}
+    if peer is None:
+        return [Line("MOR, to_spark", "not run", "Apache Hudi 1.2", "skipped", "", Bar(bar_text, None))]
+    check_same_rows(open_on_spark(spark, tables.mor), peer.ask("digest", path=tables.mor, columns=DIGEST)["digest"])
+    lines = []
+    for name, load in ways.items():
+        ours, theirs = alternate(
+            drained(partial(load, spark, tables.mor)), asked(peer, "scan", tables.mor), ROUNDS_OF_PEERS
+        )
+        bar = Bar(bar_text, theirs.median >= MOR_TIMES_MIN * ours.median) if name == "to_spark" else None
+        lines.append(Line(f"MOR, {name}", str(ours), "Apache Hudi 1.2", str(theirs), faster_by(ours, theirs), bar))
+    return lines
+
+
+def scan_arrow(kind: str, path: str, peer: Peer | None) -> Line:
+    """A scan to Arrow in one process, against hudi-rs."""
+    ours = stopwatch(lambda: lakebed.open_table(path).to_arrow())
+    if peer is None:
+        return Line(f"{kind}, to_arrow", str(alternate(ours, ours, ROUNDS_OF_PEERS)[0]), "hudi-rs 0.5", "skipped")
+    mine, theirs = alternate(ours, asked(peer, "scan_rs", path), ROUNDS_OF_PEERS)
+    return Line(f"{kind}, to_arrow", str(mine), "hudi-rs 0.5", str(theirs), faster_by(mine, theirs))
+
+
+def open_on_spark(spark: SparkSession, path: str) -> DataFrame:
+    """The way that users are told to take."""
+    return lakebed.open_table(path, spark=spark).to_spark()
+
+
+def open_by_format(spark: SparkSession, path: str) -> DataFrame:
+    """The way of jobs that name a format."""
+    return spark.read.format("lakebed").load(path)
+
+
+def drained(load: Callable[[], DataFrame]) -> Measure:
+    """Reads all rows of a frame and drops them."""
+    return stopwatch(lambda: load().write.format("noop").mode("overwrite").save())
+
+
+def asked(peer: Peer, do: str, path: str) -> Measure:
+    """A scan by a peer, in the seconds that it says."""
+    return lambda: float(peer.ask(do, path=path)["seconds"])
+
+
+def check_same_rows(frame: DataFrame, theirs: list[int]) -> None:
+    """Refuse to compare the speed of two answers that differ."""
+    row = frame.selectExpr(*DIGEST).first()
+    ours = [] if row is None else [int(value) for value in row]
+    if ours != theirs:
+        raise RuntimeError(f"lakebed and Apache Hudi read different rows: {ours}, {theirs}")
+
+
+if __name__ == "__main__":
+    main()

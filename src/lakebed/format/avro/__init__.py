@@ -1,0 +1,1 @@
+"""Avro: schemas to and from Arrow, datums to and from columns, object container files."""

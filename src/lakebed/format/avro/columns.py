@@ -1,0 +1,146 @@
+"""Avro datums to Arrow columns and back, without a Python step per row.
+
+Bare datums (no container, no fingerprint) of one writer schema are what log blocks and the values of the metadata table
+hold. The schema is compiled into a small program; a compiled interpreter runs it over all datums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakebed.errors import CorruptTableError, InvalidInputError
+from lakebed.format.avro.types import Record, parse_record
+from lakebed.format.guard import decoding
+
+if TYPE_CHECKING:
+    from lakebed.format.avro.decode_program import Program
+
+_DATUM_BYTES_MAX = 2**31 - 2**20
+"""Of all datums together: Arrow's offsets have 32 bits."""
+_FREE_BYTES, _GROWTH_MAX = 2**26, 128
+"""What a batch may take for its nulls: so much, and so many times the bytes of its datums."""
+
+_Bytes = npt.NDArray[np.uint8]
+_Integers = npt.NDArray[np.int64]
+
+
+def decode_datums(
+    data: bytes | memoryview,
+    starts: _Integers,
+    ends: _Integers,
+    avro_json: str,
+    *,
+    path: str,
+    columns: Sequence[str] | None = None,
+    base_offset: int = 0,
+) -> pa.RecordBatch:
+    """The datums of one writer schema as a batch: datum i is data[starts[i]:ends[i]], to its last byte.
+
+    `columns` picks top-level fields; they come in the order of the schema. Bad bytes raise CorruptTableError, whose
+    offset is `base_offset` plus the place in `data`.
+    """
+    from lakebed.format.avro.arrays import Assembler, Slots
+    from lakebed.format.avro.decode_program import compile_record
+
+    with decoding(path, "the Avro schema"):
+        program = compile_record(avro_json, None if columns is None else tuple(columns))
+    _check_columns(program, columns)
+    starts, ends = np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(ends, np.int64)
+    _check_bounds(len(data), starts, ends, path)
+    streams = _run(program, np.frombuffer(data, np.uint8), starts, ends, path, base_offset)
+    spare = _FREE_BYTES + _GROWTH_MAX * int((ends - starts).sum())
+    with decoding(path, "Avro data", offset=base_offset + (int(starts[0]) if starts.size else 0)):
+        struct = Assembler(streams, bytes_max=spare).struct(program.fields, program.plans, Slots(starts.size))
+        batch = pa.RecordBatch.from_struct_array(struct)
+        batch.validate(full=True)
+        return batch
+
+
+def encode_datums(batch: pa.RecordBatch, avro_json: str) -> tuple[_Bytes, _Integers]:
+    """The rows as bare datums of the schema: all bytes, and rows + 1 offsets into them.
+
+    Columns are found by name; one that is missing is null. Rows that do not fit the schema, and a schema that is not
+    sound, raise InvalidInputError.
+    """
+    from lakebed.format.avro import encode_kernel
+    from lakebed.format.avro.encode_program import bind
+
+    batch.validate()
+    binding = bind(batch, _record_to_write(avro_json))
+    frames = np.empty((binding.loop_depth + 1, 3), np.int64)
+
+    def run(positions: _Integers, *, write: bool) -> None:
+        fault, row, at = encode_kernel.encode(binding.code, positions, frames, write)
+        if fault:
+            what = f"column {binding.wheres[at]} {encode_kernel.FAULTS[fault]} (row {row})"
+            raise InvalidInputError(what, hint="make the rows fit the table's schema")
+
+    offsets = np.zeros(batch.num_rows + 1, np.int64)
+    run(offsets[1:], write=False)
+    np.cumsum(offsets, out=offsets)
+    data = np.empty(int(offsets[-1]), np.uint8)
+    run(data.ctypes.data + offsets[:-1], write=True)
+    return data, offsets
+
+
+def _record_to_write(avro_json: str) -> Record:
+    try:
+        return parse_record(avro_json)
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise InvalidInputError(f"the Avro schema cannot be used ({error})", hint="give a record schema") from error
+
+
+def _check_columns(program: Program, columns: Sequence[str] | None) -> None:
+    known = {field.name for field in program.fields}
+    missing = [name for name in columns or () if name not in known]
+    if missing:
+        raise InvalidInputError(
+            f"the Avro schema has no field {missing[0]!r}", hint="ask for fields that the writer schema has"
+        )
+
+
+def _check_bounds(size: int, starts: _Integers, ends: _Integers, path: str) -> None:
+    if starts.ndim != 1 or starts.shape != ends.shape:
+        raise InvalidInputError("starts and ends differ in length", hint="give one start and one end per datum")
+    if starts.size and (starts.min() < 0 or ends.max() > size or (ends < starts).any()):
+        raise CorruptTableError(f"an Avro datum lies outside its {size} bytes", path=path)
+    if int((ends - starts).sum()) > _DATUM_BYTES_MAX:
+        raise CorruptTableError(f"more than {_DATUM_BYTES_MAX} bytes of Avro data in one block", path=path)
+
+
+def _run(
+    program: Program, raw: _Bytes, starts: _Integers, ends: _Integers, path: str, base_offset: int
+) -> list[_Bytes]:
+    """The streams of the program over all datums: measured first, then filled."""
+    from lakebed.format.avro import decode_kernel
+
+    def run(cursors: _Integers, *, fill: bool) -> None:
+        tallies = np.zeros(program.tally_count, np.int64)
+        frames = np.empty((program.loop_depth, 2), np.int64)
+        fault, row, at, pos = decode_kernel.decode(
+            raw.ctypes.data, starts, ends, program.code, cursors, tallies, frames, fill
+        )
+        if fault:
+            what = f"Avro datum {row}, {''.join(program.wheres[at])}: {decode_kernel.FAULTS[fault]}"
+            raise CorruptTableError(what, path=path, offset=base_offset + pos)
+
+    sizes = np.zeros_like(program.prefixes)
+    run(sizes, fill=False)
+    sizes += program.prefixes
+    arena, bases = _arena(sizes)
+    run(arena.ctypes.data + bases + program.prefixes, fill=True)
+    return [arena[base : base + size] for base, size in zip(bases, sizes, strict=True)]
+
+
+def _arena(sizes: _Integers) -> tuple[_Bytes, _Integers]:
+    """Room for streams of those sizes, and where each begins: at a multiple of eight, with eight bytes of zeros."""
+    room = (sizes + 15) // 8 * 8
+    bases = np.cumsum(room) - room
+    arena = np.empty(int(room.sum()), np.uint8)
+    arena.view(np.int64)[bases // 8] = 0
+    return arena, bases

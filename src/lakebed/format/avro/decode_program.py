@@ -1,0 +1,177 @@
+"""A writer schema as a flat program of integers, which one compiled kernel runs for every datum.
+
+Each instruction is a row of five integers: an operation and its operands. A datum is decoded by running the program
+from the top; every value that is present is appended to a *stream*, a run of equal-sized items in one arena. Streams
+hold no gaps: a null writes one byte to the validity stream of its union and nothing to the streams below, so the kernel
+never has to know how Arrow pads nulls. A `Plan` says which streams make up which column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lakebed.format.avro import decode_kernel as ops
+from lakebed.format.avro.types import STRING, Array, AvroType, Field, Map, Record, Scalar, Union, Wire, parse_record
+
+_BRANCHES_MAX = 255
+_DROP = -1
+_OFFSET_BYTES = 4
+_SIMPLE = {Wire.BOOLEAN: ops.BOOLEAN, Wire.INT: ops.INT, Wire.LONG: ops.LONG}
+_FLOAT_BYTES = {Wire.FLOAT: 4, Wire.DOUBLE: 8}
+
+_Where: TypeAlias = tuple[str, ...]
+"""The parts of a field's path, joined only for a message: a hostile schema can make the texts huge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which streams hold the values of `node`, the plans of its parts, and the fewest bytes a value takes."""
+
+    node: AvroType
+    least_bytes: int
+    streams: tuple[int, ...] = ()
+    parts: tuple[Plan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The instructions, the bytes that stand before the first value of each stream, and what they are for.
+
+    `wheres` has the field of each instruction; `fields` and `plans` are the columns to be made.
+    """
+
+    code: npt.NDArray[np.int64]
+    prefixes: npt.NDArray[np.int64]
+    tally_count: int
+    loop_depth: int
+    wheres: tuple[_Where, ...]
+    fields: tuple[Field, ...]
+    plans: tuple[Plan, ...]
+
+
+@lru_cache(maxsize=64)
+def compile_record(avro_json: str, columns: tuple[str, ...] | None) -> Program:
+    """The program that decodes datums of the schema into `columns`, its top-level fields in the order of the schema."""
+    compiler = _Compiler()
+    kept = {}
+    for field in parse_record(avro_json).fields:
+        keep = columns is None or field.name in columns
+        plan = compiler.compile(field.type, (field.name,), keep=keep)
+        if keep:
+            kept[field] = plan
+    return compiler.finish(kept)
+
+
+class _Compiler:
+    """Appends instructions; a jump forward gets its target once that is reached."""
+
+    def __init__(self) -> None:
+        self._code: list[list[int]] = []
+        self._wheres: list[_Where] = []
+        self._prefixes: list[int] = []
+        self._tallies = 0
+        self._depth = 0
+        self._depth_max = 0
+
+    def finish(self, columns: dict[Field, Plan]) -> Program:
+        self._emit(("its end",), ops.END)
+        code = np.array([row + [0] * (5 - len(row)) for row in self._code], dtype=np.int64)
+        prefixes = np.array(self._prefixes, dtype=np.int64)
+        return Program(
+            code, prefixes, self._tallies, self._depth_max, tuple(self._wheres), tuple(columns), tuple(columns.values())
+        )
+
+    def compile(self, node: AvroType, where: _Where, *, keep: bool) -> Plan:
+        match node:
+            case Scalar():
+                return self._scalar(node, where, keep)
+            case Record(fields=fields):
+                parts = [self.compile(field.type, (*where, f".{field.name}"), keep=keep) for field in fields]
+                return Plan(node, sum(part.least_bytes for part in parts), (), tuple(parts))
+            case Array(item=item):
+                return self._blocks(node, (item,), where, keep)
+            case Map(value=value):
+                return self._blocks(node, (STRING, value), where, keep)
+            case Union():
+                nullable = len(node.branches) == 2 and node.null_branch is not None
+                return self._nullable(node, where, keep) if nullable else self._union(node, where, keep)
+
+    def _emit(self, where: _Where, *row: int) -> int:
+        self._code.append(list(row))
+        self._wheres.append(where)
+        return len(self._code) - 1
+
+    def _stream(self, keep: bool, prefix: int = 0) -> int:
+        if not keep:
+            return _DROP
+        self._prefixes.append(prefix)
+        return len(self._prefixes) - 1
+
+    def _tally(self) -> int:
+        self._tallies += 1
+        return self._tallies - 1
+
+    def _scalar(self, node: Scalar, where: _Where, keep: bool) -> Plan:
+        if node.wire is Wire.NULL:
+            return Plan(node, 0)
+        if node.wire is Wire.BYTES:
+            streams = self._stream(keep, _OFFSET_BYTES), self._stream(keep)
+            self._emit(where, ops.BYTES, *streams, self._tally())
+            return Plan(node, 1, streams)
+        stream = self._stream(keep)
+        match node.wire:
+            case Wire.ENUM:
+                self._emit(where, ops.ENUM, stream, len(node.symbols))
+            case Wire.DECIMAL_BYTES:
+                self._emit(where, ops.DECIMAL, stream, node.arrow.byte_width, -1)
+            case Wire.DECIMAL_FIXED:
+                self._emit(where, ops.DECIMAL, stream, node.arrow.byte_width, node.size)
+            case Wire.FIXED | Wire.FLOAT | Wire.DOUBLE:
+                self._emit(where, ops.FIXED, stream, _fixed_bytes(node))
+            case wire:
+                self._emit(where, _SIMPLE[wire], stream)
+        return Plan(node, _fixed_bytes(node) or 1, (stream,))
+
+    def _nullable(self, node: Union, where: _Where, keep: bool) -> Plan:
+        stream = self._stream(keep)
+        null_branch = node.null_branch or 0
+        at = self._emit(where, ops.NULLABLE, stream, null_branch)
+        value = self.compile(node.branches[1 - null_branch], where, keep=keep)
+        self._code[at].append(len(self._code))
+        return Plan(node, 1, (stream,), (value,))
+
+    def _union(self, node: Union, where: _Where, keep: bool) -> Plan:
+        if len(node.branches) > _BRANCHES_MAX:
+            raise ValueError(f"a union of {len(node.branches)} types")
+        stream = self._stream(keep)
+        self._emit(where, ops.UNION, stream, len(node.branches))
+        entries = [self._emit(where, ops.JUMP) for _ in node.branches]
+        exits, parts = [], []
+        for entry, branch in zip(entries, node.branches, strict=True):
+            self._code[entry].append(len(self._code))
+            parts.append(self.compile(branch, where, keep=keep))
+            exits.append(self._emit(where, ops.JUMP))
+        for leave in exits:
+            self._code[leave].append(len(self._code))
+        return Plan(node, 1 + min(part.least_bytes for part in parts), (stream,), tuple(parts))
+
+    def _blocks(self, node: AvroType, item: tuple[AvroType, ...], where: _Where, keep: bool) -> Plan:
+        offsets, tally = self._stream(keep, _OFFSET_BYTES), self._tally()
+        self._depth += 1
+        self._depth_max = max(self._depth_max, self._depth)
+        at = self._emit(where, ops.BLOCKS)
+        parts = tuple(self.compile(part, (*where, "[]"), keep=keep) for part in item)
+        self._code[at].append(len(self._code))
+        self._emit(where, ops.NEXT, offsets, tally, at + 1, sum(part.least_bytes for part in parts))
+        self._depth -= 1
+        return Plan(node, 1, (offsets,), parts)
+
+
+def _fixed_bytes(node: Scalar) -> int:
+    """The size of a value whose type alone says it, else 0."""
+    return node.size or _FLOAT_BYTES.get(node.wire, 0)

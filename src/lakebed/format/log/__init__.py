@@ -1,0 +1,1 @@
+"""Log files: framing of blocks, and what each kind of block holds."""

@@ -1,0 +1,157 @@
+"""What the blocks of a log file hold: records, deletes, record positions, HFiles.
+
+AVRO_DATA, CDC_DATA   int32 version 3 | int32 record count | per record int32 length, Avro datum of the SCHEMA header
+PARQUET_DATA          a Parquet file
+HFILE_DATA            an HFile
+DELETE                int32 version 3 | int32 length | one Avro datum, see log_deletes.py
+COMMAND               nothing
+"""
+
+from __future__ import annotations
+
+import array
+import base64
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from lakebed.errors import CorruptTableError
+from lakebed.format.avro.schema import arrow_schema
+from lakebed.format.guard import decoding
+from lakebed.format.log.deletes import CONTENT_VERSION, check_content_version, decode_deletes, encode_deletes
+from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock
+from lakebed.format.parquet_footer import avro_metadata
+from lakebed.model.source import BytesSource
+
+__all__ = (
+    "decode_deletes",
+    "decode_positions",
+    "decode_records",
+    "encode_avro_records",
+    "encode_deletes",
+    "encode_parquet_records",
+    "encode_positions",
+    "hfile_content",
+)
+
+_RECORDS_START = struct.Struct(">ii")
+_LENGTH_BYTES = 4
+_ROWS_PER_BYTE_MAX = 64
+"""Rows that a byte of a block can stand for, Parquet's run lengths included: bounds what a bitmap may unfold to."""
+
+
+def decode_records(block: LogBlock, *, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """The records of a data block, in block order; of `columns`, those that the block has, in its order.
+
+    Records are typed by the block's own schema and carry the meta columns, except CDC records: these have
+    `op`, `ts_ms`, `before` and `after`, as far as the table's logging mode keeps them.
+    """
+    if block.kind is BlockKind.PARQUET_DATA:
+        return _decode_parquet_records(block, path, columns)
+    if block.kind in (BlockKind.AVRO_DATA, BlockKind.CDC_DATA):
+        return _decode_avro_records(block, path, columns)
+    raise CorruptTableError(f"a {block.kind.name} block holds no rows", path=path, offset=block.offset)
+
+
+def encode_avro_records(batch: pa.RecordBatch, avro_json: str) -> bytes:
+    """The content of an AVRO_DATA or CDC_DATA block whose SCHEMA header is `avro_json`."""
+    from lakebed.format.avro.columns import encode_datums
+
+    data, offsets = encode_datums(batch, avro_json)
+    count = len(offsets) - 1
+    lengths = np.diff(offsets).astype(">i4").view(np.uint8)
+    prefixes = _binary_array(lengths, np.arange(0, lengths.size + 1, _LENGTH_BYTES))
+    separator: Any = pa.scalar(b"", pa.large_binary())
+    records = pc.binary_join_element_wise(prefixes, _binary_array(data, offsets), separator).buffers()[2]
+    return _RECORDS_START.pack(CONTENT_VERSION, count) + (records.to_pybytes() if records and count else b"")
+
+
+def encode_parquet_records(table: pa.Table, avro_json: str) -> bytes:
+    """The content of a PARQUET_DATA block whose SCHEMA header is `avro_json`."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema, store_schema=False) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata(avro_metadata(avro_json))
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def decode_positions(block: LogBlock, *, path: str) -> npt.NDArray[np.int64] | None:
+    """The row numbers of the block's records in the base file that header key 8 names, ascending; None if not kept.
+
+    The i-th record of the block is the one at the i-th position.
+    """
+    text = block.header.get(HeaderKey.RECORD_POSITIONS)
+    if text is None:
+        return None
+    with decoding(path, "the record positions", offset=block.offset):
+        positions = BitMap64.deserialize(base64.b64decode(text, validate=True))
+        # Runs unfold to 65536 positions from a few bytes: compare with what the block can hold before they do.
+        if len(positions) > len(block.content) * _ROWS_PER_BYTE_MAX or (positions and positions.max() >> 63):
+            raise ValueError(f"{len(positions)} positions for {len(block.content)} bytes of records")
+        return np.frombuffer(positions.to_array(), dtype=np.uint64).astype(np.int64)
+
+
+def encode_positions(positions: npt.NDArray[np.int64]) -> str:
+    """The text of a RECORD_POSITIONS header."""
+    bitmap = BitMap64(array.array("Q", positions.astype(np.uint64).tobytes()))
+    return base64.b64encode(bitmap.serialize()).decode()
+
+
+def hfile_content(block: LogBlock, *, path: str) -> BytesSource:
+    """The HFile of an HFILE_DATA block."""
+    if block.kind is not BlockKind.HFILE_DATA:
+        raise CorruptTableError(f"a {block.kind.name} block holds no HFile", path=path, offset=block.offset)
+    return BytesSource(block.content, path)
+
+
+def _decode_avro_records(block: LogBlock, path: str, columns: Sequence[str] | None) -> pa.Table:
+    from lakebed.format.avro.columns import decode_datums
+
+    schema = block.header.get(HeaderKey.SCHEMA)
+    if schema is None:
+        raise CorruptTableError("a data block has no schema", path=path, offset=block.offset)
+    picked = None if columns is None else _pick(arrow_schema(schema, path=path), columns)
+    starts, ends = _record_bounds(block, path)
+    batch = decode_datums(
+        block.content, starts, ends, schema, path=path, columns=picked, base_offset=block.content_offset
+    )
+    return pa.Table.from_batches([batch])
+
+
+def _decode_parquet_records(block: LogBlock, path: str, columns: Sequence[str] | None) -> pa.Table:
+    with decoding(path, "a Parquet log block", offset=block.content_offset):
+        file = pq.ParquetFile(pa.BufferReader(block.content))
+        picked = None if columns is None else _pick(file.schema_arrow, columns)
+        return file.read(columns=picked, use_threads=False)
+
+
+def _pick(schema: pa.Schema, columns: Sequence[str]) -> list[str]:
+    return [name for name in schema.names if name in columns]
+
+
+def _record_bounds(block: LogBlock, path: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    from lakebed.format.log.kernels import walk_lengths
+
+    check_content_version(block, path)
+    with decoding(path, "the record count", offset=block.content_offset):
+        _, count = _RECORDS_START.unpack_from(block.content)
+    if not 0 <= count <= (len(block.content) - _RECORDS_START.size) // _LENGTH_BYTES:
+        raise CorruptTableError(f"the block cannot hold {count} records", path=path, offset=block.content_offset)
+    starts, ends = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    data = np.frombuffer(block.content, dtype=np.uint8)
+    if walk_lengths(data, _RECORDS_START.size, starts, ends) != len(data):
+        raise CorruptTableError("the records do not fill their block", path=path, offset=block.content_offset)
+    return starts, ends
+
+
+def _binary_array(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> pa.Array:
+    parts: tuple[Any, Any] = np.ascontiguousarray(offsets, dtype=np.int64), data
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, [None, *map(pa.py_buffer, parts)])

@@ -1,0 +1,1 @@
+"""The metadata table: keys, shards and records of each of its partitions."""

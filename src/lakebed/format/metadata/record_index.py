@@ -1,0 +1,311 @@
+"""Entries of the record index: where each record key lives.
+
+In an HFile an entry is the record key and an Avro datum, the metadata record of kind 5, that holds the location. Of a
+whole file each distinct location is decoded once. Datums are decoded here by hand: their fields are all plain, a lookup
+of one key then needs light imports only, and no schema that a broken file holds can lead a general decoder astray.
+
+A stored schema may add an `orderingValue` to the location: a lower bound of the ordering value of the key's row.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from lakebed.errors import CorruptTableError
+from lakebed.format.hfile.layout import BLOCK_BYTES_MAX, Codec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakebed.format.arrow import ArrowArray
+    from lakebed.model.source import ByteSource
+
+ORDERING_COLUMN = "ordering_value"
+_PAYLOAD, _ORDERING = "recordIndexMetadata", "orderingValue"
+_UUID_AND_INDEX, _RAW_FILE_ID = 0, 1
+"""How an entry spells its file id."""
+_NO_INDEX = -1
+_HALF = (1 << 64) - 1
+_PLAIN = ("string", "int", "long", "double", "float")
+_FLOATS = {"double": struct.Struct("<d"), "float": struct.Struct("<f")}
+_BAD_BYTES = (struct.error, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLocation:
+    """The file group that holds a record key, and the instant (epoch milliseconds) that put it there."""
+
+    partition: str
+    file_id: str
+    instant_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field of the stored schema. `kind` is its plain Avro type, or None where only a null is understood."""
+
+    name: str
+    kind: str | None
+    null_branch: int | None = None
+    parts: tuple[_Field, ...] = ()
+
+
+def decode_record_index_value(value: bytes, schema: str, *, path: str = "<record index>") -> RecordLocation:
+    """The location in one stored value, whose Avro schema is `schema`."""
+    return _decode_entry(value, schema, path)[0]
+
+
+def encode_record_index_value(location: RecordLocation) -> bytes:
+    """Inverse of `decode_record_index_value`, for the schema of table versions 8 and 9."""
+    return _encode_entry(location, b"")
+
+
+def decode_record_index(source: ByteSource) -> pa.RecordBatch:
+    """The entries of an HFile in key order: key, partition, file_id (both dictionaries of string), instant_ms.
+
+    If the stored schema has an ordering value, it is the fifth column, `ordering_value`.
+    """
+    import pyarrow as pa
+
+    from lakebed.format.guard import decoding
+    from lakebed.format.hfile import HFile, decode_hfile
+    from lakebed.model.source import BytesSource
+
+    content = BytesSource(source.read(0, source.size), source.path)
+    records, schema = decode_hfile(content), HFile.open(content).schema
+    ids, distinct = _distinct(records["value"])
+    if schema is None and distinct:
+        raise CorruptTableError("an HFile of the record index without a schema", path=source.path)
+    entries = [_decode_entry(value, schema or "", source.path) for value in distinct]
+    columns: dict[str, ArrowArray] = {}
+    with decoding(source.path, "keys of the record index"):
+        columns["key"] = records["key"].cast(pa.string())
+    columns["partition"] = _spread([location.partition for location, _ in entries], ids)
+    columns["file_id"] = _spread([location.file_id for location, _ in entries], ids)
+    columns["instant_ms"] = pa.array([location.instant_ms for location, _ in entries], pa.int64()).take(ids)
+    ordering_field = _ordering_field(schema)
+    if ordering_field is not None and ordering_field.kind is not None:
+        arrow_types = {"string": pa.string(), "double": pa.float64(), "float": pa.float64()}
+        arrow = arrow_types.get(ordering_field.kind, pa.int64())
+        columns[ORDERING_COLUMN] = pa.array([ordering for _, ordering in entries], arrow).take(ids)
+    return pa.record_batch(columns)
+
+
+def encode_record_index(
+    entries: pa.RecordBatch,
+    *,
+    schema: str,
+    created_ms: int,
+    base_file: bool,
+    codec: Codec = "gzip",
+    block_bytes_max: int = BLOCK_BYTES_MAX,
+    bloom: bytes | None = None,
+) -> bytes:
+    """Inverse of `decode_record_index`, in any order of rows: the HFile of entries whose keys are unique.
+
+    `schema` is the stored Avro schema, of table versions 8 or 9. If it has an ordering value, it must be a nullable
+    long, and is taken from the column `ordering_value`.
+    """
+    from lakebed.format.hfile import encode_hfile, key_order
+
+    ordering = _ordering_field(schema)
+    assert ordering is None or (ordering.kind, ordering.null_branch) == ("long", 0), ordering
+    return encode_hfile(
+        entries["key"],
+        _encode_values(entries, has_ordering=ordering is not None),
+        schema=schema,
+        created_ms=created_ms,
+        base_file=base_file,
+        codec=codec,
+        block_bytes_max=block_bytes_max,
+        bloom=bloom,
+        order=key_order(entries["key"]),
+    )
+
+
+def _distinct(values: ArrowArray) -> tuple[ArrowArray, list[bytes]]:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(values.type):
+        return values.indices, values.dictionary.to_pylist()
+    return pa.array(range(len(values)), pa.int32()), values.to_pylist()
+
+
+def _spread(distinct: list[str], ids: ArrowArray) -> ArrowArray:
+    """The dictionary array of texts taken by `ids`."""
+    import pyarrow as pa
+
+    encoded = pa.array(distinct, pa.string()).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(encoded.indices.take(ids), encoded.dictionary)
+
+
+def _encode_values(entries: pa.RecordBatch, *, has_ordering: bool) -> ArrowArray:
+    """Values as a dictionary: each distinct location is encoded once."""
+    import pyarrow as pa
+
+    from lakebed.format.metadata.datum import encode_optional_long
+
+    columns = [entries["partition"], entries["file_id"], entries["instant_ms"]]
+    assert all(column.null_count == 0 for column in columns)
+    columns += [entries[ORDERING_COLUMN]] if has_ordering else []
+    ids, rows = _number_rows(columns)
+    distinct = (column.take(rows).to_pylist() for column in columns)
+    values = [
+        _encode_entry(RecordLocation(*fields[:3]), encode_optional_long(fields[3]) if has_ordering else b"")
+        for fields in zip(*distinct, strict=True)
+    ]
+    return pa.DictionaryArray.from_arrays(ids, pa.array(values, pa.binary()))
+
+
+def _number_rows(columns: list[ArrowArray]) -> tuple[ArrowArray, ArrowArray]:
+    """Numbers that are equal for rows that are equal in all columns, and one such row for each number."""
+    import numpy as np
+    import pyarrow as pa
+
+    ids = np.zeros(len(columns[0]), np.int32)
+    for column in columns:
+        is_encoded = pa.types.is_dictionary(column.type)
+        encoded = column if is_encoded else column.dictionary_encode(null_encoding="encode")
+        if len(encoded.dictionary) > 1:
+            pairs = ids.astype(np.int64) * len(encoded.dictionary) + encoded.indices.to_numpy()
+            ids = pa.array(pairs).dictionary_encode().indices.to_numpy()
+    rows = np.zeros(int(ids.max(initial=-1)) + 1, np.int64)
+    rows[ids] = np.arange(len(ids))
+    return pa.array(ids), pa.array(rows)
+
+
+def _encode_entry(location: RecordLocation, after: bytes) -> bytes:
+    """The datum of a location, with the bytes of fields `after` those of table version 9."""
+    from lakebed.format.metadata.datum import (
+        NULL,
+        encode_datum,
+        encode_long,
+        encode_optional_long,
+        encode_optional_text,
+    )
+    from lakebed.format.metadata.keys import uuid_bits
+    from lakebed.model.metadata import RecordKind
+
+    bits = uuid_bits(location.file_id)
+    high, low, index = bits or (-1, -1, -1)
+    payload = (
+        encode_optional_text(location.partition),
+        encode_optional_long(high),
+        encode_optional_long(low),
+        encode_optional_long(index),
+        encode_optional_text("" if bits else location.file_id),
+        encode_optional_long(location.instant_ms),
+        encode_long(_UUID_AND_INDEX if bits else _RAW_FILE_ID),
+        NULL,  # The position in the file, which nobody writes.
+        after,
+    )
+    return encode_datum(RecordKind.RECORD_INDEX, b"".join(payload))
+
+
+def _decode_entry(value: bytes, schema: str, path: str) -> tuple[RecordLocation, Any]:
+    """Location and ordering value (None if there is none) of a stored value."""
+    try:
+        location, at = None, 0
+        for field in _schema_fields(schema):
+            entry, at = _decode_field(value, at, field)
+            location = entry if field.name == _PAYLOAD else location
+        if at != len(value):
+            raise ValueError(f"{len(value) - at} bytes too many")
+        if location is None:
+            raise ValueError("not an entry of the record index")
+        partition, instant_ms = location["partitionName"] or "", _number(location["instantTime"])
+        return RecordLocation(partition, _file_id(location), instant_ms), location.get(_ORDERING)
+    except _BAD_BYTES as error:
+        raise CorruptTableError(f"a record index entry cannot be decoded ({error})", path=path) from error
+
+
+def _file_id(location: dict[str, Any]) -> str:
+    if location.get("fileIdEncoding", _UUID_AND_INDEX) == _RAW_FILE_ID:
+        raw = location["fileId"]
+        if not isinstance(raw, str):
+            raise ValueError("no file id")
+        return raw
+    high, low = _number(location["fileIdHighBits"]), _number(location["fileIdLowBits"])
+    uuid, index = UUID(int=(high & _HALF) << 64 | low & _HALF), _number(location["fileIndex"])
+    return str(uuid) if index == _NO_INDEX else f"{uuid}-{index}"
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int):
+        raise ValueError(f"{value!r} is not a number")
+    return value
+
+
+@lru_cache(maxsize=64)
+def _schema_fields(schema: str) -> tuple[_Field, ...]:
+    return tuple(_field(spec["name"], spec["type"]) for spec in json.loads(schema)["fields"])
+
+
+def _ordering_field(schema: str | None) -> _Field | None:
+    """The ordering value in the stored schema, if it has one."""
+    try:
+        fields = _schema_fields(schema) if schema else ()
+    except _BAD_BYTES:
+        return None
+    parts = (part for field in fields if field.name == _PAYLOAD for part in field.parts)
+    return next((part for part in parts if part.name == _ORDERING), None)
+
+
+def _field(name: str, spec: Any) -> _Field:
+    null_branch = None
+    if isinstance(spec, list):
+        null_branch = spec.index("null")
+        spec = spec[1 - null_branch] if len(spec) == 2 else None
+    if isinstance(spec, dict):
+        if name == _PAYLOAD and null_branch is not None:
+            parts = tuple(_field(part["name"], part["type"]) for part in spec["fields"])
+            return _Field(name, "record", null_branch, parts)
+        spec = spec["type"]
+    return _Field(name, spec if spec in _PLAIN else None, null_branch)
+
+
+def _decode_field(data: bytes, at: int, field: _Field) -> tuple[Any, int]:
+    """The value of a field (None for null) and where the next begins."""
+    if field.null_branch is not None:
+        branch, at = _decode_long(data, at)
+        if branch == field.null_branch:
+            return None, at
+        if branch != 1 - field.null_branch:
+            raise ValueError(f"{field.name} has no branch {branch}")
+    if field.kind is None:
+        raise ValueError(f"{field.name} is set")
+    if field.kind != "record":
+        return _decode_plain(data, at, field.kind)
+    values = {}
+    for part in field.parts:
+        values[part.name], at = _decode_field(data, at, part)
+    return values, at
+
+
+def _decode_plain(data: bytes, at: int, kind: str) -> tuple[Any, int]:
+    if kind in _FLOATS:
+        (number,) = _FLOATS[kind].unpack_from(data, at)
+        return number, at + _FLOATS[kind].size
+    number, at = _decode_long(data, at)
+    if kind != "string":
+        return number, at
+    if not 0 <= number <= len(data) - at:
+        raise ValueError(f"a text of {number} bytes")
+    return data[at : at + number].decode(), at + number
+
+
+def _decode_long(data: bytes, at: int) -> tuple[int, int]:
+    """Avro's zig-zag number of at most 64 bits."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80 and value <= _HALF:
+            return value >> 1 ^ -(value & 1), at
+    raise ValueError("a number of more than 64 bits")

@@ -1,0 +1,1 @@
+"""Timeline files: names of instants, their contents, and the archived timeline."""
