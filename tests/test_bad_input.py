@@ -212,6 +212,12 @@ class TestArguments:
                 unpack("hudi120_cow_part_upsert").path, options={"hoodie.datasource.merge.type": "skip_merge"}
             )
 
+    def test_query_options_belong_into_the_call(self, unpack) -> None:
+        path = unpack("hudi120_cow_part_upsert").path
+        with pytest.raises(InvalidInputError, match=r"as\.of\.instant") as caught:
+            lakebed.open_table(path, options={"as.of.instant": "20261115235942092"})
+        assert "as_of" in caught.value.hint
+
     def test_unknown_option_warns_with_the_nearest_name(self, unpack) -> None:
         with pytest.warns(UserWarning, match=r"hoodie\.metadata\.enable"):
             lakebed.open_table(unpack("hudi120_cow_part_upsert").path, options={"hoodie.metadata.enabled": "true"})

@@ -11,6 +11,7 @@ import pyarrow as pa
 from lakebed.errors import InvalidInputError
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
+from lakebed.options import check_table_options
 from lakebed.read.arrow import read_arrow
 from lakebed.read.changes import plan_changes
 from lakebed.read.explain import Explanation
@@ -32,6 +33,7 @@ def open_table(
     `options` are `hoodie.*` read options and options of the store. `spark` is the session for `to_spark`; the active
     one is used if it is not given.
     """
+    check_table_options(options or {})
     return Table(open_handle(path, options), spark)
 
 

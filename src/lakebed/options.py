@@ -67,6 +67,17 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     return ReadOptions(**given)
 
 
+def check_table_options(options: Mapping[str, str]) -> None:
+    """Raises for options that ask for one kind of query: an open table answers all, by the arguments of its calls."""
+    given = parse_read_options(options)
+    for f in fields(ReadOptions):
+        if f.name != "use_metadata" and getattr(given, f.name) != f.default:
+            raise InvalidInputError(
+                f"the option {f.metadata['hoodie']} has no meaning for open_table",
+                hint="say it in the call: to_arrow(as_of=...), to_arrow(mode=...), changes(since, until)",
+            )
+
+
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:
     """The options that are for the store: credentials, endpoints and the like."""
     return {

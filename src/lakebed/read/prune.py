@@ -130,7 +130,7 @@ def _by_record_index(query: Query, slices: Slices) -> Kept | NotUsed:
     metadata = _serving(query, RECORD_INDEX, latest_only=True)
     if isinstance(metadata, NotUsed):
         return metadata
-    return _keep_keys(metadata, keys, slices, f"{len(keys)} keys looked up")
+    return _keep_keys(metadata, keys, slices, f"looked up {_counted(len(keys), 'key')}")
 
 
 def _by_secondary_index(query: Query, slices: Slices) -> Kept | NotUsed:
@@ -150,7 +150,7 @@ def _by_secondary_index(query: Query, slices: Slices) -> Kept | NotUsed:
         if not all(_has_one_text(value, definition.version) for value in values):
             return NotUsed(f"writers spell the wanted values of {definition.source_fields[0]} differently")
         keys = find_record_keys(query.metadata, definition.name, [secondary_value_text(value) for value in values])
-        return _keep_keys(query.metadata, keys, slices, f"{definition.name} gave {len(keys)} keys")
+        return _keep_keys(query.metadata, keys, slices, f"{definition.name} gave {_counted(len(keys), 'key')}")
     return NotUsed("the filter has no equality on " + ", ".join(d.source_fields[0] for d in indexes))
 
 
@@ -182,7 +182,10 @@ def _by_bloom_filters(query: Query, slices: Slices) -> Kept | NotUsed:
         s.base is None or bool(s.logs) or s.base.name not in blooms or any(map(blooms[s.base.name].might_contain, keys))
         for s in slices
     ]
-    return Kept(_masked(slices, np.array(kept, bool)), f"{len(keys)} keys tried on {len(blooms)} filters")
+    return Kept(
+        _masked(slices, np.array(kept, bool)),
+        f"tried {_counted(len(keys), 'key')} on {_counted(len(blooms), 'filter')}",
+    )
 
 
 PRUNERS: tuple[tuple[str, Pruner], ...] = (
@@ -234,6 +237,10 @@ def _keep_partitions(query: Query, slices: Slices, paths: list[str], ranges: dic
     matching = may_match(query.predicate, ranges, len(paths))
     kept = {path for path, matches in zip(paths, matching, strict=True) if matches}
     return Kept(tuple(s for s in slices if s.group.partition in kept), reason)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _masked(slices: Slices, kept: np.ndarray) -> Slices:
