@@ -1,7 +1,7 @@
 """Snapshot scans of 1,000,000 rows: against Spark's own Parquet reader, Apache Hudi on Spark, and hudi-rs.
 
-Ours start with `open_table` each time, so opening and planning are in every figure. Spark runs on two cores; the rows go to
-a sink that drops them.
+Ours start with `open_table` each time, so opening and planning are in every figure. Spark runs on two cores; the rows
+go to a sink that drops them.
 """
 
 from __future__ import annotations
