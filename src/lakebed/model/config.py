@@ -39,6 +39,11 @@ class TableConfig:
                 f"{self.path}: table version {self.version} is not supported",
                 hint="lakebed reads table versions 6, 8 and 9; upgrade the table with Apache Hudi, or upgrade lakebed",
             )
+        if self.properties.get("hoodie.bootstrap.base.path"):
+            raise UnsupportedTableError(
+                f"{self.path}: the table is bootstrapped from {self.properties['hoodie.bootstrap.base.path']}",
+                hint="its base files may hold meta columns alone; rewrite it with Apache Hudi, e.g. by clustering",
+            )
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (dict(self.properties), self.path)

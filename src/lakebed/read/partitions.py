@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from lakebed.model.config import TableConfig
 
-_NULL_PARTITIONS = ("__HIVE_DEFAULT_PARTITION__", "default")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""The folder of rows whose partition column is null or empty."""
 _SPELLED_AS_IS = ("SIMPLE", "COMPLEX", "SimpleKeyGenerator", "ComplexKeyGenerator", "SIMPLE_AVRO", "COMPLEX_AVRO")
 """Key generators whose path segments spell the column's value; others may format or hash it."""
 
@@ -24,7 +25,7 @@ def partition_values(path: str, config: TableConfig) -> dict[str, str | None]:
     for field, segment in zip(fields, segments, strict=True):
         text = segment.removeprefix(f"{field}=") if config.hive_style_partitioning else segment
         text = unquote(text) if config.url_encoded_partitions else text
-        values[field] = None if text in _NULL_PARTITIONS else text
+        values[field] = None if text == _NO_VALUE else text
     return values
 
 
@@ -36,7 +37,7 @@ def partition_array(text: str | None, wanted: pa.DataType, count: int) -> pa.Arr
 def typed_partition_values(paths: list[str], config: TableConfig, schema: pa.Schema) -> dict[str, pa.Array]:
     """For each partition column whose paths spell its values: the value of each path, in the column's type.
 
-    Columns whose text does not convert are left out, so nothing is concluded from them.
+    Null where a path does not tell. Columns whose text does not convert are left out: nothing is concluded from them.
     """
     if config.key_generator not in _SPELLED_AS_IS:
         return {}

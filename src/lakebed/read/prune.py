@@ -248,10 +248,9 @@ def _masked(slices: Slices, kept: np.ndarray) -> Slices:
 
 
 def _exact(values: pa.Array) -> Ranges:
-    """Ranges of one row each: the value itself, or one null."""
-    return Ranges(
-        values, values, pc.cast(pc.is_null(values), pa.int64()), pa.repeat(pa.scalar(1, pa.int64()), len(values))
-    )
+    """Ranges that hold one value each; where that is null, nothing is known of them."""
+    null_count = pc.if_else(pc.is_valid(values), pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64()))
+    return Ranges(values, values, null_count, pa.repeat(pa.scalar(1, pa.int64()), len(values)))
 
 
 def _align(ranges: pa.Table, names: list[str]) -> Ranges:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from lakebed.errors import CorruptTableError
+from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.index_definitions import decode_index_definitions
 from lakebed.metadata import MetadataTable, Unusable, find_metadata_table
@@ -98,8 +98,15 @@ class TableState:
         """The table's columns as the newest commit of the snapshot declares them, after meta columns if it has them."""
         declared, path = self._declared_schema(snapshot)
         columns = [field for field in arrow_schema(declared, path=path) if field.name not in META_COLUMNS]
-        meta = META_COLUMNS if self.config.has_meta_columns else ()
-        return pa.schema([*(pa.field(name, pa.string()) for name in meta), *columns])
+        meta = [pa.field(name, pa.string()) for name in META_COLUMNS] if self.config.has_meta_columns else []
+        return pa.schema([*meta, *columns, *self._dropped_columns(columns)])
+
+    def _dropped_columns(self, columns: list[pa.Field]) -> list[pa.Field]:
+        """Partition columns that the table keeps in paths alone; as text, since nothing else says what they are."""
+        if not self.config.drops_partition_columns:
+            return []
+        known = {field.name for field in columns}
+        return [pa.field(name, pa.string()) for name in self.config.partition_fields if name not in known]
 
     def _declared_schema(self, snapshot: Snapshot) -> tuple[str, str]:
         for instant in reversed(snapshot.timeline.commits()):
@@ -108,6 +115,10 @@ class TableState:
                 return declared, self.documents.path(instant)
         if self.config.create_schema:
             return self.config.create_schema, self.config.path
+        if not len(self.timeline):
+            raise InvalidInputError(
+                f"table {self.config.name} has no commits, so it has no schema yet", hint="write to it first"
+            )
         return self._archived_schema(snapshot)
 
     def _archived_schema(self, snapshot: Snapshot) -> tuple[str, str]:
