@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakebed.errors import InvalidInputError
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
-from lakebed.options import check_table_options
+from lakebed.options import parse_table_options, storage_options
 from lakebed.read.arrow import read_arrow
 from lakebed.read.changes import plan_changes
 from lakebed.read.explain import Explanation
@@ -33,8 +33,8 @@ def open_table(
     `options` are `hoodie.*` read options and options of the store. `spark` is the session for `to_spark`; the active
     one is used if it is not given.
     """
-    check_table_options(options or {})
-    return Table(open_handle(path, options), spark)
+    given = parse_table_options(options or {})
+    return Table(open_handle(path, storage_options(options or {}), use_metadata=given.use_metadata), spark)
 
 
 def register(spark: SparkSession) -> None:

@@ -37,7 +37,12 @@ class ReadOptions:
     begin_instant: str | None = field(default=None, metadata={"hoodie": "hoodie.datasource.read.begin.instanttime"})
     end_instant: str | None = field(default=None, metadata={"hoodie": "hoodie.datasource.read.end.instanttime"})
     as_of: str | None = field(default=None, metadata={"hoodie": "as.of.instant"})
-    use_metadata: str = field(default="true", metadata={"hoodie": "hoodie.metadata.enable"})
+    metadata_enable: str = field(default="true", metadata={"hoodie": "hoodie.metadata.enable"})
+
+    @property
+    def use_metadata(self) -> bool:
+        """Whether the metadata table may be read."""
+        return self.metadata_enable.strip().lower() != "false"
 
     def __post_init__(self) -> None:
         kinds = ("snapshot", "read_optimized", "incremental")
@@ -67,15 +72,16 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     return ReadOptions(**given)
 
 
-def check_table_options(options: Mapping[str, str]) -> None:
-    """Raises for options that ask for one kind of query: an open table answers all, by the arguments of its calls."""
+def parse_table_options(options: Mapping[str, str]) -> ReadOptions:
+    """Like `parse_read_options`, for a table that answers all kinds of queries: options that ask for one raise."""
     given = parse_read_options(options)
     for f in fields(ReadOptions):
-        if f.name != "use_metadata" and getattr(given, f.name) != f.default:
+        if f.name != "metadata_enable" and getattr(given, f.name) != f.default:
             raise InvalidInputError(
                 f"the option {f.metadata['hoodie']} has no meaning for open_table",
                 hint="say it in the call: to_arrow(as_of=...), to_arrow(mode=...), changes(since, until)",
             )
+    return given
 
 
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:

@@ -51,6 +51,7 @@ def test_an_interrupt_while_modules_load_is_quiet() -> None:
     code = (
         "import builtins, os, signal, sys\n"
         "from lakebed import cli\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # A background job inherits it ignored.
         "load = builtins.__import__\n"
         "def interrupted(name, *rest):\n"
         "    if name == 'lakebed.cli.app': os.kill(os.getpid(), signal.SIGINT)\n"

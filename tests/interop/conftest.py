@@ -17,8 +17,7 @@ def peer_tables(request: pytest.FixtureRequest):
     def get(seed: int) -> Path:
         folder = tables_folder(seed)
         if not (folder / "done").exists() and seed not in failures:
-            reporter = request.config.pluginmanager.getplugin("terminalreporter")
-            reporter.write(f"\nApache Hudi writes {TABLES} tables of seed {seed}, see {folder}.log\n", flush=True)
+            announce(request.config, f"Apache Hudi writes {TABLES} tables of seed {seed}, see {folder}.log")
             try:
                 write_tables(folder, seed)
             except RuntimeError as error:
@@ -38,3 +37,10 @@ def peer_table(request: pytest.FixtureRequest, peer_tables) -> PeerTable:
     """One table; each test runs on all of them."""
     seed, number = request.param
     return load_table(peer_tables(seed), seed, number)
+
+
+def announce(config: pytest.Config, line: str) -> None:
+    """Show a line now, not at the end: the wait is long."""
+    plugins = config.pluginmanager
+    with plugins.getplugin("capturemanager").global_and_fixture_disabled():
+        plugins.getplugin("terminalreporter").write(f"\n{line}\n", flush=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import datasource as ds
 
 from lakebed.errors import InvalidInputError
-from lakebed.options import ReadOptions, parse_read_options
+from lakebed.options import ReadOptions, parse_read_options, storage_options
 from lakebed.read.changes import plan_changes
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.predicate import And, Compare, IsIn, IsNull, Not, Op, Predicate, StartsWith, column_name
@@ -90,8 +90,9 @@ def _plan(
     path = options.get("path")
     if not path:
         raise InvalidInputError("no table was named", hint='give its path: spark.read.format("lakebed").load(path)')
-    state = open_handle(path, options).state()
-    return _plan_query(state, parse_read_options(options), columns, predicate)
+    wanted = parse_read_options(options)
+    handle = open_handle(path, storage_options(options), use_metadata=wanted.use_metadata)
+    return _plan_query(handle.state(), wanted, columns, predicate)
 
 
 def _plan_query(

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.format.properties import check_table_checksum, decode_properties
 from lakebed.model.config import TableConfig
-from lakebed.options import parse_read_options, storage_options
 from lakebed.storage import Storage, open_storage
 from lakebed.table.state import TableState
 from lakebed.timeline import Documents, load_timeline
@@ -18,10 +17,11 @@ PROPERTIES = ".hoodie/hoodie.properties"
 BACKUP = ".hoodie/hoodie.properties.backup"
 
 
-def open_handle(path: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> TableHandle:
-    """The table at a path or URL; raises InvalidInputError if there is none."""
-    storage = open_storage(path, storage_options(options or {}))
-    use_metadata = parse_read_options(options or {}).use_metadata.strip().lower() != "false"
+def open_handle(
+    path: str | os.PathLike[str], store: Mapping[str, str] | None = None, *, use_metadata: bool = True
+) -> TableHandle:
+    """The table at a path or URL, with options of its store; raises InvalidInputError if there is none."""
+    storage = open_storage(path, store)
     return TableHandle(storage, load_config(storage), use_metadata=use_metadata)
 
 
