@@ -21,7 +21,7 @@ from lakebed.read.conform import conform_array, conform_table
 from lakebed.read.evaluate import to_arrow
 from lakebed.read.keys import key_columns, record_keys
 from lakebed.read.merge import Kind, Part, Rules, merge_slice
-from lakebed.read.partitions import partition_array, partition_values
+from lakebed.read.partitions import with_path_values
 from lakebed.read.predicate import Predicate, columns_of
 from lakebed.read.rules import merge_rules
 from lakebed.storage import Storage
@@ -69,7 +69,9 @@ def read_slice(task: SliceTask) -> pa.Table:
     schema = task.needed_schema
     base = _read_base(task, schema)
     rows = _merge(task, base, schema) if task.file_slice.logs else base
-    return _select(task, schema.empty_table() if rows is None else rows)
+    if rows is None:
+        return task.output_schema.empty_table()
+    return _select(task, with_path_values(rows, task.file_slice.group.partition, task.config))
 
 
 def _read_base(task: SliceTask, schema: pa.Schema) -> pa.Table | None:
@@ -78,20 +80,7 @@ def _read_base(task: SliceTask, schema: pa.Schema) -> pa.Table | None:
         return None
     path = task.file_slice.path(base.name)
     table = read_base_file(task.storage, path, base.extension, schema.names)
-    return conform_table(_with_partition_columns(table, task, schema), schema, path=path)
-
-
-def _with_partition_columns(table: pa.Table, task: SliceTask, schema: pa.Schema) -> pa.Table:
-    """Partition columns that writers left out of the file come from its path."""
-    missing = [name for name in task.config.partition_fields if name in schema.names and name not in table.schema.names]
-    if not missing:
-        return table
-    values = partition_values(task.file_slice.group.partition, task.config)
-    for name in missing:
-        if name in values:
-            column = partition_array(values[name], schema.field(name).type, table.num_rows)
-            table = table.append_column(schema.field(name), column)
-    return table
+    return conform_table(table, schema, path=path)
 
 
 def _merge(task: SliceTask, base: pa.Table | None, schema: pa.Schema) -> pa.Table:
@@ -112,7 +101,7 @@ def _block_parts(filed: FiledBlock, task: SliceTask, schema: pa.Schema, ordering
         known = arrow_schema(header.get(HeaderKey.SCHEMA, ""), path=filed.path).names
         wanted = [name for name in schema.names if name in known]
         table = decode_records(filed.block, path=filed.path, columns=wanted)
-        table = conform_table(_with_partition_columns(table, task, schema), schema, path=filed.path)
+        table = conform_table(table, schema, path=filed.path)
         is_partial = header.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
         yield _record_part(table, task.config, ordering, columns=frozenset(known) if is_partial else None)
     else:

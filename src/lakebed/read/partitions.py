@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from lakebed.model.config import TableConfig
 
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The folder of rows whose partition column is null or empty."""
 _SPELLED_AS_IS = ("SIMPLE", "COMPLEX", "SimpleKeyGenerator", "ComplexKeyGenerator", "SIMPLE_AVRO", "COMPLEX_AVRO")
 """Key generators whose path segments spell the column's value; others may format or hash it."""
@@ -25,35 +25,50 @@ def partition_values(path: str, config: TableConfig) -> dict[str, str | None]:
     for field, segment in zip(fields, segments, strict=True):
         text = segment.removeprefix(f"{field}=") if config.hive_style_partitioning else segment
         text = unquote(text) if config.url_encoded_partitions else text
-        values[field] = None if text == _NO_VALUE else text
+        values[field] = None if text == NO_VALUE else text
     return values
 
 
-def partition_array(text: str | None, wanted: pa.DataType, count: int) -> pa.Array:
-    """A partition column's value, `count` times, in the column's type."""
-    return pa.repeat(pc.cast(pa.scalar(text, pa.string()), wanted), count)
+def columns_from_path(config: TableConfig, schema: pa.Schema) -> tuple[str, ...]:
+    """Partition columns whose value is that of the path, whatever the file says.
+
+    As in Apache Hudi: an update whose partition value has changed may stay in its old folder, and belongs to it.
+    """
+    if config.drops_partition_columns:
+        return tuple(name for name in config.partition_fields if name in schema.names)
+    if config.key_generator not in _SPELLED_AS_IS:
+        return ()
+    return tuple(n for n in config.partition_fields if n in schema.names and _spelled_plainly(schema.field(n).type))
+
+
+def with_path_values(rows: pa.Table, path: str, config: TableConfig) -> pa.Table:
+    """`rows` of one partition, with the partition columns that its path gives."""
+    values = partition_values(path, config)
+    for name in columns_from_path(config, rows.schema):
+        position = rows.schema.get_field_index(name)
+        column = _in_type([values[name]], rows.schema.field(name).type) if name in values else None
+        if column is not None:
+            rows = rows.set_column(position, rows.schema.field(name), pa.repeat(column[0], rows.num_rows))
+    return rows
 
 
 def typed_partition_values(paths: list[str], config: TableConfig, schema: pa.Schema) -> dict[str, pa.Array]:
-    """For each partition column whose paths spell its values: the value of each path, in the column's type.
+    """For each partition column whose value the path gives: the value of each path, in the column's type.
 
     Null where a path does not tell. Columns whose text does not convert are left out: nothing is concluded from them.
     """
-    if config.key_generator not in _SPELLED_AS_IS:
-        return {}
     texts = [partition_values(path, config) for path in paths]
     if not all(texts):
         return {}
-    found = {}
-    for name in config.partition_fields:
-        wanted = schema.field(name).type if name in schema.names else None
-        if wanted is None or not _spelled_plainly(wanted):
-            continue
-        try:
-            found[name] = pc.cast(pa.array([text[name] for text in texts], pa.string()), wanted)
-        except pa.ArrowInvalid:
-            continue
-    return found
+    typed = {n: _in_type([t[n] for t in texts], schema.field(n).type) for n in columns_from_path(config, schema)}
+    return {name: values for name, values in typed.items() if values is not None}
+
+
+def _in_type(texts: list[str | None], wanted: pa.DataType) -> pa.Array | None:
+    try:
+        return pc.cast(pa.array(texts, pa.string()), wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
 
 
 def _spelled_plainly(wanted: pa.DataType) -> bool:

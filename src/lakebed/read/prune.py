@@ -22,7 +22,7 @@ from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.words import RECORD_KEY
 from lakebed.read.explain import PruneStep
 from lakebed.read.keys import possible_keys
-from lakebed.read.partitions import typed_partition_values
+from lakebed.read.partitions import columns_from_path, typed_partition_values
 from lakebed.read.predicate import Predicate, columns_of, wanted_values
 from lakebed.read.ranges import Ranges, may_match
 
@@ -143,7 +143,10 @@ def _by_secondary_index(query: Query, slices: Slices) -> Kept | NotUsed:
         return NotUsed("the table has none")
     if not query.is_latest:
         return NotUsed("it describes the newest snapshot only")
+    from_path = columns_from_path(query.config, query.schema)
     for definition in indexes:
+        if definition.source_fields[0] in from_path:
+            continue
         values = wanted_values(query.predicate, definition.source_fields[0])
         if values is None or len(values) > KEYS_MAX:
             continue
@@ -200,8 +203,9 @@ PRUNERS: tuple[tuple[str, Pruner], ...] = (
 
 
 def _ranged_columns(query: Query) -> list[tuple[str, pa.DataType]]:
-    """The filter's columns that statistics are kept of."""
-    fields = (query.schema.field(name) for name in sorted(columns_of(query.predicate)))
+    """The filter's columns that statistics speak of: not those whose value is that of the path, whatever files say."""
+    named = columns_of(query.predicate) - set(columns_from_path(query.config, query.schema))
+    fields = (query.schema.field(name) for name in sorted(named))
     return [(field.name, field.type) for field in fields if not pa.types.is_nested(field.type)]
 
 

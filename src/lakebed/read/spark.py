@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakebed.model.config import TableConfig
+from lakebed.model.words import PARTITION_PATH
 from lakebed.read.base_file import PARQUET
 from lakebed.read.evaluate import to_spark_sql
 from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.read.partitions import NO_VALUE, columns_from_path
 from lakebed.read.scan import ScanPlan
 
 if TYPE_CHECKING:
@@ -52,14 +55,37 @@ def _is_plain(task: SliceTask) -> bool:
 
 
 def _scan_parquet(plan: ScanPlan, tasks: Sequence[SliceTask], spark: SparkSession) -> DataFrame:
+    from pyspark.sql.functions import expr
+
     if not tasks:
         return spark.createDataFrame([], spark_schema(plan.schema))
-    wanted = spark_schema(tasks[0].needed_schema)
-    paths = [task.storage.uri(task.file_slice.paths[0]) for task in tasks]
-    frame = spark.read.schema(wanted).parquet(*paths)
+    task = tasks[0]
+    from_path = columns_from_path(task.config, task.needed_schema)
+    read = {*task.needed_schema.names, *([PARTITION_PATH] if from_path else [])}
+    wanted = spark_schema(pa.schema([field for field in task.schema if field.name in read]))
+    frame = spark.read.schema(wanted).parquet(*(task.storage.uri(task.file_slice.paths[0]) for task in tasks))
+    for name in from_path:
+        frame = frame.withColumn(name, expr(path_expression(name, wanted[name].dataType.simpleString(), task.config)))
     if plan.predicate is not None:
         frame = frame.filter(to_spark_sql(plan.predicate))
     return frame.select(*(f"`{name}`" for name in plan.schema.names))
+
+
+def path_expression(name: str, spark_type: str, config: TableConfig) -> str:
+    """SQL for a partition column's value from the row's partition path, as `with_path_values` has it."""
+    fields, path = config.partition_fields, f"`{PARTITION_PATH}`"
+    text = path if len(fields) == 1 else f"split({path}, '/')[{fields.index(name)}]"
+    if config.hive_style_partitioning:
+        label = f"{name}=".replace("'", "\\'")
+        text = f"if(startswith({text}, '{label}'), substring({text}, {len(name) + 2}), {text})"
+    if config.url_encoded_partitions:
+        text = f"try_url_decode(replace({text}, '+', '%2B'))"
+    text = f"nullif({text}, '{NO_VALUE}')"
+    if spark_type != "string":
+        text = f"try_cast({text} as {spark_type})"
+    if len(fields) == 1:
+        return text
+    return f"if(size(split({path}, '/')) = {len(fields)}, {text}, `{name}`)"
 
 
 def _scan_merged(plan: ScanPlan, tasks: Sequence[SliceTask], spark: SparkSession) -> DataFrame:
