@@ -16,6 +16,8 @@ from rich.table import Table
 Measure = Callable[[], float]
 """Does the work once and gives its seconds."""
 
+WARM_UPS = 3
+"""A JVM compiles what it runs often: its first rounds say little about the others."""
 _WIDTH_OF_FILES = 150
 
 
@@ -76,13 +78,22 @@ def stopwatch(work: Callable[[], object]) -> Measure:
 
 
 def alternate(first: Measure, second: Measure, rounds: int) -> tuple[Times, Times]:
-    """Both in turn, A B B A ..., after a warm-up of each: a machine that grows slower or faster treats them alike."""
-    first(), second()
-    spent: dict[Measure, list[float]] = {first: [], second: []}
+    """Both in turn, A B B A ..., after warm-ups of each: a machine that grows slower or faster treats them alike."""
+    pair = (first, second)
+    spent: tuple[list[float], list[float]] = ([], [])
+    for measure in pair * WARM_UPS:
+        measure()
     for number in range(rounds):
-        for measure in (first, second) if number % 2 == 0 else (second, first):
-            spent[measure].append(measure())
-    return Times(tuple(spent[first])), Times(tuple(spent[second]))
+        for which in (0, 1) if number % 2 == 0 else (1, 0):
+            spent[which].append(pair[which]())
+    return Times(tuple(spent[0])), Times(tuple(spent[1]))
+
+
+def repeat(measure: Measure, rounds: int) -> Times:
+    """One alone, after warm-ups."""
+    for _ in range(WARM_UPS):
+        measure()
+    return Times(tuple(measure() for _ in range(rounds)))
 
 
 def seconds_text(seconds: float) -> str:

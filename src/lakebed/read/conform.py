@@ -33,6 +33,8 @@ def conform_array(values: pa.Array, wanted: pa.DataType) -> pa.Array:
         return values
     if values.offset and pa.types.is_nested(values.type):
         values = pa.concat_arrays([values])  # A copy that starts at zero, so that offsets and children line up.
+    if pa.types.is_dictionary(wanted):
+        return conform_array(values, wanted.value_type).dictionary_encode().cast(wanted)
     if pa.types.is_dictionary(values.type):
         return conform_array(values.dictionary_decode(), wanted)
     if pa.types.is_struct(wanted) and pa.types.is_struct(values.type):

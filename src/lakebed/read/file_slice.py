@@ -18,10 +18,10 @@ from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_TIME
 from lakebed.read.base_file import read_base_file
 from lakebed.read.conform import conform_array, conform_table
+from lakebed.read.derived import plan_columns
 from lakebed.read.evaluate import to_arrow
 from lakebed.read.keys import key_columns, record_keys
 from lakebed.read.merge import Kind, Part, Rules, merge_slice
-from lakebed.read.partitions import with_path_values
 from lakebed.read.predicate import Predicate, columns_of
 from lakebed.read.rules import merge_rules
 from lakebed.storage import Storage
@@ -66,12 +66,13 @@ class SliceTask:
 
 def read_slice(task: SliceTask) -> pa.Table:
     """The rows of a file slice that the task asks for."""
-    schema = task.needed_schema
-    base = _read_base(task, schema)
-    rows = _merge(task, base, schema) if task.file_slice.logs else base
+    merged = bool(task.file_slice.logs)
+    columns = plan_columns(task.needed_schema, task.file_slice.group.partition, task.config, merged=merged)
+    base = _read_base(task, columns.stored)
+    rows = _merge(task, base, columns.stored) if merged else base
     if rows is None:
         return task.output_schema.empty_table()
-    return _select(task, with_path_values(rows, task.file_slice.group.partition, task.config))
+    return _select(task, columns.complete(rows, path=str(task.file_slice.group)))
 
 
 def _read_base(task: SliceTask, schema: pa.Schema) -> pa.Table | None:
@@ -79,7 +80,7 @@ def _read_base(task: SliceTask, schema: pa.Schema) -> pa.Table | None:
     if base is None:
         return None
     path = task.file_slice.path(base.name)
-    table = read_base_file(task.storage, path, base.extension, schema.names)
+    table = read_base_file(task.storage, path, base.extension, schema)
     return conform_table(table, schema, path=path)
 
 

@@ -12,7 +12,7 @@ from lakebed.model.config import TableConfig
 from lakebed.model.words import RECORD_KEY
 
 _NULL, _EMPTY = "__null__", "__empty__"
-_PLAIN = (
+PLAIN_KEY_GENERATORS = (
     "SIMPLE",
     "NON_PARTITION",
     "SIMPLE_AVRO",
@@ -48,7 +48,7 @@ def possible_keys(config: TableConfig, wanted: Mapping[str, Sequence[object]]) -
     if not fields or any(name not in wanted for name in fields):
         return ()
     plain = tuple(_text(value) for value in wanted[fields[0]]) if len(fields) == 1 else ()
-    if plain and config.key_generator in _PLAIN:
+    if plain and config.key_generator in PLAIN_KEY_GENERATORS:
         return plain
     combinations = product(*(wanted[name] for name in fields))
     labelled = (",".join(f"{n}:{_text(v) or _EMPTY}" for n, v in zip(fields, c, strict=True)) for c in combinations)

@@ -109,6 +109,7 @@ def _take_winners(parts: Sequence[Part], events: _Events, schema: pa.Schema) -> 
     winners = events.last_per_key(events.accepted)
     alive = events.kinds[winners] == Kind.RECORD
     rows = pa.concat_tables([part.rows for part in parts if part.rows is not None] or [schema.empty_table()])
+    rows = rows.unify_dictionaries()
     row_of = np.cumsum(np.concatenate([np.full(len(part.kinds), part.rows is not None) for part in parts])) - 1
     if all(part.columns is None for part in parts):
         return rows.take(pa.array(row_of[events.written[winners[alive]]]))

@@ -41,15 +41,12 @@ def columns_from_path(config: TableConfig, schema: pa.Schema) -> tuple[str, ...]
     return tuple(n for n in config.partition_fields if n in schema.names and _spelled_plainly(schema.field(n).type))
 
 
-def with_path_values(rows: pa.Table, path: str, config: TableConfig) -> pa.Table:
-    """`rows` of one partition, with the partition columns that its path gives."""
+def path_constants(path: str, config: TableConfig, schema: pa.Schema) -> dict[str, pa.Scalar]:
+    """The partition columns that a partition's path gives, and their value in all rows there."""
     values = partition_values(path, config)
-    for name in columns_from_path(config, rows.schema):
-        position = rows.schema.get_field_index(name)
-        column = _in_type([values[name]], rows.schema.field(name).type) if name in values else None
-        if column is not None:
-            rows = rows.set_column(position, rows.schema.field(name), pa.repeat(column[0], rows.num_rows))
-    return rows
+    names = [name for name in columns_from_path(config, schema) if name in values]
+    typed = {name: _in_type([values[name]], schema.field(name).type) for name in names}
+    return {name: column[0] for name, column in typed.items() if column is not None}
 
 
 def typed_partition_values(paths: list[str], config: TableConfig, schema: pa.Schema) -> dict[str, pa.Array]:

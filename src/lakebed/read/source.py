@@ -18,7 +18,8 @@ from lakebed.read.changes import plan_changes
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.predicate import And, Compare, IsIn, IsNull, Not, Op, Predicate, StartsWith, column_name
 from lakebed.read.scan import ScanPlan, plan_scan
-from lakebed.read.spark import BATCH_ROWS, pack_tasks, spark_schema
+from lakebed.read.spark import BATCH_ROWS, pack_tasks
+from lakebed.read.spark_columns import spark_schema
 from lakebed.table import TableState, open_handle
 
 if TYPE_CHECKING:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakebed.model.config import TableConfig
-from lakebed.model.words import PARTITION_PATH
 from lakebed.read.base_file import PARQUET
 from lakebed.read.evaluate import to_spark_sql
 from lakebed.read.file_slice import SliceTask, read_slice
-from lakebed.read.partitions import NO_VALUE, columns_from_path
+from lakebed.read.partitions import columns_from_path
 from lakebed.read.scan import ScanPlan
+from lakebed.read.spark_columns import plan_spark_columns, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
-_TASK_BYTES = 64 << 20
-_PARTITIONS_MIN = 8
+_TASK_BYTES = 32 << 20
 BATCH_ROWS = 32_768
 
 
@@ -37,67 +36,40 @@ def read_spark(plan: ScanPlan, spark: SparkSession) -> DataFrame:
     return reduce(lambda left, right: left.unionByName(right), frames)
 
 
-def spark_schema(schema: pa.Schema) -> StructType:
-    """An Arrow schema as Spark spells it."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
-
-
 def _is_plain(task: SliceTask) -> bool:
     """Whether Spark reads the slice's one Parquet file to the same rows, with every column that is asked for."""
-    base = task.file_slice.base
-    fills_columns = task.config.drops_partition_columns
-    filters_rows = task.keys is not None or task.written_by is not None
-    return (
-        base is not None and base.extension == PARQUET and not (task.file_slice.logs or fills_columns or filters_rows)
-    )
+    base, config = task.file_slice.base, task.config
+    if base is None or base.extension != PARQUET or task.file_slice.logs or config.drops_partition_columns:
+        return False
+    knows_paths = config.has_meta_columns or not columns_from_path(config, task.needed_schema)
+    return knows_paths and task.keys is None and task.written_by is None
 
 
 def _scan_parquet(plan: ScanPlan, tasks: Sequence[SliceTask], spark: SparkSession) -> DataFrame:
-    from pyspark.sql.functions import expr
-
     if not tasks:
         return spark.createDataFrame([], spark_schema(plan.schema))
     task = tasks[0]
-    from_path = columns_from_path(task.config, task.needed_schema)
-    read = {*task.needed_schema.names, *([PARTITION_PATH] if from_path else [])}
-    wanted = spark_schema(pa.schema([field for field in task.schema if field.name in read]))
-    frame = spark.read.schema(wanted).parquet(*(task.storage.uri(task.file_slice.paths[0]) for task in tasks))
-    for name in from_path:
-        frame = frame.withColumn(name, expr(path_expression(name, wanted[name].dataType.simpleString(), task.config)))
+    columns = plan_spark_columns(task.needed_schema.names, task.schema, task.config)
+    paths = (task.storage.uri(task.file_slice.paths[0]) for task in tasks)
+    frame = columns.derive(spark.read.schema(spark_schema(columns.read)).parquet(*paths))
     if plan.predicate is not None:
         frame = frame.filter(to_spark_sql(plan.predicate))
     return frame.select(*(f"`{name}`" for name in plan.schema.names))
 
 
-def path_expression(name: str, spark_type: str, config: TableConfig) -> str:
-    """SQL for a partition column's value from the row's partition path, as `with_path_values` has it."""
-    fields, path = config.partition_fields, f"`{PARTITION_PATH}`"
-    text = path if len(fields) == 1 else f"split({path}, '/')[{fields.index(name)}]"
-    if config.hive_style_partitioning:
-        label = f"{name}=".replace("'", "\\'")
-        text = f"if(startswith({text}, '{label}'), substring({text}, {len(name) + 2}), {text})"
-    if config.url_encoded_partitions:
-        text = f"try_url_decode(replace({text}, '+', '%2B'))"
-    text = f"nullif({text}, '{NO_VALUE}')"
-    if spark_type != "string":
-        text = f"try_cast({text} as {spark_type})"
-    if len(fields) == 1:
-        return text
-    return f"if(size(split({path}, '/')) = {len(fields)}, {text}, `{name}`)"
-
-
 def _scan_merged(plan: ScanPlan, tasks: Sequence[SliceTask], spark: SparkSession) -> DataFrame:
-    groups = pack_tasks(tasks)
+    columns = plan_spark_columns(plan.schema.names, tasks[0].schema, tasks[0].config)
+    groups = pack_tasks([replace(task, columns=tuple(columns.read.names)) for task in tasks])
     numbers = spark.range(0, len(groups), 1, len(groups))
-    return numbers.mapInArrow(_reader_of(groups), spark_schema(plan.schema))
+    frame = columns.derive(numbers.mapInArrow(_reader_of(groups), spark_schema(columns.read)))
+    return frame.select(*(f"`{name}`" for name in plan.schema.names))
 
 
 def pack_tasks(tasks: Sequence[SliceTask]) -> list[list[SliceTask]]:
     """Tasks in groups of about equal bytes: each group is one Spark task, which costs more than a small slice."""
-    total = sum(_bytes(task) for task in tasks)
-    count = min(len(tasks), max(_PARTITIONS_MIN, -(-total // _TASK_BYTES)))
+    cores = os.cpu_count() or 1
+    by_size = -(-sum(_bytes(task) for task in tasks) // _TASK_BYTES)
+    count = min(len(tasks), -(-max(by_size, 1) // cores) * cores)
     groups: list[list[SliceTask]] = [[] for _ in range(count)]
     filled = [0] * count
     for task in sorted(tasks, key=_bytes, reverse=True):
