@@ -91,7 +91,12 @@ def _merge(task: SliceTask, base: pa.Table | None, schema: pa.Schema) -> pa.Tabl
         task.storage, task.file_slice, layout=task.config.timeline_layout, counts=task.counted.includes
     )
     parts = [part for filed in blocks for part in _block_parts(filed, task, schema, ordering)]
-    return merge_slice(None if base is None else _record_part(base, task.config, ordering), parts, rules, schema)
+    stored = None if base is None else _record_part(base, task.config, ordering)
+    if task.keys is not None:  # Keys merge on their own: the others need not.
+        wanted = pa.array(sorted(task.keys), pa.string())
+        parts = [part.with_keys(wanted) for part in parts]
+        stored = None if stored is None else stored.with_keys(wanted)
+    return merge_slice(stored, parts, rules, schema)
 
 
 def _block_parts(filed: FiledBlock, task: SliceTask, schema: pa.Schema, ordering: Sequence[str]) -> Iterator[Part]:

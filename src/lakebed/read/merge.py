@@ -52,6 +52,17 @@ class Part:
     rows: pa.Table | None
     columns: frozenset[str] | None = None
 
+    def with_keys(self, wanted: pa.Array) -> Part:
+        """The events of some keys."""
+        return self.take(np.flatnonzero(pc.is_in(self.keys, value_set=wanted).to_numpy(zero_copy_only=False)))
+
+    def take(self, positions: Ints) -> Part:
+        """The events at `positions`."""
+        taken = pa.array(positions)
+        ordering = tuple(values.take(taken) for values in self.ordering)
+        rows = None if self.rows is None else self.rows.take(taken)
+        return Part(self.keys.take(taken), self.kinds[positions], ordering, rows, self.columns)
+
 
 def merge_slice(base: Part | None, logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> pa.Table:
     """The rows of a slice. `rows` of all parts conform to `schema`."""
@@ -63,7 +74,7 @@ def merge_slice(base: Part | None, logs: Sequence[Part], rules: Rules, schema: p
         return _take_winners(list(logs), _accept(logs, codes, 0, rules), schema)
     base_codes = _to_ints(pc.fill_null(pc.index_in(base.keys, value_set=keys.dictionary), -1))
     positions = _first_positions(base_codes)
-    parts = [_take_part(base, positions), *logs]
+    parts = [base.take(positions), *logs]
     events = _accept(parts, np.concatenate([base_codes[positions], codes]), len(positions), rules)
     untouched = np.ones(len(base_codes), bool)
     untouched[positions] = False
@@ -139,13 +150,6 @@ def _first_positions(codes: Ints) -> Ints:
     matched = np.flatnonzero(codes >= 0)
     first: Ints = np.sort(matched[np.unique(codes[matched], return_index=True)[1]])
     return first
-
-
-def _take_part(part: Part, positions: Ints) -> Part:
-    assert part.rows is not None
-    taken = pa.array(positions)
-    ordering = tuple(values.take(taken) for values in part.ordering)
-    return Part(part.keys.take(taken), part.kinds[positions], ordering, part.rows.take(taken), part.columns)
 
 
 def _rank_ordering(parts: Sequence[Part]) -> Ints:

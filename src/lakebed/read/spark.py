@@ -20,7 +20,7 @@ from lakebed.read.spark_columns import plan_spark_columns, spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TASK_BYTES = 32 << 20
+_TASK_BYTES = 64 << 20
 BATCH_ROWS = 32_768
 
 
