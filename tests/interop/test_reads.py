@@ -18,8 +18,14 @@ ROW_NAME = ("_hoodie_partition_path", "_hoodie_record_key")
 Row = tuple[tuple[str, Any], ...]
 
 
+# What Apache Hudi 1.2.0 fails at by itself; the table it leaves behind is read and compared all the same.
+PEER_DEFECTS = ("record partition: column_stats but trying to insert into partition: expr_index",)
+
+
 def test_every_step_was_carried_out(peer_table: PeerTable) -> None:
-    refused = [f"{step['action']}: {step['refused']}" for step in peer_table.steps if "refused" in step]
+    steps = [step for step in peer_table.steps if "refused" in step]
+    unknown = [step for step in steps if not any(defect in step["refused"] for defect in PEER_DEFECTS)]
+    refused = [f"{step['action']}: {step['refused']}" for step in unknown]
     assert not refused, "\n".join([*refused, peer_table.about()])
 
 
@@ -40,14 +46,22 @@ def test_time_travel(peer_table: PeerTable) -> None:
 
 
 def test_changes(peer_table: PeerTable) -> None:
+    table = lakebed.open_table(peer_table.path)
+
     def changes(read: dict[str, Any]) -> pa.Table:
-        return lakebed.open_table(peer_table.path).changes(since=read["since"], until=read["until"])
+        return table.changes(since=read["since"], until=read["until"])
+
+    def is_comparable(read: dict[str, Any]) -> bool:
+        """Up to a past instant, Apache Hudi leaves out what was overwritten or cleaned later; we show it, or refuse."""
+        until = read["until"]
+        later = {str(i.action) for i in table.timeline.completed() if until is not None and i.requested_at > until}
+        return not later & {"replacecommit", "clean"}
 
     # Apache Hudi gives encoded partition values here ("100%25"), though its snapshots have the plain ones ("100%").
     unfit = (
         [column["name"] for column in peer_table.design["partitioned_by"]] if peer_table.design["url_encoded"] else []
     )
-    check(peer_table, "changes", changes, without=unfit)
+    check(peer_table, "changes", changes, without=unfit, only=is_comparable)
 
 
 def test_lookup(peer_table: PeerTable) -> None:
@@ -73,11 +87,18 @@ def test_spark(peer_table: PeerTable, spark) -> None:
 
 
 def check(
-    table: PeerTable, kind: str, read: Callable[[dict[str, Any]], pa.Table], *, without: list[str] | None = None
+    table: PeerTable,
+    kind: str,
+    read: Callable[[dict[str, Any]], pa.Table],
+    *,
+    without: list[str] | None = None,
+    only: Callable[[dict[str, Any]], bool] = lambda _: True,
 ) -> None:
     """Hold every read of a kind against the answer of Apache Hudi, and report all differences at once."""
     wrong = []
     for asked, theirs in table.answered(kind):
+        if not only(asked):
+            continue
         text = difference(read(asked).drop_columns(without or []), theirs.drop_columns(without or []))
         if text:
             arguments = {key: value for key, value in asked.items() if key not in ("kind", "rows")}
