@@ -14,8 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 import lakebed
 from benchmarks.peer import Peer, PeerMissingError, running_peer
 from benchmarks.report import Bar, Line, Measure, alternate, faster_by, print_lines, repeat, slower_by, stopwatch
-from benchmarks.tables import ReadTables, read_tables
+from benchmarks.tables import ROWS, ReadTables, read_tables
 from lakebed.engine.session import local_session
+from lakebed.metadata import MetadataTable
+from lakebed.metadata.record_index import read_record_index
+from lakebed.table import open_handle
 
 ROUNDS = 15
 ROUNDS_OF_PEERS = 7
@@ -40,6 +43,7 @@ def main() -> None:
         finally:
             spark.stop()
         lines += [scan_arrow("COW", tables.cow, peer), scan_arrow("MOR", tables.mor, peer)]
+        lines.append(scan_record_index(tables.cow, peer))
     print_lines("snapshot scan, 1,000,000 rows, median of alternating rounds", lines)
 
 
@@ -78,6 +82,21 @@ def scan_arrow(kind: str, path: str, peer: Peer | None) -> Line:
     if peer is None:
         return Line(what, str(repeat(ours, ROUNDS_OF_PEERS)), other, "skipped")
     mine, theirs = alternate(ours, asked(peer, "scan_rs", path), ROUNDS_OF_PEERS)
+    return Line(what, str(mine), other, str(theirs), faster_by(mine, theirs))
+
+
+def scan_record_index(path: str, peer: Peer | None) -> Line:
+    """Every entry of the record index, against Apache Hudi reading the metadata table, which has little else."""
+    what, other = "record index, to Arrow", "Apache Hudi 1.2"
+
+    def read() -> None:
+        metadata = open_handle(path).state().metadata
+        assert isinstance(metadata, MetadataTable)
+        assert read_record_index(metadata).num_rows == ROWS
+
+    if peer is None:
+        return Line(what, str(repeat(stopwatch(read), ROUNDS_OF_PEERS)), other, "skipped")
+    mine, theirs = alternate(stopwatch(read), asked(peer, "scan", f"{path}/.hoodie/metadata"), ROUNDS_OF_PEERS)
     return Line(what, str(mine), other, str(theirs), faster_by(mine, theirs))
 
 

@@ -64,7 +64,7 @@ COMMIT_FIELDS = ["operation", "inserted", "updated", "deleted", "files", "bytes"
         (["read", "--columns", "id,ts"], ["table", "rows", "more"], "rows", ["id", "ts"]),
         (
             ["explain", "--where", "id = 'k001'"],
-            ["table", "as_of", "files_from", "where", "steps", "slices", "slices_merged", "bytes"],
+            ["table", "as_of", "files_from", "where", "steps", "slices", "slices_merged", "bytes", "requests"],
             "steps",
             ["index", "used", "reason", "slices_before", "slices_after"],
         ),

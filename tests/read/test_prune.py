@@ -83,6 +83,15 @@ def test_explain_says_where_the_files_come_from(unpack) -> None:
     )
 
 
+def test_explain_counts_what_planning_asked_of_the_store(unpack) -> None:
+    table = lakebed.open_table(unpack("hudi120_mor_part_compacted").path)
+    first, again = table.explain(where="id = 'k001'"), table.explain(where="id = 'k001'")
+    assert first.requests.lists > 0
+    assert first.requests.gets > 0
+    # The second call finds everything in the handle.
+    assert again.requests.lists == again.requests.gets == 0
+
+
 def test_bloom_filters_exclude_base_files(unpack) -> None:
     table = lakebed.open_table(unpack("hudi120_mor_nonpart_all_indexes").path)
     assert steps(table.explain(where="id = 'no such key'"))["record_index"] == (True, 0)

@@ -14,8 +14,9 @@ def collected(frame) -> list[str]:
     return canonical(spark_rows(frame.toArrow()))
 
 
-def test_snapshot_is_what_hudi_reads(real_table, spark) -> None:
-    table = lakebed.open_table(real_table.path, spark=spark)
+@pytest.mark.parametrize("use_metadata", ["true", "false"])
+def test_snapshot_is_what_hudi_reads(real_table, spark, use_metadata: str) -> None:
+    table = lakebed.open_table(real_table.path, spark=spark, options={"hoodie.metadata.enable": use_metadata})
     columns = [name for name, _ in real_table.schema]
     assert collected(table.to_spark(columns=columns)) == canonical(real_table.rows)
 

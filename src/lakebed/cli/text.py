@@ -234,6 +234,7 @@ def _explanation(report: Explanation) -> Iterator[Grid | str]:
         ("where", report.where or NOTHING),
         ("files from", report.files_from),
         ("reads", reads),
+        ("planning", report.asked),
     )
     yield grid(_FACTS, facts, has_header=False)
     if report.steps:

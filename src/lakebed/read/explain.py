@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lakebed.storage import Requests
+
 
 @dataclass(frozen=True, slots=True)
 class PruneStep:
@@ -33,6 +35,15 @@ class Explanation:
     slices: int
     slices_merged: int
     bytes: int
+    requests: Requests
+    """What planning asked of the store."""
+
+    @property
+    def asked(self) -> str:
+        """The requests in a few words."""
+        counts = self.requests
+        gets = counts.gets + counts.ranged_gets + counts.opens
+        return f"{counts.lists} listings and {gets} reads of {counts.bytes_read:,} bytes"
 
     def __str__(self) -> str:
         lines = [
@@ -41,5 +52,6 @@ class Explanation:
             f"  where {self.where}" if self.where else "  no filter",
             *(f"  {step}" for step in self.steps),
             f"  reads {self.slices} file slices ({self.slices_merged} merged with logs), {self.bytes:,} bytes stored",
+            f"  planning took {self.asked}",
         ]
         return "\n".join(lines)

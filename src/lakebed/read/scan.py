@@ -17,6 +17,7 @@ from lakebed.read.file_slice import SliceTask
 from lakebed.read.predicate import Predicate, parse_where
 from lakebed.read.prune import Query, prune_slices
 from lakebed.read.retention import check_retained
+from lakebed.storage import Requests
 from lakebed.table import TableState
 from lakebed.timeline import Snapshot
 from lakebed.view.blocks import CountedInstants
@@ -45,11 +46,13 @@ def plan_scan(
     """The scan of a snapshot, pruned by everything the table knows."""
     if mode not in (SNAPSHOT, READ_OPTIMIZED):
         raise InvalidInputError(f"there is no read mode {mode!r}", hint=f'use "{SNAPSHOT}" or "{READ_OPTIMIZED}"')
+    before = state.storage.counts.snapshot()
     snapshot = take_snapshot(state, as_of)
     slices = state.latest_slices if as_of is None else state.slices(snapshot)
     if mode == READ_OPTIMIZED:
         slices = tuple(replace(file_slice, logs=()) for file_slice in slices if file_slice.base is not None)
-    return plan_slices(state, snapshot, slices, columns=columns, where=where, is_latest=as_of is None)
+    plan = plan_slices(state, snapshot, slices, columns=columns, where=where, is_latest=as_of is None)
+    return replace(plan, explanation=replace(plan.explanation, requests=state.storage.counts.snapshot() - before))
 
 
 def plan_slices(
@@ -127,4 +130,5 @@ def _explain(
         slices=len(slices),
         slices_merged=sum(bool(file_slice.logs) for file_slice in slices),
         bytes=sum(file.size or 0 for file in files),
+        requests=Requests(),
     )
