@@ -9,7 +9,7 @@ import pytest
 from conftest import REAL_TABLES, catalogue
 from lakebed.format.metadata.secondary_columns import secondary_value_texts
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.column_stats import find_column_ranges
+from lakebed.metadata.column_stats import find_column_ranges, read_column_stats
 from lakebed.metadata.record_index import find_locations, read_record_index
 from lakebed.metadata.secondary_index import find_record_keys, read_secondary_index
 from lakebed.read.arrow import read_arrow
@@ -113,3 +113,12 @@ def test_column_stats_bound_the_rows_of_their_files(unpack, name: str) -> None:
             assert mine["null_count"][0].as_py() == rows[field.name].null_count
             checked += 1
     assert checked or all(s.logs for s in state.latest_slices)
+
+
+def test_expression_index_bounds_the_expression_in_each_file(unpack) -> None:
+    _, metadata = opened(unpack("hudi111_cow_nonpart_expression_index"))
+    entries = read_column_stats(metadata, "expr_index_idx_ts").to_pylist()
+    days = [(entry["min"]["string"], entry["max"]["string"]) for entry in entries if not entry["is_deleted"]]
+    # from_unixtime(ts, 'yyyy-MM-dd'): the insert is of one day, two rows were updated two days later.
+    assert ("2023-11-14", "2023-11-14") in days
+    assert ("2023-11-14", "2023-11-16") in days

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import lakebed
 from conftest import REAL_TABLES
+from lakebed.model.files import FileSlice
 from lakebed.read.explain import Explanation
+from lakebed.read.predicate import parse_where
+from lakebed.read.prune import PRUNERS, Kept, Query
+from lakebed.table import open_handle
 from rows import canonical, spark_rows
 
 FILTERS = (
@@ -93,5 +99,18 @@ def test_explain_counts_what_planning_asked_of_the_store(unpack) -> None:
 
 
 def test_bloom_filters_exclude_base_files(unpack) -> None:
-    table = lakebed.open_table(unpack("hudi120_mor_nonpart_all_indexes").path)
-    assert steps(table.explain(where="id = 'no such key'"))["record_index"] == (True, 0)
+    state = open_handle(unpack("hudi120_mor_nonpart_all_indexes").path).state()
+    schema = state.schema(state.latest)
+    bases = tuple(replace(file_slice, logs=()) for file_slice in state.latest_slices)
+
+    def kept(where: str, slices: tuple[FileSlice, ...]) -> int:
+        query = Query(state.config, schema, parse_where(where, schema), state.metadata, is_latest=True)
+        outcome = dict(PRUNERS)["bloom_filters"](query, slices)
+        assert isinstance(outcome, Kept)
+        return len(outcome.slices)
+
+    assert kept("id = 'k001'", bases) == 1
+    assert kept("id = 'no such key'", bases) == 0
+    # A log file may hold keys that its base file does not: of both slices, the one with logs stays.
+    assert [bool(file_slice.logs) for file_slice in state.latest_slices] == [True, False]
+    assert kept("id = 'no such key'", state.latest_slices) == 1

@@ -71,6 +71,10 @@ def test_cleaned_snapshots_are_refused_and_the_hint_is_true(unpack) -> None:
     assert table.to_arrow(as_of=earliest).num_rows == 4
 
 
+def test_nothing_changed_since_a_moment_after_the_last_commit(compacted: lakebed.Table) -> None:
+    assert compacted.changes("2099-01-01").num_rows == 0
+
+
 def test_since_after_until(compacted: lakebed.Table) -> None:
     first, *_, last = sorted(instant.requested_at for instant in compacted.timeline.commits())
     with pytest.raises(lakebed.InvalidInputError, match="is after until"):

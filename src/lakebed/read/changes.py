@@ -37,7 +37,7 @@ def plan_changes(
     snapshot = take_snapshot(state, until)
     start = _BEFORE_ALL if since is None or str(since) in EARLIEST else completion_of_point(state, since)
     end = snapshot.until or state.timeline.last_completed_at or start
-    if start > end:
+    if until is not None and start > end:
         raise InvalidInputError(
             f"since {since!r} is after until {until!r}", hint="swap them, or leave `until` out to read up to now"
         )

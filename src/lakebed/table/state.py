@@ -10,6 +10,7 @@ import pyarrow as pa
 from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.index_definitions import decode_index_definitions
+from lakebed.format.timeline.metadata import decode_commit
 from lakebed.metadata import MetadataTable, Unusable, find_metadata_table
 from lakebed.metadata.files import list_metadata_files
 from lakebed.model.config import TableConfig
@@ -122,8 +123,6 @@ class TableState:
         return self._archived_schema(snapshot)
 
     def _archived_schema(self, snapshot: Snapshot) -> tuple[str, str]:
-        from lakebed.format.timeline.metadata import decode_commit
-
         for archived in reversed(self.archive.instants()):
             instant, path = archived.instant, f"{self.config.history_path}/{archived.instant.requested_at}"
             if instant.action.changes_data and archived.metadata and snapshot.completion_of(instant.requested_at):
