@@ -5,6 +5,9 @@ LakebedError
 ├── UnsupportedTableError      another table version, or a feature we do not have
 ├── CorruptTableError          bytes of the table break the format
 ├── WriteConflictError         run the write again            (retryable)
+│   ├── RolledBackError        another process took this write for dead and undid it
+│   └── TableRestoredError     the table was, or is being, set back
+├── LockUnavailableError       others hold the table's lock   (retryable)
 ├── StorageUnavailableError    the store did not answer       (retryable)
 └── CommitUnknownError         look at the timeline before running the write again
 """
@@ -56,6 +59,20 @@ class CorruptTableError(LakebedError):
 
 class WriteConflictError(LakebedError):
     """Another writer committed first on the same file groups."""
+
+    retryable = True
+
+
+class RolledBackError(WriteConflictError):
+    """Another process took this write for dead, because its heartbeat stopped, and rolled it back."""
+
+
+class TableRestoredError(WriteConflictError):
+    """The table was, or is being, set back to an earlier instant while this write ran."""
+
+
+class LockUnavailableError(LakebedError):
+    """The table's lock was not to be had in time, or was lost while it was held."""
 
     retryable = True
 

@@ -126,6 +126,14 @@ class RollbackMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class RollbackPlan:
+    """The instant that a rollback is to undo, and names of the files, by partition, that it is to delete."""
+
+    target: InstantRef
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class SavepointMetadata:
     """Names of the base and log files, by partition, that must be kept while the savepoint exists."""
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from lakebed.errors import CorruptTableError, InvalidInputError
-from lakebed.format.properties import check_table_checksum, decode_properties
 from lakebed.model.config import TableConfig
 from lakebed.storage import Storage, open_storage
 from lakebed.table.state import TableState
 from lakebed.timeline import Documents, load_timeline
 from lakebed.timeline.active import list_instants
-
-PROPERTIES = ".hoodie/hoodie.properties"
-BACKUP = ".hoodie/hoodie.properties.backup"
+from lakebed.timeline.config import load_config
 
 
 def open_handle(
@@ -23,24 +19,6 @@ def open_handle(
     """The table at a path or URL, with options of its store; raises InvalidInputError if there is none."""
     storage = open_storage(path, store)
     return TableHandle(storage, load_config(storage), use_metadata=use_metadata)
-
-
-def load_config(storage: Storage) -> TableConfig:
-    """The table's configuration, from its backup while a writer is replacing it."""
-    for path in (PROPERTIES, BACKUP):
-        data = storage.find(path)
-        if data is not None:
-            try:
-                properties = decode_properties(data, path=path)
-                check_table_checksum(properties, path=path)
-                return TableConfig(properties, path)
-            except CorruptTableError:
-                if path == BACKUP or storage.find(BACKUP) is None:
-                    raise
-    raise InvalidInputError(
-        f"{storage.url} is not a Hudi table: there is no {PROPERTIES}",
-        hint="give the folder that holds `.hoodie`; check the path for typing errors",
-    )
 
 
 class TableHandle:

@@ -97,10 +97,14 @@ class TableState:
 
     def schema(self, snapshot: Snapshot) -> pa.Schema:
         """The table's columns as the newest commit of the snapshot declares them, after meta columns if it has them."""
-        declared, path = self._declared_schema(snapshot)
-        columns = [field for field in arrow_schema(declared, path=path) if field.name not in META_COLUMNS]
+        columns = list(self.data_schema(snapshot))
         meta = [pa.field(name, pa.string()) for name in META_COLUMNS] if self.config.has_meta_columns else []
         return pa.schema([*meta, *columns, *self._dropped_columns(columns)])
+
+    def data_schema(self, snapshot: Snapshot) -> pa.Schema:
+        """The columns as the newest commit of the snapshot declares them, without meta columns."""
+        declared, path = self._declared_schema(snapshot)
+        return pa.schema([field for field in arrow_schema(declared, path=path) if field.name not in META_COLUMNS])
 
     def _dropped_columns(self, columns: list[pa.Field]) -> list[pa.Field]:
         """Partition columns that the table keeps in paths alone; as text, since nothing else says what they are."""

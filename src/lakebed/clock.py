@@ -1,0 +1,30 @@
+"""Time as it is handed in: protocol code never looks at a clock of its own."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall clock time of this machine, which other machines need not agree with."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970 in UTC. May go backwards."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Returns after that time."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970 in UTC."""
+        return time.time_ns() // 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        """Returns after that time."""
+        time.sleep(seconds)

@@ -1,0 +1,29 @@
+"""The table configuration file: where everything else of a table is found."""
+
+from __future__ import annotations
+
+from lakebed.errors import CorruptTableError, InvalidInputError
+from lakebed.format.properties import check_table_checksum, decode_properties
+from lakebed.model.config import TableConfig
+from lakebed.storage import Storage
+
+PROPERTIES = ".hoodie/hoodie.properties"
+BACKUP = ".hoodie/hoodie.properties.backup"
+
+
+def load_config(storage: Storage) -> TableConfig:
+    """The table's configuration, from its backup while a writer is replacing it."""
+    for path in (PROPERTIES, BACKUP):
+        data = storage.find(path)
+        if data is not None:
+            try:
+                properties = decode_properties(data, path=path)
+                check_table_checksum(properties, path=path)
+                return TableConfig(properties, path)
+            except CorruptTableError:
+                if path == BACKUP or storage.find(BACKUP) is None:
+                    raise
+    raise InvalidInputError(
+        f"{storage.url} is not a Hudi table: there is no {PROPERTIES}",
+        hint="give the folder that holds `.hoodie`; check the path for typing errors",
+    )

@@ -1,0 +1,113 @@
+"""Heartbeats: a write is alive while its heartbeat file is young, by the clock of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from lakebed.model.instant import InstantTime
+from lakebed.storage import Outcome
+from lakebed.transaction.ports import Ports
+from lakebed.transaction.settle import delete_file, replace_file, swap_file
+
+FOLDER = ".hoodie/.heartbeat"
+_CLOCK = ".hoodie/.tickets/.clock"
+"""Written to learn what time it is for the store: its mtime is compared with those of heartbeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long things may take. `skew_ms` is how far clocks of different machines may stand apart."""
+
+    heartbeat_seconds: float = 60.0
+    heartbeat_misses: int = 2
+    skew_ms: int = 0
+    section_seconds: float = 10.0
+
+    @property
+    def dead_after(self) -> timedelta:
+        """The age at which others take a heartbeat for dead; its owner gives up one interval earlier."""
+        return timedelta(seconds=self.heartbeat_seconds * (self.heartbeat_misses + 1), milliseconds=self.skew_ms)
+
+
+class Heartbeat:
+    """The heartbeat of one instant, beating in the background until it is stopped or lost."""
+
+    def __init__(self, ports: Ports, timing: Timing, instant: InstantTime, owner: str) -> None:
+        self.instant = instant
+        self.owner = owner
+        self._ports = ports
+        self._timing = timing
+        self._beats = 0
+        self._beaten_ms = ports.clock.now_ms()
+        self._is_lost = False
+        self._stop: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """The first beat, durable when this returns, and then one after the other."""
+        replace_file(self._ports.storage, heartbeat_path(self.instant), self._content())
+        self._beaten_ms = self._ports.clock.now_ms()
+        self._stop = self._ports.background.every(self._timing.heartbeat_seconds, self.beat)
+
+    def beat(self) -> bool:
+        """One more beat; False, and the heartbeat is lost, if its file is missing or someone else's."""
+        found = self._ports.storage.find_with_etag(heartbeat_path(self.instant))
+        if found is None or not self._is_ours(found[0]):
+            self._is_lost = True
+            return False
+        self._beats += 1
+        if swap_file(self._ports.storage, heartbeat_path(self.instant), self._content(), found[1]):
+            self._beaten_ms = self._ports.clock.now_ms()
+        return True
+
+    def is_certain(self) -> bool:
+        """Whether the owner may go on: its file is there with its name, and the last beat is young enough."""
+        late_ms = self._ports.clock.now_ms() - self._beaten_ms
+        if self._is_lost or late_ms > self._timing.heartbeat_seconds * self._timing.heartbeat_misses * 1000:
+            return False
+        found = self._ports.storage.find(heartbeat_path(self.instant))
+        return found is not None and self._is_ours(found)
+
+    def rest(self) -> None:
+        """No further beats; the file stays and grows old."""
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
+
+    def stop(self) -> None:
+        """Ends the heartbeat and removes its file, unless someone else took it over."""
+        self.rest()
+        found = self._ports.storage.find(heartbeat_path(self.instant))
+        if found is not None and self._is_ours(found):
+            delete_file(self._ports.storage, heartbeat_path(self.instant))
+
+    def _content(self) -> bytes:
+        return f"{self.owner} {self._beats}".encode()
+
+    def _is_ours(self, content: bytes) -> bool:
+        return content.split(b" ")[0] == self.owner.encode()
+
+
+def heartbeat_path(instant: InstantTime) -> str:
+    """Where the heartbeat of an instant lies."""
+    return f"{FOLDER}/{instant}"
+
+
+def load_heartbeats(ports: Ports, timing: Timing) -> dict[str, bool]:
+    """Whether each instant that has a heartbeat file is alive. Asked under the lock, when the answer decides."""
+    files = {listed.path.rpartition("/")[2]: listed.modified for listed in ports.storage.list(FOLDER)}
+    if not files:
+        return {}
+    now = _storage_time(ports)
+    return {instant: now - modified <= timing.dead_after for instant, modified in files.items()}
+
+
+def _storage_time(ports: Ports) -> datetime:
+    """The time of the store: that of a file this process just wrote."""
+    folder, _, name = _CLOCK.rpartition("/")
+    while True:
+        if ports.storage.replace(_CLOCK, ports.tokens().encode()) is not Outcome.REFUSED:
+            for listed in ports.storage.list(folder):
+                if listed.path.endswith(f"/{name}"):
+                    return listed.modified

@@ -1,0 +1,55 @@
+"""Markers: the files that an instant set out to write, noted before they are, so that a rollback finds them.
+
+Apache Hudi keeps markers in two ways. Ours are of the kind that its timeline server writes: a folder per instant with
+files that list one marker per line. Each task writes one such file for all files that it is about to make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lakebed.model.instant import InstantTime
+from lakebed.storage import Storage
+from lakebed.transaction.settle import create_file, delete_file
+
+_FOLDER = ".hoodie/.temp"
+_KIND_FILE = "MARKERS.type"
+_KIND = b"TIMELINE_SERVER_BASED"
+_SUFFIX = ".marker."
+
+
+def marker_folder(instant: InstantTime) -> str:
+    """Where the markers of an instant lie."""
+    return f"{_FOLDER}/{instant}"
+
+
+def open_markers(storage: Storage, instant: InstantTime) -> None:
+    """Says, before the first of them, of which kind the markers of an instant are."""
+    create_file(storage, f"{marker_folder(instant)}/{_KIND_FILE}", _KIND)
+
+
+def write_markers(storage: Storage, instant: InstantTime, paths: Iterable[str], token: str) -> None:
+    """Notes files that a task is about to create; `token` is unique per attempt of the task."""
+    lines = "".join(f"{path}{_SUFFIX}CREATE\n" for path in paths)
+    create_file(storage, f"{marker_folder(instant)}/MARKERS{token}", lines.encode())
+
+
+def load_markers(storage: Storage, instant: InstantTime) -> frozenset[str]:
+    """Paths of the files that an instant may have made, whichever way they were noted."""
+    folder = f"{marker_folder(instant)}/"
+    found: set[str] = set()
+    for listed in storage.list(marker_folder(instant), recursive=True):
+        name = listed.path.removeprefix(folder)
+        if _SUFFIX in name:
+            found.add(name.rpartition(_SUFFIX)[0])
+        elif name.startswith("MARKERS") and name != _KIND_FILE and not name.endswith(".crc"):
+            lines = (storage.find(listed.path) or b"").decode().splitlines()
+            found.update(line.rpartition(_SUFFIX)[0] for line in lines if _SUFFIX in line)
+    return frozenset(found)
+
+
+def drop_markers(storage: Storage, instant: InstantTime) -> None:
+    """Removes everything that lies in the folder of an instant, what says the markers' kind last."""
+    files = [listed.path for listed in storage.list(marker_folder(instant), recursive=True)]
+    for path in sorted(files, key=lambda path: path.endswith(_KIND_FILE)):
+        delete_file(storage, path)

@@ -1,0 +1,260 @@
+"""Undoing writes: scheduled under the lock, executed without it, by whichever process gets to it.
+
+A plan says which instant is undone and which files go. Executing it twice, or half and then again, ends the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lakebed.errors import InvalidInputError
+from lakebed.format.file_names import decode_data_file_name
+from lakebed.format.timeline.metadata import decode_commit, encode_rollback
+from lakebed.format.timeline.plans import decode_rollback_plan, encode_rollback_plan
+from lakebed.model.commit import InstantRef, RollbackMetadata, RollbackPlan, RolledBackPartition
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+from lakebed.storage import Outcome, Storage
+from lakebed.transaction.attempt import Attempt, start_attempt, taken_over
+from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
+from lakebed.transaction.heartbeats import Timing, heartbeat_path
+from lakebed.transaction.markers import drop_markers, load_markers
+from lakebed.transaction.ports import Ports
+from lakebed.transaction.section import METADATA, Section, instant_path, open_section, revoke_tickets
+from lakebed.transaction.settle import create_file, delete_file
+
+_WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
+
+
+class Rollbacks:
+    """Rollbacks of one table."""
+
+    def __init__(self, ports: Ports, timing: Timing) -> None:
+        self._ports = ports
+        self._timing = timing
+
+    def run(self) -> tuple[InstantTime, ...]:
+        """Rolls back every dead write; the instants that were undone."""
+        with open_section(self._ports, self._timing) as section:
+            pending = self.schedule(section)
+            self._sweep(section)
+        return tuple(target for target in map(self.execute, pending) if target is not None)
+
+    def schedule(self, section: Section, own: InstantTime | None = None) -> tuple[InstantTime, ...]:
+        """R1: plans to undo dead writes, and `own`, which its owner gives up; the rollbacks that wait for execution."""
+        writes = [i for i in section.timeline.pending() if i.action in _WRITES]
+        planned = targets_of_rollbacks(section) if writes else frozenset()
+        for instant in writes:
+            if instant.requested_at not in planned and self._is_given_up(section, instant, own):
+                self._plan(section, instant)
+        return tuple(i.requested_at for i in section.timeline.pending() if i.action is Action.ROLLBACK)
+
+    def schedule_completed(self, target: InstantTime) -> InstantTime:
+        """Plans to undo the newest completed write; the rollback that waits for execution."""
+        with open_section(self._ports, self._timing) as section:
+            section.check_no_restore()
+            instant = _check_can_undo(section, target)
+            revoke_tickets(self._ports, target)
+            return self._plan_files(section, instant)
+
+    def execute(self, rollback: InstantTime) -> InstantTime | None:
+        """R2 to R4: carries a plan out; the instant undone, or None if another process is at it or was faster."""
+        with open_section(self._ports, self._timing) as section:
+            if not _waits(section, rollback):
+                return None
+            attempt = start_attempt(section, rollback, Action.ROLLBACK)
+            plan = _load_plan(section, rollback)
+            _unpublish(section, plan)
+            config = section.config
+        create_file(self._ports.storage, instant_path(config, attempt.in_state(State.INFLIGHT)), b"")
+        self._ports.at("rollback.R2")
+        for path in _paths(plan):
+            delete_file(self._ports.storage, path)
+        self._finish(attempt, plan)
+        return InstantTime(plan.target.requested_at)
+
+    def _is_given_up(self, section: Section, instant: Instant, own: InstantTime | None) -> bool:
+        return instant.requested_at == own or not section.heartbeats.get(instant.requested_at, False)
+
+    def _plan(self, section: Section, instant: Instant) -> None:
+        """Whoever revokes first wins: after it the write can no longer complete, and if it did, it stays."""
+        self._ports.at("rollback.R1")
+        revoke_tickets(self._ports, instant.requested_at)
+        section.forget_timeline()
+        if section.timeline.completion_of(instant.requested_at) is None:
+            self._plan_files(section, instant)
+
+    def _plan_files(self, section: Section, instant: Instant) -> InstantTime:
+        target = InstantRef(instant.requested_at, str(instant.action))
+        plan = RollbackPlan(target, _files_of(section, instant))
+        rollback = Instant(section.next_time(), Action.ROLLBACK, State.REQUESTED)
+        section.check_lease()
+        section.add(rollback, encode_rollback_plan(plan, table_url=self._ports.storage.url))
+        return rollback.requested_at
+
+    def _finish(self, attempt: Attempt, plan: RollbackPlan) -> None:
+        target = InstantTime(plan.target.requested_at)
+        with open_section(self._ports, self._timing, opens=attempt.instant) as section:
+            self._ports.at("rollback.R3")
+            if not _is_pending(section, attempt.instant) or not attempt.heartbeat.is_certain():
+                raise taken_over(attempt.instant)
+            undo_metadata(section, target, rollback=attempt)
+            section.remove_pending(target, Action(plan.target.action))
+            document = encode_rollback(_metadata_of(attempt.instant, plan, self._ports.storage.url))
+            outcome = section.complete(attempt.ticket, attempt.completed(section.next_time()), document)
+        if outcome is Outcome.REFUSED:
+            raise taken_over(attempt.instant)
+        self._ports.at("rollback.R4")
+        delete_file(self._ports.storage, heartbeat_path(target))
+        drop_markers(self._ports.storage, target)
+        attempt.heartbeat.stop()
+        revoke_tickets(self._ports, attempt.instant)
+
+    def _sweep(self, section: Section) -> None:
+        """Removes heartbeats that died without an instant, or after their instant had completed."""
+        pending = {i.requested_at for i in section.timeline.pending()}
+        for instant, is_alive in section.heartbeats.items():
+            if not is_alive and instant not in pending:
+                delete_file(self._ports.storage, f"{HEARTBEATS}/{instant}")
+                drop_markers(self._ports.storage, InstantTime(instant))
+
+
+def targets_of_rollbacks(section: Section) -> frozenset[str]:
+    """The instants that pending rollbacks are about to undo."""
+    rollbacks = [i for i in section.timeline.pending() if i.action is Action.ROLLBACK]
+    return frozenset(_load_plan(section, i.requested_at).target.requested_at for i in rollbacks)
+
+
+def undo_metadata(section: Section, target: InstantTime, rollback: Attempt | None = None) -> None:
+    """Takes an instant out of the metadata table: its completed file first, then its files, then the instant.
+
+    With a `rollback` the metadata table's own timeline tells of it under the rollback's time, as Apache Hudi does.
+    """
+    found = [i for i in section.metadata_timeline if i.requested_at == target and i.action in _WRITES]
+    if not found:
+        return
+    for instant in found:
+        if instant.is_completed:
+            section.remove(instant, METADATA)
+    files = tuple(_list_files(section.ports.storage, METADATA, target))
+    for path in files:
+        delete_file(section.ports.storage, path)
+    if rollback is not None:
+        _record_metadata_rollback(section, target, rollback, files)
+    section.remove_pending(target, Action.DELTA_COMMIT, METADATA)
+
+
+def _record_metadata_rollback(section: Section, target: InstantTime, rollback: Attempt, files: Iterable[str]) -> None:
+    names: dict[str, tuple[str, ...]] = {}
+    for path in files:
+        partition, _, name = path.removeprefix(METADATA).rpartition("/")
+        names[partition] = (*names.get(partition, ()), name)
+    plan = RollbackPlan(InstantRef(target, str(Action.DELTA_COMMIT)), names)
+    url = f"{section.ports.storage.url}/{METADATA.rstrip('/')}"
+    if any(i.requested_at == rollback.instant and i.is_completed for i in section.metadata_timeline):
+        return
+    requested = rollback.in_state(State.REQUESTED)
+    if section.ports.storage.find(section.path(requested, METADATA)) is None:
+        section.add(requested, encode_rollback_plan(plan, table_url=url), METADATA)
+    section.add(rollback.in_state(State.INFLIGHT), root=METADATA)
+    document = encode_rollback(_metadata_of(rollback.instant, plan, url))
+    section.complete(rollback.ticket, rollback.completed(section.next_time()), document, METADATA)
+
+
+def _check_can_undo(section: Section, target: InstantTime) -> Instant:
+    commits = section.timeline.commits()
+    if not commits or commits[-1].requested_at != target:
+        newest = commits[-1].requested_at if commits else "none"
+        raise InvalidInputError(
+            f"{target} is not the newest completed write", hint=f"only the newest can be rolled back: {newest}"
+        )
+    if any(i.action is Action.SAVEPOINT and i.requested_at == target for i in section.timeline):
+        raise InvalidInputError(f"{target} has a savepoint", hint="delete the savepoint first")
+    completed_at = section.metadata_timeline.completion_of(target)
+    for instant in section.metadata_timeline.commits():
+        if completed_at is not None and instant.action is Action.COMMIT and instant.requested_at > completed_at:
+            raise InvalidInputError(
+                f"{target} is compacted into the metadata table and cannot be rolled back",
+                hint="delete the rows, or write the earlier ones again",
+            )
+    return commits[-1]
+
+
+def _unpublish(section: Section, plan: RollbackPlan) -> None:
+    """A completed target becomes pending again before any of its files goes: readers see it whole or not at all."""
+    for instant in section.timeline.commits():
+        if instant.requested_at == plan.target.requested_at:
+            section.ports.at("rollback.R2")
+            section.remove(instant)
+
+
+def _waits(section: Section, rollback: InstantTime) -> bool:
+    return _is_pending(section, rollback) and not section.heartbeats.get(rollback, False)
+
+
+def _is_pending(section: Section, rollback: InstantTime) -> bool:
+    return any(i.requested_at == rollback and i.action is Action.ROLLBACK for i in section.timeline.pending())
+
+
+def _load_plan(section: Section, rollback: InstantTime) -> RollbackPlan:
+    path = section.path(Instant(rollback, Action.ROLLBACK, State.REQUESTED))
+    return decode_rollback_plan(section.ports.storage.get(path), path=path)
+
+
+def _files_of(section: Section, instant: Instant) -> dict[str, tuple[str, ...]]:
+    """Names of the files that an instant made or may have made, by partition: by marker and by listing."""
+    storage = section.ports.storage
+    marked = load_markers(storage, instant.requested_at)
+    found = set(marked)
+    for folder in _folders_of(section, instant, marked):
+        found.update(_list_files(storage, folder, instant.requested_at))
+    by_partition: dict[str, tuple[str, ...]] = {}
+    for path in sorted(found):
+        partition, _, name = path.rpartition("/")
+        by_partition[partition] = (*by_partition.get(partition, ()), name)
+    return by_partition
+
+
+def _folders_of(section: Section, instant: Instant, marked: frozenset[str]) -> Iterator[str]:
+    """Where an instant may have written: the partitions it declared and marked; all, if it declared nothing."""
+    if instant.state is State.REQUESTED:
+        return
+    inflight = Instant(instant.requested_at, instant.action, State.INFLIGHT)
+    state = instant if instant.is_completed else inflight
+    path = section.path(state)
+    declared = decode_commit(section.ports.storage.find(path) or b"", path=path).write_stats
+    folders = set(declared) | {path.rpartition("/")[0] for path in marked}
+    yield from sorted(folders) if folders else [""]
+
+
+def _list_files(storage: Storage, folder: str, instant: InstantTime) -> Iterator[str]:
+    """Data files in a folder that an instant wrote; everywhere below the table's root, or the metadata table's."""
+    everywhere = folder in ("", METADATA)
+    for listed in storage.list(folder.rstrip("/"), recursive=everywhere):
+        parent, _, name = listed.path.rpartition("/")
+        if not folder and f"{parent}/".startswith(".hoodie/"):
+            continue
+        file = decode_data_file_name(name, folder=parent)
+        if file is not None and file.instant == instant:
+            yield listed.path
+
+
+def _paths(plan: RollbackPlan) -> Iterator[str]:
+    for partition, names in plan.files.items():
+        yield from (f"{partition}/{name}" if partition else name for name in names)
+
+
+def _metadata_of(rollback: InstantTime, plan: RollbackPlan, url: str) -> RollbackMetadata:
+    partitions = {
+        partition: RolledBackPartition(
+            partition, deleted=tuple("/".join(filter(None, (url, partition, name))) for name in names)
+        )
+        for partition, names in plan.files.items()
+    }
+    return RollbackMetadata(
+        started_at=rollback,
+        commits=(plan.target.requested_at,),
+        instants=(plan.target,),
+        partitions=partitions,
+        total_files_deleted=sum(len(names) for names in plan.files.values()),
+    )

@@ -1,0 +1,168 @@
+"""The critical section: what one process sees and may do while it holds the table's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+from lakebed.errors import LockUnavailableError, TableRestoredError
+from lakebed.format.timeline.instant_names import encode_instant_name
+from lakebed.model.config import TableConfig
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+from lakebed.storage import Outcome, Ticket
+from lakebed.timeline import Timeline
+from lakebed.timeline.active import list_instants
+from lakebed.timeline.config import load_config
+from lakebed.transaction.head import Head, load_head, save_head
+from lakebed.transaction.heartbeats import Timing, load_heartbeats
+from lakebed.transaction.ports import Ports
+from lakebed.transaction.settle import create_file, delete_file
+from lakebed.transaction.times import following_time, format_time, highest_time, timeline_zone
+
+METADATA = ".hoodie/metadata/"
+"""The root of the metadata table, which has a timeline of its own under the same lock."""
+
+
+class Section:
+    """Configuration and timelines as they are under the lock; nobody else completes anything meanwhile."""
+
+    def __init__(self, ports: Ports, timing: Timing) -> None:
+        self.ports = ports
+        self.timing = timing
+        self.config: TableConfig = load_config(ports.storage)
+        self._highest: InstantTime | None = None
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The table's active timeline."""
+        return Timeline.of(list_instants(self.ports.storage, self.config))
+
+    @cached_property
+    def metadata_timeline(self) -> Timeline:
+        """The active timeline of the metadata table; empty if there is none. Both tables lay it out alike."""
+        return Timeline.of(list_instants(self.ports.storage, self.config, METADATA))
+
+    @cached_property
+    def heartbeats(self) -> dict[str, bool]:
+        """Whether each instant that has a heartbeat is alive."""
+        return load_heartbeats(self.ports, self.timing)
+
+    def next_time(self) -> InstantTime:
+        """A time greater than any the table has seen. Whoever draws it puts it on the timeline in this section."""
+        seen = [highest_time(self.timeline), highest_time(self.metadata_timeline), self._highest]
+        highest = max((time for time in seen if time is not None), default=None)
+        now = format_time(self.ports.clock.now_ms(), timeline_zone(self.config))
+        self._highest = following_time(now, highest)
+        return self._highest
+
+    def has_lease(self) -> bool:
+        """Whether the lock is surely held for as long as a section takes."""
+        return self.ports.lock.remaining() >= self.timing.section_seconds + self.timing.skew_ms / 1000
+
+    def check_lease(self) -> None:
+        """Raises LockUnavailableError unless the lock is surely held for as long as a section takes."""
+        if not self.has_lease():
+            raise LockUnavailableError(
+                f"{self.ports.storage.url}: the table's lock ran out while it was held",
+                hint="run the write again; a longer lease helps where machines are paused or the store is slow",
+            )
+
+    def check_no_restore(self) -> None:
+        """Raises TableRestoredError while a restore is under way: nothing else may complete."""
+        if any(instant.action is Action.RESTORE for instant in self.timeline.pending()):
+            raise TableRestoredError(
+                f"{self.ports.storage.url}: the table is being set back to an earlier instant",
+                hint="run the call again when the restore has completed",
+            )
+
+    def path(self, instant: Instant, root: str = "") -> str:
+        """Where the file of an instant's state lies."""
+        return instant_path(self.config, instant, root)
+
+    def add(self, instant: Instant, data: bytes = b"", root: str = "") -> None:
+        """Puts a requested or inflight instant on the timeline."""
+        assert not instant.is_completed, instant
+        if not create_file(self.ports.storage, self.path(instant, root), data):
+            raise AssertionError(f"{self.path(instant, root)} has other content: a time was drawn twice")
+        self._reload(root)
+
+    def complete(self, ticket: Ticket, instant: Instant, data: bytes, root: str = "") -> Outcome:
+        """Publishes a completed instant; REFUSED if the ticket was revoked."""
+        self.check_lease()
+        outcome = self.ports.storage.publish(ticket, self.path(instant, root), data)
+        if outcome is not Outcome.DONE and self.ports.storage.find(self.path(instant, root)) == data:
+            outcome = Outcome.DONE
+        self._reload(root)
+        return outcome
+
+    def remove(self, instant: Instant, root: str = "") -> None:
+        """Takes the file of one state off the timeline."""
+        delete_file(self.ports.storage, self.path(instant, root))
+        self._reload(root)
+
+    def remove_pending(self, requested_at: InstantTime, action: Action, root: str = "") -> None:
+        """Takes a pending instant off the timeline, its inflight file first."""
+        for state in (State.INFLIGHT, State.REQUESTED):
+            self.remove(Instant(requested_at, action, state), root)
+
+    def forget_timeline(self) -> None:
+        """Makes the next look at the timeline a new listing: after a ticket was revoked, what is there stays."""
+        self._reload("")
+
+    def _reload(self, root: str) -> None:
+        self.__dict__.pop("metadata_timeline" if root else "timeline", None)
+
+
+def instant_path(config: TableConfig, instant: Instant, root: str = "") -> str:
+    """Where the file that puts an instant into its state lies."""
+    name = encode_instant_name(instant, layout=config.timeline_layout)
+    return f"{root}{config.timeline_path}/{name}"
+
+
+@contextmanager
+def open_section(ports: Ports, timing: Timing, opens: InstantTime | None = None) -> Iterator[Section]:
+    """Holds the lock. `opens` names the instant that the section is to complete, for whoever takes the lock over."""
+    ports.lock.acquire()
+    try:
+        head = _take_over(ports) if ports.lock.can_be_lost else Head()
+        section = Section(ports, timing)
+        if ports.lock.can_be_lost and opens is not None:
+            save_head(ports.storage, Head(head.epoch + 1, opens))
+        section.check_lease()
+        yield section
+        # A lease that ran out meanwhile changes nothing about what was published; the next holder closes the record.
+        if ports.lock.can_be_lost and opens is not None and section.has_lease():
+            save_head(ports.storage, Head(head.epoch + 1))
+        if timing.skew_ms:
+            _outwait_skew(section, timing)
+    finally:
+        ports.lock.release()
+
+
+def _take_over(ports: Ports) -> Head:
+    """The head record; if it says that a holder was about to complete an instant, that holder is fenced off first."""
+    head = load_head(ports.storage)
+    if head.open is not None:
+        revoke_tickets(ports, head.open)
+        head = Head(head.epoch + 1)
+        save_head(ports.storage, head)
+    return head
+
+
+def revoke_tickets(ports: Ports, instant: InstantTime) -> None:
+    """Ends every ticket of an instant: once this returns none of its completed files can appear any more."""
+    for ticket in ports.storage.find_tickets(instant):
+        while ports.storage.revoke(ticket) is not Outcome.DONE:
+            ports.clock.sleep(0.1)
+
+
+def _outwait_skew(section: Section, timing: Timing) -> None:
+    """Keeps the lock until a clock that is behind by the skew has passed the times drawn here."""
+    drawn = section._highest
+    if drawn is None:
+        return
+    zone = timeline_zone(section.config)
+    while format_time(section.ports.clock.now_ms() - timing.skew_ms, zone) <= drawn:
+        section.ports.clock.sleep(timing.skew_ms / 1000 / 4)

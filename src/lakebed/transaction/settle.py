@@ -1,0 +1,49 @@
+"""Writes whose outcome is certain: an answer that got lost is settled by reading back, never by guessing."""
+
+from __future__ import annotations
+
+from lakebed.errors import StorageUnavailableError
+from lakebed.storage import Outcome, Storage
+
+_TRIES = 5
+
+
+def create_file(storage: Storage, path: str, data: bytes) -> bool:
+    """Creates a file; whether it now has these bytes. False: someone else's bytes are there.
+
+    A refusal may follow a hidden retry of our own request, so it is read back like an unknown outcome.
+    """
+    for _ in range(_TRIES):
+        if storage.create(path, data) is Outcome.DONE:
+            return True
+        found = storage.find(path)
+        if found is not None:
+            return found == data
+    raise _silent(storage, path)
+
+
+def replace_file(storage: Storage, path: str, data: bytes) -> None:
+    """Writes a file over what was there. Only for files that have one writer at a time."""
+    for _ in range(_TRIES):
+        if storage.replace(path, data) is Outcome.DONE or storage.find(path) == data:
+            return
+    raise _silent(storage, path)
+
+
+def swap_file(storage: Storage, path: str, data: bytes, etag: str) -> bool:
+    """Writes a file over the version that `etag` names; whether it now has these bytes."""
+    return storage.replace(path, data, etag=etag) is Outcome.DONE or storage.find(path) == data
+
+
+def delete_file(storage: Storage, path: str) -> None:
+    """Makes sure that there is no such file."""
+    for _ in range(_TRIES):
+        if storage.delete(path) is Outcome.DONE:
+            return
+    raise _silent(storage, path)
+
+
+def _silent(storage: Storage, path: str) -> StorageUnavailableError:
+    return StorageUnavailableError(
+        f"{storage.url}: the store does not say what became of {path}", hint="run the call again when the store answers"
+    )

@@ -1,0 +1,175 @@
+"""The life of an instant: begun, in flight, completed. Every step says what the next process does after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from lakebed.errors import CommitUnknownError, WriteConflictError
+from lakebed.format.timeline.metadata import encode_commit
+from lakebed.model.commit import CommitMetadata
+from lakebed.model.instant import InstantTime
+from lakebed.model.words import Action, State
+from lakebed.storage import Outcome
+from lakebed.timeline import Documents
+from lakebed.timeline.config import load_config
+from lakebed.transaction.attempt import Attempt, open_ticket, start_attempt, taken_over
+from lakebed.transaction.conflicts import Rival, WriteSet, find_conflict, overlapping, write_set_of
+from lakebed.transaction.heartbeats import Timing
+from lakebed.transaction.markers import drop_markers, open_markers
+from lakebed.transaction.pending import pending_rivals
+from lakebed.transaction.ports import Ports
+from lakebed.transaction.rollback import Rollbacks, targets_of_rollbacks, undo_metadata
+from lakebed.transaction.section import METADATA, Section, instant_path, open_section, revoke_tickets
+from lakebed.transaction.settle import create_file
+
+_TRIES = 3
+
+
+class MetadataWriter(Protocol):
+    """What a commit adds to the metadata table. Called in the commit section, when the table's config is certain."""
+
+    def write(self, section: Section, instant: InstantTime) -> CommitMetadata | None:
+        """Writes data files into the metadata table; what its delta commit is to say, or None without such a table."""
+        ...
+
+
+class Transactions:
+    """All that one process does to the timeline of one table."""
+
+    def __init__(self, ports: Ports, timing: Timing) -> None:
+        self._ports = ports
+        self._timing = timing
+        self.rollbacks = Rollbacks(ports, timing)
+
+    @contextmanager
+    def section(self) -> Iterator[Section]:
+        """A critical section of its own."""
+        with open_section(self._ports, self._timing) as section:
+            yield section
+
+    def begin(self, action: Action, plan: bytes = b"") -> Attempt:
+        """A new instant on the timeline. Dead writers that are found on the way are rolled back."""
+        with self.section() as section:
+            section.check_no_restore()
+            pending = self.rollbacks.schedule(section)
+            attempt = start_attempt(section, section.next_time(), action)
+            self._ports.at("begin.1")
+            section.add(attempt.in_state(State.REQUESTED), plan)
+        for instant in pending:
+            self.rollbacks.execute(instant)
+        return attempt
+
+    def declare(self, attempt: Attempt, metadata: CommitMetadata) -> None:
+        """Puts the instant in flight, saying which file groups it sets out to write."""
+        self._ports.at("begin.3")
+        data = encode_commit(metadata, replace=attempt.action is Action.REPLACE_COMMIT)
+        path = instant_path(load_config(self._ports.storage), attempt.in_state(State.INFLIGHT))
+        if not create_file(self._ports.storage, path, data):
+            raise taken_over(attempt.instant)
+        open_markers(self._ports.storage, attempt.instant)
+
+    def commit(
+        self,
+        attempt: Attempt,
+        writes: WriteSet,
+        seen: frozenset[InstantTime],
+        metadata: CommitMetadata,
+        metadata_table: MetadataWriter,
+        also: Callable[[Section], None] | None = None,
+    ) -> InstantTime:
+        """Completes the instant, or raises and leaves it pending; the completion time.
+
+        `seen` are the writes in the snapshot that the write was planned on. `also` is a last check in the section.
+        """
+        data = encode_commit(metadata, replace=attempt.action.when_completed is Action.REPLACE_COMMIT)
+        for _ in range(_TRIES):
+            with open_section(self._ports, self._timing, opens=attempt.instant) as section:
+                self._check_alive(section, attempt)
+                self._check_conflicts(section, attempt, writes, seen)
+                if also is not None:
+                    also(section)
+                if not self._commit_metadata(section, attempt, metadata_table):
+                    continue
+                self._ports.at("commit.P7")
+                completed_at = section.next_time()
+                outcome = section.complete(attempt.ticket, attempt.completed(completed_at), data)
+            if outcome is Outcome.DONE:
+                self.close(attempt)
+                return completed_at
+            if outcome is Outcome.UNKNOWN:
+                raise _unknown(attempt.instant)
+        raise taken_over(attempt.instant)
+
+    def close(self, attempt: Attempt) -> None:
+        """Clears away what a completed instant no longer needs; whatever is left, the next process clears."""
+        self._ports.at("commit.P8")
+        attempt.heartbeat.stop()
+        drop_markers(self._ports.storage, attempt.instant)
+        revoke_tickets(self._ports, attempt.instant)
+
+    def abandon(self, attempt: Attempt) -> None:
+        """Undoes a write of this process that did not complete."""
+        with self.section() as section:
+            pending = self.rollbacks.schedule(section, own=attempt.instant)
+        attempt.heartbeat.rest()
+        for instant in pending:
+            self.rollbacks.execute(instant)
+        attempt.heartbeat.stop()
+
+    def _check_alive(self, section: Section, attempt: Attempt) -> None:
+        """P3: we are who we think we are and nobody has begun to undo us; a ticket that a takeover ended is renewed."""
+        self._ports.at("commit.P3")
+        section.check_no_restore()
+        is_inflight = attempt.in_state(State.INFLIGHT) in section.timeline.pending()
+        if not is_inflight or not attempt.heartbeat.is_certain() or attempt.instant in targets_of_rollbacks(section):
+            raise taken_over(attempt.instant)
+        if attempt.ticket not in self._ports.storage.find_tickets(attempt.instant):
+            attempt.ticket = open_ticket(section, attempt.instant)
+
+    def _check_conflicts(
+        self, section: Section, attempt: Attempt, writes: WriteSet, seen: frozenset[InstantTime]
+    ) -> None:
+        self._ports.at("commit.P4")
+        pending = pending_rivals(self._ports.storage, section.config, section.timeline, attempt.instant)
+        rivals = [*self._completed_rivals(section, attempt, seen), *pending]
+        conflict = find_conflict(writes, rivals)
+        if conflict is not None:
+            other, shared = conflict
+            raise WriteConflictError(
+                f"{other.action} {other.requested_at} changed what this write changes: {', '.join(shared[:3])}"
+                + (f" and {len(shared) - 3} more" if len(shared) > 3 else ""),
+                hint="run the write again: it then starts from the table as it stands now",
+            )
+
+    def _completed_rivals(self, section: Section, attempt: Attempt, seen: frozenset[InstantTime]) -> Iterable[Rival]:
+        documents = Documents(self._ports.storage, section.config)
+        for instant in overlapping(section.timeline, attempt.instant, seen):
+            yield Rival(instant, write_set_of(instant, documents.commit(instant)))
+
+    def _commit_metadata(self, section: Section, attempt: Attempt, metadata_table: MetadataWriter) -> bool:
+        """P5 and P6: the metadata table first, so that a committed file is never missing from its listing."""
+        self._ports.at("commit.P6")
+        undo_metadata(section, attempt.instant)
+        delta = Attempt(attempt.instant, Action.DELTA_COMMIT, attempt.heartbeat, attempt.ticket)
+        if not section.config.metadata_partitions and not section.config.metadata_partitions_inflight:
+            return True
+        section.check_lease()
+        section.add(delta.in_state(State.REQUESTED), root=METADATA)
+        section.add(delta.in_state(State.INFLIGHT), root=METADATA)
+        written = metadata_table.write(section, attempt.instant)
+        assert written is not None, "the table's config names a metadata table"
+        self._ports.at("commit.P6")
+        done = delta.completed(section.next_time())
+        outcome = section.complete(attempt.ticket, done, encode_commit(written, replace=False), METADATA)
+        if outcome is Outcome.UNKNOWN:
+            raise _unknown(attempt.instant)
+        return outcome is Outcome.DONE
+
+
+def _unknown(instant: InstantTime) -> CommitUnknownError:
+    return CommitUnknownError(
+        f"the store did not say whether the write {instant} took place",
+        hint=f"look for {instant} among table.timeline.completed() before you run the write again",
+    )
