@@ -17,7 +17,7 @@ from lakebed.format.timeline.history import (
     decode_version,
 )
 from lakebed.model.config import TableConfig
-from lakebed.model.instant import InstantTime, instant_time
+from lakebed.model.instant import Instant, InstantTime, instant_time
 from lakebed.model.words import Action
 from lakebed.storage import Storage
 
@@ -66,6 +66,13 @@ class Archive:
         """Every archived instant with its metadata, oldest first. Reads the whole archive."""
         found = [archived for name in self._list_files() for archived in self._load_instants(name)]
         return tuple(sorted(found, key=lambda archived: archived.instant.requested_at))
+
+    def holds(self, instants: Iterable[Instant]) -> frozenset[Instant]:
+        """Those of the completed instants that are in the archive."""
+        wanted = frozenset(instants)
+        times = {instant.requested_at for instant in wanted}
+        files = (name for name in self._list_files() if self._may_hold(name, times))
+        return wanted & {archived.instant for name in files for archived in self._load_instants(name)}
 
     def _list_files(self) -> tuple[str, ...]:
         if self._files is None:

@@ -43,6 +43,16 @@ def delete_file(storage: Storage, path: str) -> None:
     raise _silent(storage, path)
 
 
+def replace_shared_file(storage: Storage, path: str, data: bytes) -> None:
+    """Like `replace_file`, for a file that Apache Hudi writes too.
+
+    On a local disk Hadoop keeps a checksum beside it, which must go first: it is that of the old bytes.
+    """
+    folder, _, name = path.rpartition("/")
+    delete_file(storage, f"{folder}/.{name}.crc")
+    replace_file(storage, path, data)
+
+
 def _silent(storage: Storage, path: str) -> StorageUnavailableError:
     return StorageUnavailableError(
         f"{storage.url}: the store does not say what became of {path}", hint="run the call again when the store answers"

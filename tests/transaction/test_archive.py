@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from lakebed.model.words import Action
+from lakebed.storage import Storage
+from lakebed.timeline import Archive, Snapshot, load_timeline
+from lakebed.timeline.config import load_config
+from lakebed.transaction.archive import archive
+from lakebed.transaction.transactions import Transactions
+
+from .test_transactions import write
+
+
+def test_archived_instants_are_known_by_the_history_and_gone_from_the_timeline(
+    storage: Storage, transactions: Transactions
+) -> None:
+    written = [write(transactions, group) for group in "abcdef"]
+    config = load_config(storage)
+    before = load_timeline(storage, config)
+    for _ in range(2):
+        with transactions.section() as section:
+            archive(section, section.timeline.commits()[:2])
+    timeline = load_timeline(storage, config)
+    assert [i.requested_at for i in timeline] == written[4:]
+    assert {listed.path.rpartition("/")[2][:17] for listed in storage.list(".hoodie/timeline")} == {*written[4:]}
+    snapshot = Snapshot(timeline, Archive(storage, config))
+    assert [snapshot.completion_of(i.requested_at) for i in before] == [i.completed_at for i in before]
+    documents = {a.instant.requested_at: a.metadata for a in Archive(storage, config).instants()}
+    assert sorted(documents) == written[:4]
+    assert all(documents.values())
+
+
+def test_an_archiving_that_was_interrupted_before_it_removed_anything_is_taken_up(
+    storage: Storage, transactions: Transactions
+) -> None:
+    written = [write(transactions, group) for group in "abc"]
+    kept = {listed.path: storage.get(listed.path) for listed in storage.list(".hoodie/timeline")}
+    with transactions.section() as section:
+        archive(section, section.timeline.commits()[:2])
+    for path, data in kept.items():
+        storage.create(path, data)
+    with transactions.section() as section:
+        archive(section, section.timeline.commits()[:2])
+        assert [i.requested_at for i in section.timeline] == written[2:]
+    archived = [a.instant for a in Archive(storage, load_config(storage)).instants()]
+    assert [i.requested_at for i in archived] == written[:2]
+    assert all(i.action is Action.COMMIT for i in archived)
