@@ -62,19 +62,23 @@ class _Table:
         self.errors: list[BaseException] = []
         self._turns = [threading.Semaphore(0) for _ in range(count)]
         self._done = threading.Semaphore(0)
+        self._now = 0
 
     def go(self, actor: int) -> None:
+        self._now = actor
         self._turns[actor].release()
         self._done.acquire()
 
-    def play(self, actor: int, act: Actor) -> None:
-        def pause() -> None:
-            self._done.release()
-            self._turns[actor].acquire()
+    def pause(self) -> None:
+        """Whoever is at it lets another come in between."""
+        actor = self._now
+        self._done.release()
+        self._turns[actor].acquire()
 
+    def play(self, actor: int, act: Actor) -> None:
         self._turns[actor].acquire()
         try:
-            act(pause)
+            act(self.pause)
         except BaseException as error:
             self.errors.append(error)
         self.live.remove(actor)
