@@ -2,6 +2,8 @@
 
 import lakebed
 
+table = lakebed.create_table("/data/trips", schema=rows.schema, key="id", partition_by="city")
+table.upsert(rows)
 table = lakebed.open_table("/data/trips")
 table.to_arrow(where="city = 'Oslo'")
 table.lookup(["key-1"])
@@ -17,15 +19,19 @@ from lakebed.errors import (
     CorruptTableError,
     InvalidInputError,
     LakebedError,
+    LockUnavailableError,
+    RolledBackError,
     StorageUnavailableError,
+    TableRestoredError,
     UnsupportedTableError,
     WriteConflictError,
 )
 
 if TYPE_CHECKING:
-    from lakebed.api import Table, open_table, register
+    from lakebed.api import Table, create_table, open_table, register
     from lakebed.engine.session import local_session
     from lakebed.model.instant import Instant
+    from lakebed.write.writer import WriteResult
 
 __version__ = "0.1.0.dev0"
 
@@ -35,10 +41,15 @@ __all__ = [
     "Instant",
     "InvalidInputError",
     "LakebedError",
+    "LockUnavailableError",
+    "RolledBackError",
     "StorageUnavailableError",
     "Table",
+    "TableRestoredError",
     "UnsupportedTableError",
     "WriteConflictError",
+    "WriteResult",
+    "create_table",
     "local_session",
     "open_table",
     "register",
@@ -48,6 +59,8 @@ __all__ = [
 _HOMES = {
     "Instant": "lakebed.model.instant",
     "Table": "lakebed.api",
+    "WriteResult": "lakebed.write.writer",
+    "create_table": "lakebed.api",
     "local_session": "lakebed.engine.session",
     "open_table": "lakebed.api",
     "register": "lakebed.api",

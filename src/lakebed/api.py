@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,18 +12,25 @@ import pyarrow as pa
 from lakebed.errors import InvalidInputError
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
-from lakebed.options import parse_table_options, storage_options
+from lakebed.model.instant import InstantTime
+from lakebed.options import parse_table_options, parse_write_options, storage_options
 from lakebed.read.arrow import read_arrow
 from lakebed.read.changes import plan_changes
 from lakebed.read.explain import Explanation
 from lakebed.read.indexes import Indexes
 from lakebed.read.lookup import lookup_keys
 from lakebed.read.scan import ScanPlan, plan_scan, take_snapshot
+from lakebed.storage import open_storage
 from lakebed.table import TableHandle, open_handle
+from lakebed.table.transactions import open_ports, open_transactions
 from lakebed.timeline import Timeline
+from lakebed.transaction.transactions import Transactions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from lakebed.write.verbs import TableWrites
+    from lakebed.write.writer import WriteResult
 
 
 def open_table(
@@ -34,7 +42,37 @@ def open_table(
     one is used if it is not given.
     """
     given = parse_table_options(options or {})
-    return Table(open_handle(path, storage_options(options or {}), use_metadata=given.use_metadata), spark)
+    handle = open_handle(path, storage_options(options or {}), use_metadata=given.use_metadata)
+    return Table(handle, spark, options)
+
+
+def create_table(
+    path: str | os.PathLike[str],
+    *,
+    schema: object,
+    key: str | Sequence[str],
+    partition_by: str | Sequence[str] | None = None,
+    ordering: str | Sequence[str] | None = None,
+    table_type: str = "cow",
+    indexes: Sequence[str] = (),
+    spark: SparkSession | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Table:
+    """A new, empty table at a path or URL where nothing is yet.
+
+    `schema` is an Arrow or Spark schema. Of two rows with one `key`, the one with the greater `ordering` value stays,
+    or the one written last if there is no ordering. `table_type` is "cow", which rewrites files on updates, or "mor",
+    which appends to them. `options` are `hoodie.*` options of the table and of its writes, and options of the store.
+    """
+    from lakebed.write.create import create_files, parse_spec
+    from lakebed.write.inputs import to_arrow_schema
+
+    given = {key: str(value) for key, value in (options or {}).items()}
+    storage = open_storage(path, storage_options(given))
+    columns = to_arrow_schema(schema)
+    spec = parse_spec(storage.url, columns, key, partition_by, ordering, table_type, indexes, given)
+    create_files(open_ports(storage, parse_write_options(given).lock), spec)
+    return open_table(path, spark=spark, options=options)
 
 
 def register(spark: SparkSession) -> None:
@@ -47,9 +85,12 @@ def register(spark: SparkSession) -> None:
 class Table:
     """A Hudi table. Every call sees the table as it stands at that moment."""
 
-    def __init__(self, handle: TableHandle, spark: SparkSession | None = None) -> None:
+    def __init__(
+        self, handle: TableHandle, spark: SparkSession | None = None, options: Mapping[str, str] | None = None
+    ) -> None:
         self._handle = handle
         self._spark = spark
+        self._options = dict(options or {})
 
     def __repr__(self) -> str:
         return f"Table({self._handle.storage.url!r})"
@@ -110,6 +151,40 @@ class Table:
         """The rows of record keys, found through the record index."""
         return lookup_keys(self._handle.state(), keys, columns)
 
+    def upsert(self, rows: object, *, partial: bool = False) -> WriteResult:
+        """Inserts rows whose key is new and updates the others; of rows with one key, the table's ordering decides.
+
+        Rows are an Arrow table, record batch or reader, a pandas frame, a list of dicts, or a Spark DataFrame. Columns
+        that the table does not have are added to it. Columns that rows lack become null or, if `partial`, keep their
+        value.
+        """
+        return self._writes.upsert(rows, partial=partial)
+
+    def insert(self, rows: object) -> WriteResult:
+        """Adds rows without looking for their keys."""
+        return self._writes.insert(rows)
+
+    def bulk_insert(self, rows: object) -> WriteResult:
+        """Adds rows to new files, without looking for their keys: the way to load much at once."""
+        return self._writes.bulk_insert(rows)
+
+    def overwrite(self, rows: object, *, whole_table: bool = False) -> WriteResult:
+        """Replaces all rows of the partitions that occur in `rows`, or of the whole table."""
+        return self._writes.overwrite(rows, whole_table=whole_table)
+
+    def delete(self, keys: object) -> WriteResult:
+        """Deletes rows, by record keys as `_hoodie_record_key` spells them, or by rows that have the key columns."""
+        return self._writes.delete(keys)
+
+    def delete_partitions(self, partitions: str | Iterable[str]) -> WriteResult:
+        """Deletes all rows of partitions, given as `_hoodie_partition_path` spells them."""
+        return self._writes.delete_partitions(partitions)
+
+    def rollback(self, instant: str) -> None:
+        """Undoes the newest completed write."""
+        rollbacks = self._transactions.rollbacks
+        rollbacks.execute(rollbacks.schedule_completed(InstantTime(instant)))
+
     def changes(
         self,
         since: object,
@@ -132,6 +207,21 @@ class Table:
     ) -> Explanation:
         """Which files a read would touch: which indexes were used, what they excluded, why others were not used."""
         return self._plan(columns, where, as_of, mode).explanation
+
+    @cached_property
+    def _transactions(self) -> Transactions:
+        options = parse_write_options(self._options)
+        ports = open_ports(self._handle.storage, options.lock)
+        return open_transactions(ports, heartbeat_ms=options.heartbeat_ms, heartbeat_misses=options.heartbeat_misses)
+
+    @cached_property
+    def _writes(self) -> TableWrites:
+        # Imported here: a process that only reads does not pay for it.
+        from lakebed.write.verbs import TableWrites
+        from lakebed.write.writer import Writer
+
+        options = parse_write_options(self._options)
+        return TableWrites(self._handle, Writer(self._handle, self._transactions, options), options)
 
     def _plan(self, columns: Sequence[str] | None, where: str | None, as_of: object, mode: str) -> ScanPlan:
         return plan_scan(self._handle.state(), columns=columns, where=where, as_of=as_of, mode=mode)

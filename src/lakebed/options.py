@@ -1,4 +1,4 @@
-"""Read options, and the `hoodie.*` spellings that users have in their jobs."""
+"""Read and write options, and the `hoodie.*` spellings that users have in their jobs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from typing import Any
 
 from lakebed.errors import InvalidInputError
 
@@ -67,7 +68,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     for key, value in options.items():
         if key in by_spelling:
             given[by_spelling[key]] = str(value)
-        elif key.startswith("hoodie."):
+        elif key.startswith("hoodie.") and not is_write_option(key):
             _check_other(key, str(value), tuple(by_spelling))
     return ReadOptions(**given)
 
@@ -91,13 +92,118 @@ def storage_options(options: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+# Known to Apache Hudi's writers, and without meaning here: sizes of its Spark stages, its caches, what we always do.
+_WITHOUT_EFFECT = (
+    "hoodie.bulkinsert.shuffle.parallelism",
+    "hoodie.cleaner.policy.failed.writes",
+    "hoodie.datasource.write.operation",
+    "hoodie.datasource.write.partitionpath.field",
+    "hoodie.datasource.write.recordkey.field",
+    "hoodie.datasource.write.row.writer.enable",
+    "hoodie.datasource.write.table.name",
+    "hoodie.datasource.write.table.type",
+    "hoodie.delete.shuffle.parallelism",
+    "hoodie.embed.timeline.server",
+    "hoodie.insert.shuffle.parallelism",
+    "hoodie.markers.delete.parallelism",
+    "hoodie.table.name",
+    "hoodie.upsert.shuffle.parallelism",
+    "hoodie.write.concurrency.mode",
+    "hoodie.write.markers.type",
+)
+_WRITE_VALUES = {
+    "hoodie.archive.automatic": ("true", "false"),
+    "hoodie.clean.automatic": ("true", "false"),
+    "hoodie.clustering.inline": ("false",),
+    "hoodie.compact.inline": ("false",),
+    "hoodie.datasource.clustering.inline.enable": ("false",),
+    "hoodie.datasource.compaction.async.enable": ("false",),
+    "hoodie.datasource.write.insert.drop.duplicates": ("false",),
+    "hoodie.datasource.write.payload.class": (),
+    "hoodie.datasource.write.reconcile.schema": ("false", "true"),
+    "hoodie.write.record.merge.custom.implementation.classes": (),
+}
+_INDEX_TYPES = {"auto": "auto", "simple": "simple", "bloom": "bloom"}
+_SORT_MODES = {"none": "none", "partition_sort": "partition", "global_sort": "global"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """How to write to a table. `lock` has the `hoodie.write.lock.*` options as they were given."""
+
+    index: str = field(default="auto", metadata={"hoodie": "hoodie.index.type"})
+    sort_mode: str = field(default="none", metadata={"hoodie": "hoodie.bulkinsert.sort.mode"})
+    target_file_bytes: int = field(default=120 << 20, metadata={"hoodie": "hoodie.parquet.max.file.size"})
+    small_file_bytes: int = field(default=100 << 20, metadata={"hoodie": "hoodie.parquet.small.file.limit"})
+    compression: str = field(default="zstd", metadata={"hoodie": "hoodie.parquet.compression.codec"})
+    log_format: str = field(default="avro", metadata={"hoodie": "hoodie.logfile.data.block.format"})
+    record_positions: bool = field(default=True, metadata={"hoodie": "hoodie.write.record.positions"})
+    combine_inserts: bool = field(default=False, metadata={"hoodie": "hoodie.combine.before.insert"})
+    heartbeat_ms: int = field(default=60_000, metadata={"hoodie": "hoodie.client.heartbeat.interval_in_ms"})
+    heartbeat_misses: int = field(default=2, metadata={"hoodie": "hoodie.client.heartbeat.tolerable.misses"})
+    lock: Mapping[str, str] = field(default_factory=dict)
+
+
+def is_write_option(key: str) -> bool:
+    """Whether a spelling means something to writes alone."""
+    spellings = {f.metadata["hoodie"] for f in fields(WriteOptions) if f.metadata}
+    known = key in spellings or key in _WRITE_VALUES or key in _WITHOUT_EFFECT or key.startswith("hoodie.write.lock.")
+    return known and key not in _ACCEPTED_VALUES and key != "hoodie.metadata.enable"
+
+
+def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Write options from their `hoodie.*` spellings; read options and options of the store are left alone.
+
+    A known option that lakebed does not support raises; an unknown `hoodie.*` one warns with the nearest name.
+    """
+    spellings = {f.metadata["hoodie"]: f for f in fields(WriteOptions) if f.metadata}
+    reads = {f.metadata["hoodie"] for f in fields(ReadOptions)} | {*_ACCEPTED_VALUES}
+    given: dict[str, Any] = {"lock": {k: str(v) for k, v in options.items() if k.startswith("hoodie.write.lock.")}}
+    for key, value in options.items():
+        if key in spellings:
+            given[spellings[key].name] = _parse(key, str(value), spellings[key].type)
+        elif key in _WRITE_VALUES:
+            _check_value(key, str(value), _WRITE_VALUES[key])
+        elif key.startswith("hoodie.") and key not in (*reads, *_WITHOUT_EFFECT) and key not in given["lock"]:
+            _warn_unknown(key, (*spellings, *_WRITE_VALUES, *_WITHOUT_EFFECT))
+    return WriteOptions(**given)
+
+
+def _parse(key: str, text: str, kind: object) -> object:
+    word = text.strip().lower()
+    try:
+        if key == "hoodie.index.type":
+            return _INDEX_TYPES[word]
+        if key == "hoodie.bulkinsert.sort.mode":
+            return _SORT_MODES[word]
+        if kind == "bool":
+            return {"true": True, "false": False}[word]
+        if kind != "int":
+            return word
+        number = int(word)
+        if number <= 0:
+            raise ValueError(word)
+        return number
+    except (KeyError, ValueError) as error:
+        choices = {"hoodie.index.type": _INDEX_TYPES, "hoodie.bulkinsert.sort.mode": _SORT_MODES}.get(key)
+        wanted = ", ".join(choices) if choices else {"bool": "true or false", "int": "a number above 0"}[str(kind)]
+        raise InvalidInputError(f"the option {key}={text} is not supported", hint=f"use {wanted}") from error
+
+
 def _check_other(key: str, value: str, spellings: tuple[str, ...]) -> None:
     if key not in _ACCEPTED_VALUES:
-        near = get_close_matches(key, (*spellings, *_ACCEPTED_VALUES), n=1)
-        nearest = f"; the nearest known one is {near[0]}" if near else ""
-        warnings.warn(f"unknown read option {key} has no effect{nearest}", stacklevel=4)
-    elif value.strip().lower() not in _ACCEPTED_VALUES[key]:
-        raise InvalidInputError(
-            f"the option {key}={value} is not supported",
-            hint="leave it out; lakebed always merges and prunes what it can",
-        )
+        _warn_unknown(key, (*spellings, *_ACCEPTED_VALUES))
+    else:
+        _check_value(key, value, _ACCEPTED_VALUES[key])
+
+
+def _check_value(key: str, value: str, accepted: tuple[str, ...]) -> None:
+    if value.strip().lower() not in accepted:
+        hint = f"leave it out, or use {' or '.join(accepted)}" if accepted else "leave it out"
+        raise InvalidInputError(f"the option {key}={value} is not supported", hint=hint)
+
+
+def _warn_unknown(key: str, known: tuple[str, ...]) -> None:
+    near = get_close_matches(key, known, n=1)
+    nearest = f"; the nearest known one is {near[0]}" if near else ""
+    warnings.warn(f"unknown option {key} has no effect{nearest}", stacklevel=5)

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from conftest import RealTable
 from hostile import check_decoder, mutations, truncations
 from lakebed.errors import CorruptTableError
-from lakebed.format.bloom import BloomFilter, BloomKind, build_bloom, decode_bloom, encode_bloom, murmur2
+from lakebed.format.bloom import (
+    BloomFilter,
+    BloomKind,
+    build_bloom,
+    decode_bloom,
+    encode_bloom,
+    extend_bloom,
+    murmur2,
+)
 from lakebed.format.parquet_footer import decode_parquet_footer
 
 PATH = "f-0_0-1-2_20261115235530634.parquet"
@@ -173,3 +181,11 @@ def base_files(table: RealTable):
 
 def record_keys(path) -> pa.Array:
     return pq.ParquetFile(path).read(["_hoodie_record_key"]).column(0).combine_chunks()
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 5), (5, 0), (7, 2), (10, 15), (25, 30), (40, 3)])
+def test_extending_is_building_of_all_keys(before, after):
+    keys = pa.array([f"key-{number}" * (number % 3 + 1) for number in range(before + after)])
+    whole = build_bloom(keys, capacity=10, keys_max=30)
+    grown = extend_bloom(build_bloom(keys[:before], capacity=10, keys_max=30), keys[before:], keys_max=30)
+    assert encode_bloom(grown) == encode_bloom(whole)

@@ -10,7 +10,7 @@ from isal import isal_zlib
 
 from lakebed.format.hfile.bulk import FramedBlock, frame_blocks
 from lakebed.format.hfile.deflate import _distance_symbol, _length_symbol, deflate_records
-from lakebed.format.hfile.huffman import build_code
+from lakebed.format.hfile.huffman import BITS_SHIFT, CODE_BITS_MAX, build_code
 
 
 def framed(rows: list[bytes], values: list[bytes], ids: list[int]) -> FramedBlock:
@@ -97,16 +97,16 @@ def counts_of(kind: str) -> list[int]:
 @pytest.mark.parametrize(
     "kind", ["none", "one", "first alone", "second alone", "two", "even", "deep", "deep, shuffled", "very uneven"]
 )
-@pytest.mark.parametrize("bits_max", [15, 9])
+@pytest.mark.parametrize("bits_max", [CODE_BITS_MAX, 9])
 def test_codes_are_complete_and_short_enough(kind: str, bits_max: int):
     counts = np.array(counts_of(kind), np.int64)
     code = build_code(counts.copy(), bits_max)
-    lengths = (code >> np.uint64(16)).astype(int)
+    lengths = (code >> BITS_SHIFT).astype(int)
     used = lengths[lengths > 0]
     assert used.max() <= bits_max
     assert sum(2.0**-length for length in used) == 1
     assert all(lengths[counts > 0] > 0)
-    assert len({(int(word) >> 16, int(word) & 0xFFFF) for word in code if word}) == len(used)
+    assert len({int(word) for word in code if word}) == len(used)
 
 
 @pytest.mark.parametrize(

@@ -42,5 +42,15 @@ def test_long_common_prefixes_do_not_go_quadratic():
     assert sorted_by_kernel(keys) == sorted(keys)
 
 
+@pytest.mark.parametrize("spread", [1, 30, 5000])
+def test_keys_that_differ_where_words_hold_positions(spread: int):
+    """With many keys the last of a word's seven bytes give way to the key's position: runs of them tie at first."""
+    rng = np.random.default_rng(spread)
+    heads = rng.integers(0, spread, 70_000)
+    tails = rng.integers(0, 2**24, 70_000)
+    keys = [b"%04d" % head + int(tail).to_bytes(3, "big") for head, tail in zip(heads, tails, strict=True)]
+    assert sorted_by_kernel(keys) == sorted(keys)
+
+
 def test_empty_keys_only():
     assert sort_keys(*binary_buffers(pa.array([b""] * 3000, pa.binary()))).tolist() != []

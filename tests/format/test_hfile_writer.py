@@ -139,6 +139,17 @@ def test_values_come_as_a_dictionary_unless_most_differ():
 
 
 @pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("length", [1, 7, 8, 15, 16, 17, 31, 32, 33, 57])
+def test_values_that_differ_in_one_byte(length: int):
+    distinct = [bytes(length)] + [bytes(at) + b"\1" + bytes(length - at - 1) for at in range(length)]
+    values = [*distinct, *distinct[::-1], bytes(length - 1)] * 3
+    keys = pa.array([b"%06d" % at for at in range(len(values))])
+    decoded = decode_hfile(BytesSource(encode_hfile(keys, pa.array(values, pa.binary()), **OPTIONS)))["value"]
+    assert decoded.to_pylist() == values
+    assert decoded.dictionary.to_pylist() == [*distinct, bytes(length - 1)]
+
+
+@pytest.mark.usefixtures("compiled")
 def test_wide_offsets_where_32_bits_do_not_suffice(monkeypatch: pytest.MonkeyPatch):
     keys = pa.array([b"%06d" % at for at in range(300)])
     data = encode_hfile(keys, keys, **OPTIONS)

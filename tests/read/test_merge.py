@@ -126,3 +126,42 @@ def test_several_ordering_fields_compare_one_after_the_other() -> None:
     logs = [row("k", 2, 1, "later second field"), row("k", 1, 9, "smaller first field")]
     merged = merge_slice(row("k", 2, 0, "base"), logs, Rules.EVENT_TIME, SCHEMA)
     assert merged["a"].to_pylist() == ["later second field"]
+
+
+INT64 = np.iinfo(np.int64)
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [
+        (pa.int8(), -128, 127),
+        (pa.int64(), INT64.min, INT64.max),
+        (pa.uint64(), 0, 2**64 - 1),
+        (pa.float64(), -0.5, float("nan")),
+        (pa.timestamp("us", "UTC"), -1, 0),
+        (pa.date32(), -1, 0),
+        (pa.string(), "10", "9"),
+        (pa.decimal128(9, 2), "-1.00", "0.50"),
+        (pa.int64(), None, INT64.min),
+    ],
+    ids=str,
+)
+def test_ordering_values_of_any_type(kind: pa.DataType, low: object, high: object) -> None:
+    def events(keys: str, values: list[object], name: str) -> Part:
+        rows = pa.table({"key": list(keys), "ts": [0] * len(keys), "a": [name] * len(keys), "b": [name] * len(keys)})
+        orders = (pa.array(values).cast(kind) if pa.types.is_decimal(kind) else pa.array(values, kind),)
+        return Part(pa.array(list(keys)), np.zeros(len(keys), np.int8), orders, rows.cast(SCHEMA))
+
+    base = events("abcd", [low, high, low, high], "base")
+    merged = merge_slice(base, [events("abd", [high, low, high], "log")], Rules.EVENT_TIME, SCHEMA)
+    winners = dict(zip(merged["key"].to_pylist(), merged["a"].to_pylist(), strict=True))
+    assert winners == {"a": "log", "b": "base", "c": "base", "d": "log"}
+
+
+def test_a_base_row_that_wins_is_given_once_and_one_marked_deleted_not_at_all() -> None:
+    base = [Event("a", Kind.RECORD, 5, "base"), Event("a", Kind.RECORD, 5, "again"), Event("b", Kind.DELETE, 5)]
+    rows = part([Event(event.key, Kind.RECORD, event.ts, event.a) for event in base])
+    marked = Part(rows.keys, np.array([event.kind for event in base], np.int8), rows.ordering, rows.rows)
+    late = part([Event("a", Kind.RECORD, 1, "late"), Event("b", Kind.RECORD, 1, "late")])
+    merged = merge_slice(marked, [late], Rules.EVENT_TIME, SCHEMA)
+    assert sorted(merged["a"].to_pylist()) == ["again", "base"]

@@ -1,4 +1,4 @@
-"""The demo: small tables that Apache Hudi wrote, looked at through each of lakebed's reads."""
+"""The demo: a table that lakebed makes, then small tables that Apache Hudi wrote, through each of lakebed's reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
-from lakebed.api import Table, open_table
+from lakebed.api import Table, create_table, open_table
 from lakebed.cli.inspect import report_timeline
 from lakebed.cli.output import TextOutput
 from lakebed.cli.reports import LookupReport, Report, RowsReport
@@ -21,6 +21,8 @@ from lakebed.errors import LakebedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from lakebed.write.writer import WriteResult
 
 COLUMNS = ["id", "ts", "name", "amount", "region"]
 
@@ -82,7 +84,8 @@ class _Sample:
 
 _INTRODUCTION = Chapter(
     "lakebed demo",
-    "Four small tables that Apache Hudi wrote, read in this process: no Hudi, no jar, and until the end no Spark. "
+    "A table made here, then four small ones that Apache Hudi wrote, all in this process: no Hudi, no jar, and until "
+    "the end no Spark. "
     "Lines after >>> are what you would type in Python. First calls take longer, as code is loaded and compiled.",
 )
 _SAMPLES = (
@@ -111,6 +114,12 @@ _SAMPLES = (
         where="region = 'us'",
     ),
 )
+_OWN = Chapter(
+    "A table of our own",
+    "Merge-on-read, partitioned by city: created, loaded, upserted, deleted from, and read as it was. "
+    "Apache Hudi opens it and goes on with it.",
+)
+_TRIPS = ["trip", "city", "ts", "fare"]
 _SPARK = Chapter("Spark", "The same snapshots as Spark DataFrames, still with no Hudi jar.")
 
 
@@ -119,6 +128,8 @@ def play() -> Iterator[Event]:
     yield _INTRODUCTION
     yield Call("Without `columns`, Hudi's five meta columns come too.", f"import lakebed; columns = {COLUMNS}")
     with TemporaryDirectory(prefix="lakebed-demo-") as folder:
+        yield _OWN
+        yield from _play_writes(Path(folder, "trips"))
         paths = [_unpack(sample, Path(folder)) for sample in _SAMPLES]
         for sample, path in zip(_SAMPLES, paths, strict=True):
             yield Chapter(f"Table {path.name}", sample.about)
@@ -172,6 +183,58 @@ def _play_table(sample: _Sample, path: Path) -> Iterator[Event]:
         start = perf_counter()
         result = run()
         yield Outcome(perf_counter() - start, result)
+
+
+def _play_writes(path: Path) -> Iterator[Event]:
+    create = """import pyarrow as pa
+schema = pa.schema([("trip", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
+table = lakebed.create_table(path, schema=schema, key="trip", partition_by="city", ordering="ts", table_type="mor")"""
+    yield Call("Create it.", create)
+    start = perf_counter()
+    table = create_table(path, schema=_trip_schema(), key="trip", partition_by="city", ordering="ts", table_type="mor")
+    yield Outcome(perf_counter() - start)
+    for call, run in _write_calls(table):
+        yield call
+        start = perf_counter()
+        result = run()
+        yield Outcome(perf_counter() - start, *((None, result) if isinstance(result, str) else (result, "")))
+
+
+def _trip_schema() -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([("trip", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
+
+
+def _trip(number: int, ts: int, fare: float) -> dict[str, object]:
+    return {"trip": f"t{number}", "city": ("oslo", "lima")[number % 2], "ts": ts, "fare": fare}
+
+
+def _write_calls(table: Table) -> Iterator[tuple[Call, Callable[[], Report | str]]]:
+    def told(result: WriteResult) -> str:
+        return (
+            f"instant {result.instant}: {result.inserted} inserted, {result.updated} updated, {result.deleted} deleted"
+        )
+
+    first = [_trip(number, 1, 10.0 + number) for number in range(6)]
+    yield Call("Load six trips.", "table.upsert(rows)"), lambda: told(table.upsert(first))
+    changed = [_trip(2, 2, 99.0), _trip(6, 2, 16.0), _trip(3, 0, -1.0)]
+    yield (
+        Call("A newer fare, a new trip, and one that comes too late: its ts is smaller.", "table.upsert(more)"),
+        lambda: told(table.upsert(changed)),
+    )
+    yield Call("Delete two trips.", "table.delete(['t0', 't1'])"), lambda: told(table.delete(["t0", "t1"]))
+    yield Call("What is left.", "table.to_arrow(columns)"), lambda: _rows(table, _by_trip(table.to_arrow(_TRIPS)))
+    loaded = "table.timeline.commits()[0].requested_at"
+    yield (
+        Call("The table as it was after the load.", f"table.to_arrow(columns, as_of={loaded})"),
+        lambda: _rows(table, _by_trip(table.to_arrow(_TRIPS, as_of=table.timeline.commits()[0].requested_at))),
+    )
+    yield Call("What was done to it.", "table.timeline"), lambda: report_timeline(table)
+
+
+def _by_trip(rows: pa.Table) -> pa.Table:
+    return rows.sort_by("trip")
 
 
 def _calls(table: Table, sample: _Sample) -> Iterator[tuple[Call, Callable[[], Report]]]:

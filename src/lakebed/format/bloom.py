@@ -15,7 +15,7 @@ import base64
 import binascii
 import math
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,11 @@ class BloomFilter:
     capacity: int = 0
     last_row_count: int = 0
 
+    @property
+    def key_count(self) -> int:
+        """How many keys went into a dynamic filter."""
+        return (len(self.rows) - 1) * self.capacity + self.last_row_count
+
     def might_contain(self, key: str) -> bool:
         """False only if the key was not added."""
         positions = np.array(_bits_of(key.encode(), self.hash_count, self.bit_count), dtype=np.int64)
@@ -67,7 +72,7 @@ class BloomFilter:
         """One answer per key; a null key is in no file."""
         from lakebed.format.bloom_kernels import probe
 
-        data, offsets = _key_bytes(keys)
+        data, offsets = key_bytes(keys)
         found = probe(data, offsets, self.rows, self.hash_count, self.bit_count)
         if keys.null_count:
             found &= np.asarray(keys.is_valid())
@@ -87,19 +92,27 @@ def build_bloom(
     A dynamic filter starts a new row every `capacity` keys until its rows hold `keys_max`; then keys go to the
     rows in turn and the false-positive rate is no longer kept.
     """
-    from lakebed.format.bloom_kernels import insert
-
     keys = keys.drop_null()
     bit_count = math.ceil(capacity * -math.log(fpp) / math.log(2) ** 2)
     hash_count = math.ceil(bit_count * math.log(2) / capacity)
     row_of, row_count, last_row_count = _assign_rows(len(keys), capacity, keys_max, kind)
     rows = np.zeros((row_count, _bytes_for(bit_count)), dtype=np.uint8)
-    data, offsets = _key_bytes(keys)
-    insert(data, offsets, row_of, rows, hash_count, bit_count)
-    rows.flags.writeable = False
+    _insert(keys, row_of, rows, hash_count, bit_count)
     if kind is BloomKind.SIMPLE:
         return BloomFilter(kind, hash_count, bit_count, rows)
     return BloomFilter(kind, hash_count, bit_count, rows, capacity, last_row_count)
+
+
+def extend_bloom(bloom: BloomFilter, keys: pa.Array, *, keys_max: int = KEYS_MAX) -> BloomFilter:
+    """A dynamic filter with more keys in it: what `build_bloom` makes of the keys it has, followed by these."""
+    assert bloom.kind is BloomKind.DYNAMIC, "a simple filter does not grow"
+    keys = keys.drop_null()
+    placed = _assign_rows(len(keys), bloom.capacity, keys_max, bloom.kind, first=bloom.key_count)
+    row_of, row_count, last_row_count = placed
+    rows = np.zeros((row_count, bloom.rows.shape[1]), dtype=np.uint8)
+    rows[: len(bloom.rows)] = bloom.rows
+    _insert(keys, row_of, rows, bloom.hash_count, bloom.bit_count)
+    return replace(bloom, rows=rows, last_row_count=last_row_count)
 
 
 def encode_bloom(bloom: BloomFilter) -> bytes:
@@ -162,11 +175,23 @@ def _decode_rows(data: bytes, start: int, row_count: int, shape: tuple[int, int]
     return rows
 
 
+def _insert(
+    keys: pa.Array, row_of: npt.NDArray[np.int64], rows: npt.NDArray[np.uint8], hash_count: int, bit_count: int
+) -> None:
+    from lakebed.format.bloom_kernels import insert
+
+    if len(keys):
+        data, offsets = key_bytes(keys)
+        insert(data, offsets, _by_length(offsets), row_of, rows, hash_count, bit_count)
+    rows.flags.writeable = False
+
+
 def _assign_rows(
-    key_count: int, capacity: int, keys_max: int, kind: BloomKind
+    key_count: int, capacity: int, keys_max: int, kind: BloomKind, first: int = 0
 ) -> tuple[npt.NDArray[np.int64], int, int]:
-    """The row of each key, the number of rows, and what Hudi counts as keys of the last row."""
-    order = np.arange(key_count, dtype=np.int64)
+    """The row of each key, of which `first` went before, the number of rows, and what Hudi counts in the last row."""
+    order = np.arange(first, first + key_count, dtype=np.int64)
+    key_count += first
     if kind is BloomKind.SIMPLE:
         return np.zeros_like(order), 1, key_count
     row_max = max(1, -(-keys_max // capacity))
@@ -206,11 +231,19 @@ def murmur2(key: bytes, seed: int) -> int:
     return mixed ^ mixed >> 15
 
 
+def _by_length(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Numbers of keys, those of equal length together."""
+    lengths = np.diff(offsets)
+    if lengths.min() == lengths.max():
+        return np.arange(len(lengths))
+    return np.argsort(lengths, kind="stable")
+
+
 def _bytes_for(bit_count: int) -> int:
     return -(-bit_count // 8)
 
 
-def _key_bytes(keys: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def key_bytes(keys: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """The UTF-8 bytes of all keys and the offsets that part them."""
     large = keys.cast(pa.large_string())
     buffers: list[Any] = large.buffers()

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.bloom import BloomFilter, BloomKind, build_bloom, decode_bloom, encode_bloom
+from lakebed.format.bloom import BloomFilter, BloomKind, build_bloom, decode_bloom, encode_bloom, key_bytes
 from lakebed.format.guard import decoding
 
 _AVRO_SCHEMA = b"parquet.avro.schema"
@@ -23,6 +23,8 @@ _KEY_MIN = b"hoodie_min_record_key"
 _KEY_MAX = b"hoodie_max_record_key"
 _BLOOM = b"org.apache.hudi.bloomfilter"
 _BLOOM_TYPE = b"hoodie_bloom_filter_type_code"
+_BEYOND_BMP = 0xF0
+"""First byte, in UTF-8, of characters above U+FFFF, and a byte of no other character."""
 
 _TAIL_BYTES = 512 * 1024
 """Read at once from the end of a file: a footer with the usual bloom filter is 435 kB."""
@@ -72,9 +74,12 @@ def decode_parquet_footer(file: bytes | memoryview | pa.NativeFile, *, path: str
         )
 
 
-def footer_metadata(keys: pa.Array, avro_json: str) -> dict[bytes, bytes]:
-    """The footer entries of a new base file with these record keys and this Avro schema, as Hudi's writer has them."""
-    bloom = build_bloom(keys)
+def footer_metadata(keys: pa.Array, avro_json: str, bloom: BloomFilter | None = None) -> dict[bytes, bytes]:
+    """The footer entries of a new base file with these record keys and this Avro schema, as Hudi's writer has them.
+
+    A `bloom` filter over the same keys saves building it.
+    """
+    bloom = build_bloom(keys) if bloom is None else bloom
     entries = avro_metadata(avro_json)
     entries |= {_BLOOM_TYPE: bloom.kind.value.encode(), _BLOOM: encode_bloom(bloom)}
     if len(keys) > keys.null_count:
@@ -107,8 +112,10 @@ def _key_range(keys: pa.Array) -> tuple[bytes, bytes]:
     Java compares UTF-16 units, Arrow UTF-8 bytes: the orders part only above U+FFFF, where Java's surrogates
     sort below U+E000.
     """
-    if not pc.any(pc.match_substring_regex(keys, r"[^\x{0000}-\x{FFFF}]")).as_py():
-        return str(pc.min(keys)).encode(), str(pc.max(keys)).encode()
+    data, offsets = key_bytes(keys)
+    if not (data[offsets[0] : offsets[-1]] >= _BEYOND_BMP).any():
+        ends = pc.min_max(keys)
+        return str(ends["min"]).encode(), str(ends["max"]).encode()
     texts: list[Any] = keys.drop_null().to_pylist()
     units = [text.encode("utf-16-be") for text in texts]
     return min(units).decode("utf-16-be").encode(), max(units).decode("utf-16-be").encode()

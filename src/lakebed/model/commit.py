@@ -82,6 +82,20 @@ class CleanedPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class CleanPlan:
+    """Names of the files, by partition, that a clean is to delete; `partitions` are to go as a whole.
+
+    Slices as of `earliest_to_retain` and later stay.
+    """
+
+    earliest_to_retain: InstantRef | None
+    last_completed: str
+    policy: str
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CleanMetadata:
     """What a clean did. Instants before `earliest_to_retain` ('' if there is none) may have lost files."""
 

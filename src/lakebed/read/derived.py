@@ -16,7 +16,7 @@ from lakebed.read.conform import conform_table
 from lakebed.read.keys import PLAIN_KEY_GENERATORS
 from lakebed.read.partitions import path_constants
 
-_REPETITIVE = (COMMIT_TIME, FILE_NAME)
+REPETITIVE = (COMMIT_TIME, FILE_NAME)
 """Few distinct values per file: cheaper to move around as a dictionary."""
 
 
@@ -51,7 +51,7 @@ def plan_columns(wanted: pa.Schema, partition: str, config: TableConfig, *, merg
     needed = {*wanted.names} - constants.keys() - {copy} | ({RECORD_KEY} if copy else set())
     fields = [pa.field(RECORD_KEY, pa.string())] if RECORD_KEY in needed - {*wanted.names} else []
     fields += [field for field in wanted if field.name in needed]
-    stored = pa.schema([_as_dictionary(field) if merged else field for field in fields])
+    stored = pa.schema([_merged_form(field) if merged else field for field in fields])
     return Columns(wanted, stored, constants, copy)
 
 
@@ -73,5 +73,10 @@ def key_copy(wanted: pa.Schema, config: TableConfig) -> str | None:
     return name if is_text and name not in config.partition_fields else None
 
 
-def _as_dictionary(field: pa.Field) -> pa.Field:
-    return field.with_type(pa.dictionary(pa.int32(), pa.string())) if field.name in _REPETITIVE else field
+def as_dictionary(field: pa.Field) -> pa.Field:
+    """A field of texts, each distinct one kept once."""
+    return field.with_type(pa.dictionary(pa.int32(), pa.string()))
+
+
+def _merged_form(field: pa.Field) -> pa.Field:
+    return as_dictionary(field) if field.name in REPETITIVE else field

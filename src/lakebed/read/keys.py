@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lakebed.format.record_keys import EMPTY_TEXT, composite_keys, value_texts
 from lakebed.model.config import TableConfig
+from lakebed.model.key_generator import names_key_fields
 from lakebed.model.words import RECORD_KEY
 
-_NULL, _EMPTY = "__null__", "__empty__"
 PLAIN_KEY_GENERATORS = (
     "SIMPLE",
     "NON_PARTITION",
@@ -33,13 +33,8 @@ def record_keys(table: pa.Table, config: TableConfig) -> pa.Array:
     if config.has_meta_columns:
         return _joined(table[RECORD_KEY])
     fields = config.key_fields
-    texts = [pc.cast(_joined(table[name]), pa.string()) for name in fields]
-    if len(fields) == 1:
-        return texts[0]
-    labelled = [
-        pc.binary_join_element_wise(f"{name}:", _spelled(text), "") for name, text in zip(fields, texts, strict=True)
-    ]
-    return pc.binary_join_element_wise(*labelled, ",")
+    texts = [value_texts(_joined(table[name])) for name in fields]
+    return composite_keys(fields, texts) if names_key_fields(config) else texts[0]
 
 
 def possible_keys(config: TableConfig, wanted: Mapping[str, Sequence[object]]) -> tuple[str, ...]:
@@ -51,16 +46,12 @@ def possible_keys(config: TableConfig, wanted: Mapping[str, Sequence[object]]) -
     if plain and config.key_generator in PLAIN_KEY_GENERATORS:
         return plain
     combinations = product(*(wanted[name] for name in fields))
-    labelled = (",".join(f"{n}:{_text(v) or _EMPTY}" for n, v in zip(fields, c, strict=True)) for c in combinations)
+    labelled = (",".join(f"{n}:{_text(v) or EMPTY_TEXT}" for n, v in zip(fields, c, strict=True)) for c in combinations)
     return (*plain, *labelled)  # Releases differ in how they spell a composite key of one field.
 
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _spelled(text: pa.Array) -> pa.Array:
-    return pc.replace_with_mask(pc.fill_null(text, _NULL), pc.fill_null(pc.equal(text, ""), False), pa.scalar(_EMPTY))
 
 
 def _joined(column: pa.ChunkedArray) -> pa.Array:

@@ -9,7 +9,7 @@ event that has it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -74,11 +74,15 @@ def merge_slice(base: Part | None, logs: Sequence[Part], rules: Rules, schema: p
         return _take_winners(list(logs), _accept(logs, codes, 0, rules), schema)
     base_codes = _to_ints(pc.fill_null(pc.index_in(base.keys, value_set=keys.dictionary), -1))
     positions = _first_positions(base_codes)
-    parts = [base.take(positions), *logs]
+    # Partial updates take columns from base rows; else a base row either stays where it is, or none of it is needed.
+    is_partial = any(part.columns is not None for part in logs)
+    parts = [(base if is_partial else replace(base, rows=None)).take(positions), *logs]
     events = _accept(parts, np.concatenate([base_codes[positions], codes]), len(positions), rules)
-    untouched = np.ones(len(base_codes), bool)
-    untouched[positions] = False
-    return pa.concat_tables([base.rows.filter(pa.array(untouched)), _take_winners(parts, events, schema)])
+    stays = np.ones(len(base_codes), bool)
+    stays[positions] = False
+    if not is_partial:
+        stays[positions[events.live(until=len(positions))]] = True
+    return pa.concat_tables([base.rows.filter(pa.array(stays)), _take_winners(parts, events, schema)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +100,14 @@ class _Events:
     def last_per_key(self, chosen: Bools) -> Ints:
         """For each key the position of its last chosen event, -1 if it has none."""
         positions = np.where(chosen, np.arange(len(chosen)), -1)
-        last: Ints = np.maximum.reduceat(positions, self.starts)
+        last: Ints = np.maximum.reduceat(positions, self.starts) if len(positions) else positions
         return last
+
+    def live(self, *, until: int | None = None) -> Ints:
+        """The records that are the last accepted event of their key; `until`: of those written before that place."""
+        last = self.last_per_key(self.accepted)
+        places = self.written[last[self.kinds[last] == Kind.RECORD]]
+        return places if until is None else places[places < until]
 
 
 def _accept(parts: Sequence[Part], codes: Ints, base_count: int, rules: Rules) -> _Events:
@@ -115,20 +125,20 @@ def _accept(parts: Sequence[Part], codes: Ints, base_count: int, rules: Rules) -
 
 
 def _take_winners(parts: Sequence[Part], events: _Events, schema: pa.Schema) -> pa.Table:
-    if not len(events.starts):
-        return schema.empty_table()
-    winners = events.last_per_key(events.accepted)
-    alive = events.kinds[winners] == Kind.RECORD
+    """The rows of live records, as far as their parts have rows."""
     rows = pa.concat_tables([part.rows for part in parts if part.rows is not None] or [schema.empty_table()])
     rows = rows.unify_dictionaries()
-    row_of = np.cumsum(np.concatenate([np.full(len(part.kinds), part.rows is not None) for part in parts])) - 1
+    has_row = np.concatenate([np.full(len(part.kinds), part.rows is not None) for part in parts])
+    row_of = np.cumsum(has_row) - 1
     if all(part.columns is None for part in parts):
-        return rows.take(pa.array(row_of[events.written[winners[alive]]]))
-    return _take_columns(parts, events, alive, rows, row_of)
+        live = events.live()
+        return rows.take(pa.array(row_of[live[has_row[live]]]))
+    return _take_columns(parts, events, rows, row_of)
 
 
-def _take_columns(parts: Sequence[Part], events: _Events, alive: Bools, rows: pa.Table, row_of: Ints) -> pa.Table:
+def _take_columns(parts: Sequence[Part], events: _Events, rows: pa.Table, row_of: Ints) -> pa.Table:
     """Each column from the last accepted record, since the last accepted delete, that carries it."""
+    alive = events.kinds[events.last_per_key(events.accepted)] == Kind.RECORD
     of_part = np.repeat(np.arange(len(parts)), [len(part.kinds) for part in parts])[events.written]
     is_record = events.accepted & (events.kinds == Kind.RECORD)
     deleted_at = events.last_per_key(events.accepted & (events.kinds != Kind.RECORD))
@@ -154,13 +164,21 @@ def _first_positions(codes: Ints) -> Ints:
 
 def _rank_ordering(parts: Sequence[Part]) -> Ints:
     """Ordering values as integers that compare alike; several fields compare one after the other, nulls are lowest."""
+    fields = [pa.chunked_array(arrays) for arrays in zip(*(part.ordering for part in parts), strict=True)]
+    if len(fields) == 1 and _compares_as_int(fields[0]):
+        return _to_ints(fields[0].cast(pa.int64()))
     ranks = np.zeros(sum(len(part.kinds) for part in parts), np.int64)
-    for field_arrays in zip(*(part.ordering for part in parts), strict=True):
-        values = pa.chunked_array(field_arrays)
+    for values in fields:
         dense = _to_ints(pc.rank(values, tiebreaker="dense"))
         dense[values.is_null().to_numpy()] = 0
         ranks = _to_ints(pc.rank(pa.array(ranks * (dense.max(initial=0) + 1) + dense), tiebreaker="dense"))
     return ranks
+
+
+def _compares_as_int(values: pa.ChunkedArray) -> bool:
+    kind = values.type
+    is_int = pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)
+    return values.null_count == 0 and is_int
 
 
 def _to_ints(values: pa.Array) -> Ints:

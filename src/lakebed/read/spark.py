@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from lakebed.read.base_file import PARQUET
 from lakebed.read.evaluate import to_spark_sql
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.partitions import columns_from_path
+from lakebed.read.repeated import leave_out, put_back, sent_schema, sent_task
 from lakebed.read.scan import ScanPlan
 from lakebed.read.spark_columns import plan_spark_columns, spark_schema
 
@@ -59,10 +61,15 @@ def _scan_parquet(plan: ScanPlan, tasks: Sequence[SliceTask], spark: SparkSessio
 
 def _scan_merged(plan: ScanPlan, tasks: Sequence[SliceTask], spark: SparkSession) -> DataFrame:
     columns = plan_spark_columns(plan.schema.names, tasks[0].schema, tasks[0].config)
-    groups = pack_tasks([replace(task, columns=tuple(columns.read.names)) for task in tasks])
-    numbers = spark.range(0, len(groups), 1, len(groups))
-    frame = columns.derive(numbers.mapInArrow(_reader_of(groups), spark_schema(columns.read)))
-    return frame.select(*(f"`{name}`" for name in plan.schema.names))
+    sent = sent_schema(tasks, columns.read)
+    if sent is None:
+        groups = pack_tasks([replace(task, columns=tuple(columns.read.names)) for task in tasks])
+        frame = _map_groups(groups, columns.read, _read_all, spark)
+    else:
+        groups = pack_tasks([sent_task(task, sent) for task in tasks])
+        frame = _map_groups(groups, sent, partial(_read_sent, sent=sent), spark)
+        frame = put_back(frame, [task for group in groups for task in group])
+    return columns.derive(frame).select(*(f"`{name}`" for name in plan.schema.names))
 
 
 def pack_tasks(tasks: Sequence[SliceTask]) -> list[list[SliceTask]]:
@@ -84,13 +91,25 @@ def _bytes(task: SliceTask) -> int:
     return sum(file.size or 0 for file in files)
 
 
-def _reader_of(
-    groups: list[list[SliceTask]],
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                for task in groups[number]:
-                    yield from read_slice(task).to_batches(max_chunksize=BATCH_ROWS)
+def _map_groups(
+    groups: list[list[SliceTask]], schema: pa.Schema, read: Callable[[SliceTask, int], pa.Table], spark: SparkSession
+) -> DataFrame:
+    """The rows that `read` gives for each slice and its number, counted through all groups."""
+    firsts = list(accumulate(map(len, groups), initial=0))
 
-    return run
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for group in batch.column(0).to_pylist():
+                for number, task in enumerate(groups[group], firsts[group]):
+                    yield from read(task, number).to_batches(max_chunksize=BATCH_ROWS)
+
+    return spark.range(0, len(groups), 1, len(groups)).mapInArrow(run, spark_schema(schema))
+
+
+def _read_all(task: SliceTask, number: int) -> pa.Table:
+    del number
+    return read_slice(task)
+
+
+def _read_sent(task: SliceTask, number: int, *, sent: pa.Schema) -> pa.Table:
+    return leave_out(read_slice(task), task, number, sent)

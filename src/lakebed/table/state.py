@@ -44,6 +44,12 @@ class TableState:
         self.archive = Archive(storage, config)
         self._use_metadata = use_metadata
 
+    def at(self, config: TableConfig, timeline: Timeline) -> TableState:
+        """The table at another moment; the same object if nothing has changed since this one was loaded."""
+        if timeline.completed() == self.timeline.completed() and config == self.config:
+            return self
+        return TableState(self.storage, config, timeline, self.documents, use_metadata=self._use_metadata)
+
     @cached_property
     def definitions(self) -> dict[str, IndexDefinition]:
         """Index definitions by metadata-table partition."""

@@ -42,3 +42,9 @@ def shift_time(time: InstantTime, ms: int) -> InstantTime:
 
 def _spell(moment: datetime) -> InstantTime:
     return InstantTime(f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}")
+
+
+def instant_ms(time: InstantTime, zone: tzinfo | None) -> int:
+    """The moment that an instant time spells, in milliseconds since 1970."""
+    moment = datetime.strptime(time[:14], "%Y%m%d%H%M%S").replace(tzinfo=zone)
+    return int(moment.timestamp()) * 1000 + int(time[14:17] or 0)

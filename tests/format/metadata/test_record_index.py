@@ -7,6 +7,7 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from lakebed.format.metadata.record_index import (
     decode_record_index_value,
     encode_record_index,
     encode_record_index_value,
+    encode_record_index_values,
 )
 from lakebed.model.source import BytesSource
 
@@ -153,6 +155,21 @@ def test_a_large_file():
     locations = [RecordLocation(f"p{at % 3}", f"file-{at}", 1000 + at % 2) for at in range(12)]
     entries = {f"key-{at * 7919 % 20_000:06}": locations[at % 12] for at in range(20_000)}
     assert by_key(decode_record_index(BytesSource(encoded(batch(entries))))) == entries
+
+
+@pytest.mark.parametrize("count", [2, 500])
+def test_a_location_is_encoded_once_and_only_if_a_row_has_it(count: int):
+    """With more combinations than rows, and with fewer."""
+    locations = [RecordLocation(f"p{at % 2}", f"file-{at % 2 + 7}", 5) for at in range(count)]
+    ids = pa.array([at % 2 for at in range(count)], pa.int32())
+    columns = {
+        "partition": pa.DictionaryArray.from_arrays(ids, pa.array(["p0", "p1", "unused"])),
+        "file_id": pa.DictionaryArray.from_arrays(pc.add(ids, 7), pa.array([f"file-{at}" for at in range(9)])),
+        "instant_ms": pa.array([5] * count),
+    }
+    values = encode_record_index_values(pa.record_batch(columns))
+    assert len(values.dictionary) == 2
+    assert [decode_record_index_value(value, SCHEMA) for value in values.to_pylist()] == locations
 
 
 @pytest.mark.parametrize(("kind", "arrow"), [("long", pa.int64()), ({"type": "long"}, pa.int64())])

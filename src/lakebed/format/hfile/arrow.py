@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.hfile.order import SMALL_COUNT
@@ -19,7 +20,11 @@ def decode_hfile(source: ByteSource) -> pa.RecordBatch:
 
     Keys or values of more than 2 GiB together come as large_binary. Reads the file at once.
     """
-    file = HFile.open(BytesSource(source.read(0, source.size), source.path))
+    return all_records(HFile.open(BytesSource(source.read(0, source.size), source.path)))
+
+
+def all_records(file: HFile) -> pa.RecordBatch:
+    """What `decode_hfile` gives, of a file that is open already; its data blocks are read one by one."""
     if file.entry_count <= SMALL_COUNT:
         keys, values = _decode_small(file)
     else:
@@ -37,22 +42,21 @@ def binary_array(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) ->
     return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
 
 
-def value_array(distinct: ArrowArray, ids: npt.NDArray[np.int32] | list[int], plain_bytes: int) -> ArrowArray:
+def value_array(distinct: ArrowArray, ids: npt.NDArray[np.int32] | list[int]) -> ArrowArray:
     """Values from the distinct ones: as a dictionary, unless that would hold most of them once."""
+    indices = pa.array(ids, pa.int32())
     if len(distinct) <= len(ids) // 2:
-        return pa.DictionaryArray.from_arrays(pa.array(ids, pa.int32()), distinct)
-    if plain_bytes > _OFFSET_MAX:
+        return pa.DictionaryArray.from_arrays(indices, distinct)
+    if pc.sum(pc.binary_length(distinct).take(indices)).as_py() > _OFFSET_MAX:
         distinct = distinct.cast(pa.large_binary())
-    return distinct.take(pa.array(ids, pa.int32()))
+    return distinct.take(indices)
 
 
 def _decode_small(file: HFile) -> tuple[ArrowArray, ArrowArray]:
     numbers: dict[bytes, int] = {}
     rows: list[bytes] = []
     ids: list[int] = []
-    plain_bytes = 0
     for row, value in file.items():
         rows.append(row)
         ids.append(numbers.setdefault(value, len(numbers)))
-        plain_bytes += len(value)
-    return pa.array(rows, pa.binary()), value_array(pa.array(list(numbers), pa.binary()), ids, plain_bytes)
+    return pa.array(rows, pa.binary()), value_array(pa.array(list(numbers), pa.binary()), ids)

@@ -44,22 +44,14 @@ Compressor = Callable[[FramedBlock], bytes]
 
 def decode_records(file: HFile) -> tuple[ArrowArray, ArrowArray]:
     """Keys and values of a file, block by block: only the keys and the distinct values are kept."""
-    values = _DistinctValues()
-    rows, lengths, ids, plain_bytes = [np.empty(0, np.uint8)], [np.zeros(1, np.int64)], [np.empty(0, np.int32)], 0
+    rows, values = _Rows(), _Values()
     for offset, size in file.data_blocks():
         block = np.frombuffer(file.read_data_block(offset, size), np.uint8)
         spans = _find_records(block, file.path, offset)
-        lengths.append(spans[:, 1].astype(np.int64))
-        rows.append(np.empty(lengths[-1].sum(), np.uint8))
-        kernels.copy_rows(block, spans, rows[-1])
-        ids.append(values.number(block, spans))
-        plain_bytes += int(spans[:, 3].sum(dtype=np.int64))
-    offsets = np.cumsum(np.concatenate(lengths))
-    file.check_count(len(offsets) - 1)
-    return (
-        binary_array(np.concatenate(rows), offsets),
-        value_array(values.array(), np.concatenate(ids), plain_bytes),
-    )
+        rows.append(block, spans)
+        values.append(block, spans)
+    file.check_count(rows.count)
+    return rows.array(), values.array()
 
 
 def _find_records(block: Bytes, path: str, offset: int) -> Int32s:
@@ -70,44 +62,68 @@ def _find_records(block: Bytes, path: str, offset: int) -> Int32s:
     return spans[:count]
 
 
-class _DistinctValues:
-    """Numbers equal values equally, over all blocks of a file."""
+class _Rows:
+    """The rows of all blocks of a file, one after the other."""
 
     def __init__(self) -> None:
-        self._count = 0
+        self.count = 0
+        self._ends: Int64s = np.zeros(1, np.int64)
+        self._data: Bytes = np.empty(0, np.uint8)
+
+    def append(self, block: Bytes, spans: Int32s) -> None:
+        """Keep the row of each span."""
+        first, self.count = self.count, self.count + len(spans)
+        self._data = _grown(self._data, int(self._ends[first]) + len(block))
+        self._ends = _grown(self._ends, self.count + 1)
+        kernels.copy_rows(block, spans, self._data, self._ends[first : self.count + 1])
+
+    def array(self) -> ArrowArray:
+        """Rows in their order."""
+        ends = self._ends[: self.count + 1]
+        return binary_array(self._data[: ends[-1]], ends)
+
+
+class _Values:
+    """The values of all blocks of a file: equal ones are kept once, under one number."""
+
+    def __init__(self) -> None:
+        self._count = self._distinct = 0
+        self._ids: Int32s = np.empty(0, np.int32)
         self._slots: Int32s = np.zeros(1024, np.int32)
         self._hashes: Words = np.empty(512, np.uint64)
         self._offsets: Int64s = np.zeros(513, np.int64)
-        self._data: Bytes = np.empty(65536, np.uint8)
+        self._data: Bytes = np.empty(0, np.uint8)
 
-    def number(self, block: Bytes, spans: Int32s) -> Int32s:
-        """The number of each span's value."""
-        self._reserve(self._count + len(spans), int(self._offsets[self._count] + spans[:, 3].sum(dtype=np.int64)))
-        ids = np.empty(len(spans), np.int32)
-        self._count = kernels.number_values(
-            block, spans, ids, self._slots, self._hashes, self._offsets, self._data, self._count
+    def append(self, block: Bytes, spans: Int32s) -> None:
+        """Number the value of each span."""
+        self._reserve(self._distinct + len(spans), int(self._offsets[self._distinct]) + len(block))
+        first, self._count = self._count, self._count + len(spans)
+        self._ids = _grown(self._ids, self._count)
+        ids = self._ids[first : self._count]
+        self._distinct = kernels.number_values(
+            block, spans, ids, self._slots, self._hashes, self._offsets, self._data, self._distinct
         )
-        return ids
 
     def array(self) -> ArrowArray:
-        """Values by number."""
-        offsets = self._offsets[: self._count + 1].copy()
-        return binary_array(self._data[: offsets[-1]].copy(), offsets)
+        """Values in their order."""
+        offsets = self._offsets[: self._distinct + 1]
+        return value_array(binary_array(self._data[: offsets[-1]].copy(), offsets), self._ids[: self._count])
 
     def _reserve(self, count: int, size: int) -> None:
-        """Room for `count` values of `size` bytes together, whatever the block brings."""
+        """Room for `count` distinct values of `size` bytes together, whatever the block brings."""
+        self._data = _grown(self._data, size)
         if count > len(self._hashes):
-            room = 1 << count.bit_length()
-            self._hashes = _grown(self._hashes, room)
-            self._offsets = _grown(self._offsets, room + 1)
-            self._slots = np.zeros(2 * room, np.int32)
-            kernels.fill_slots(self._hashes[: self._count], self._slots)
-        if size > len(self._data):
-            self._data = _grown(self._data, max(size, 2 * len(self._data)))
+            self._hashes = _grown(self._hashes, count)
+            self._offsets = _grown(self._offsets, count + 1)
+            self._slots = np.zeros(2 << len(self._hashes).bit_length(), np.int32)
+            kernels.fill_slots(self._hashes[: self._distinct], self._slots)
 
 
 def _grown(array: npt.NDArray[_Item], length: int) -> npt.NDArray[_Item]:
-    grown = np.empty(length, array.dtype)
+    """The array itself if it has the length, else a copy with room for as much again."""
+    if len(array) >= length:
+        return array
+    grown = np.empty(2 * length, array.dtype)
     grown[: len(array)] = array
     return grown
 
@@ -124,23 +140,19 @@ def frame_blocks(
 
     A block ends before the record that would take it beyond `block_bytes_max`. It is good until the next one is made.
     """
-    value_lengths = np.diff(values[1])
+    row_lengths, value_lengths = np.diff(rows[1]), np.diff(values[1])
     assert len(value_ids) == 0 or 0 <= value_ids.min() <= value_ids.max() < len(value_lengths)
-    ordered_ids = value_ids[order]
-    ends = np.cumsum(np.diff(rows[1])[order] + value_lengths[ordered_ids] + RECORD_BYTES)
-    out = np.empty(0, np.uint8)
-    first = before = 0
+    largest = RECORD_BYTES + int(row_lengths.max(initial=0) + value_lengths.max(initial=0))
+    out = np.empty(max(largest, min(block_bytes_max, largest * len(order))), np.uint8)
+    count_max, first = 1 + min(block_bytes_max // RECORD_BYTES, len(order)), 0
     while first < len(order):
-        last = max(int(np.searchsorted(ends, before + block_bytes_max, side="right")), first + 1)
-        starts = np.concatenate(((before,), ends[first:last])) - before
-        tails = np.empty(last - first, np.int64)
-        if starts[-1] > len(out):
-            out = np.empty(max(starts[-1], min(block_bytes_max, ends[-1])), np.uint8)
-        data, ids = out[: starts[-1]], ordered_ids[first:last]
-        is_ascending = kernels.frame_records(*rows, order, first, last, *values, ids, data, starts, tails)
-        assert is_ascending, "keys are not in ascending order, or not unique"
-        yield int(order[first]), FramedBlock(data, starts, tails, ids, len(value_lengths))
-        first, before = last, ends[last - 1]
+        starts, tails = np.empty(count_max + 1, np.int64), np.empty(count_max, np.int64)
+        ids = np.empty(count_max, np.int32)
+        count = kernels.frame_records(*rows, order, first, *values, value_ids, out, block_bytes_max, starts, tails, ids)
+        assert count > 0, f"key {-1 - count} is not above the key before"
+        data = out[: starts[count]]
+        yield int(order[first]), FramedBlock(data, starts[: count + 1], tails[:count], ids[:count], len(value_lengths))
+        first += count
 
 
 def choose_compressor(block: FramedBlock) -> Compressor:

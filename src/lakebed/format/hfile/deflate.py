@@ -54,14 +54,29 @@ def deflate_records(
     """
     sequences = np.empty((len(data) // _LENGTH_MIN + 1, 3), np.int32)
     last_tails = np.full(value_count, -1, np.int64)
-    sequences = sequences[: _find_matches(data, starts, tails, value_ids, last_tails, search_keys, sequences)]
-    literal_counts, distance_counts = np.zeros(_LITERAL_SYMBOLS, np.int64), np.zeros(_DISTANCE_SYMBOLS, np.int64)
-    _count_symbols(data, sequences, literal_counts, distance_counts)
-    literals, distances = build_code(literal_counts, CODE_BITS_MAX), build_code(distance_counts, CODE_BITS_MAX)
     # No symbol takes more than two bytes for each byte it stands for.
-    out, writer = np.empty(2 * len(data) + _HEADER_BYTES_MAX, np.uint8), np.zeros(3, np.uint64)
+    out = np.empty(2 * len(data) + _HEADER_BYTES_MAX, np.uint8)
+    return out[: _deflate(data, starts, tails, value_ids, last_tails, search_keys, sequences, out)].tobytes()
+
+
+@kernel
+def _deflate(
+    data: Bytes,
+    starts: Int64s,
+    tails: Int64s,
+    value_ids: Int32s,
+    last_tails: Int64s,
+    search_keys: bool,
+    sequences: Int32s,
+    out: Bytes,
+) -> int:
+    """Fill `out` with the stream; its length."""
+    sequences = sequences[: _find_matches(data, starts, tails, value_ids, last_tails, search_keys, sequences)]
+    literal_counts, distance_counts = _count_symbols(data, sequences)
+    literals, distances = build_code(literal_counts, CODE_BITS_MAX), build_code(distance_counts, CODE_BITS_MAX)
+    writer = np.zeros(3, np.uint64)
     put_block_header(out, writer, literals, distances)
-    return out[: _put_sequences(data, sequences, literals, distances, out, writer)].tobytes()
+    return _put_sequences(data, sequences, literals, distances, out, writer)
 
 
 @kernel
@@ -162,42 +177,70 @@ def _distance_symbol(distance: int) -> tuple[int, int]:
 
 
 @kernel
-def _count_symbols(data: Bytes, sequences: Int32s, literal_counts: Int64s, distance_counts: Int64s) -> None:
-    literal_counts[_END_OF_BLOCK] = 1
+def _count_symbols(data: Bytes, sequences: Int32s) -> tuple[Int64s, Int64s]:
+    """How often each literal or length, and each distance, occurs."""
+    even, odd = np.zeros(_LITERAL_SYMBOLS, np.int64), np.zeros(_LITERAL_SYMBOLS, np.int64)
+    distances = np.zeros(_DISTANCE_SYMBOLS, np.int64)
+    even[_END_OF_BLOCK] = 1
     at = 0
     for row in range(len(sequences)):
-        for literal in data[at : at + sequences[row, 0]]:
-            literal_counts[literal] += 1
-        at += sequences[row, 0] + sequences[row, 1]
+        stop = at + sequences[row, 0]
+        while at + 2 <= stop:  # Two tables, since a count waits for the one before of the same symbol.
+            even[data[at]] += 1
+            odd[data[at + 1]] += 1
+            at += 2
+        if at < stop:
+            even[data[at]] += 1
+        at = stop + sequences[row, 1]
         if sequences[row, 1] > 0:
-            literal_counts[_length_symbol(sequences[row, 1])[0]] += 1
-            distance_counts[_distance_symbol(sequences[row, 2])[0]] += 1
+            even[_length_symbol(sequences[row, 1])[0]] += 1
+            distances[_distance_symbol(sequences[row, 2])[0]] += 1
+    return even + odd, distances
+
+
+@kernel
+def _length_codes(literals: Words) -> Words:
+    """The packed code of each match length, its extra bits included."""
+    codes = np.zeros(_LENGTH_MAX + 1, np.uint64)
+    for length in range(_LENGTH_MIN, _LENGTH_MAX + 1):
+        symbol, extra = _length_symbol(length)
+        codes[length] = _with_extra(literals[symbol], length - _LENGTH_MIN, extra)
+    return codes
+
+
+@kernel
+def _with_extra(packed: np.uint64, value: int, extra: int) -> np.uint64:
+    """The packed code, followed by the `extra` low bits of `value`."""
+    bits = packed >> BITS_SHIFT
+    low = np.uint64(value & ((1 << extra) - 1))
+    return (bits + np.uint64(extra)) << BITS_SHIFT | low << bits | packed & CODE_MASK
 
 
 @kernel
 def _put_sequences(data: Bytes, sequences: Int32s, literals: Words, distances: Words, out: Bytes, writer: Words) -> int:
     """Write the sequences and the end of the block; how many bytes are written in all."""
+    lengths = _length_codes(literals)
     pending, bits, position = writer[0], writer[1], np.int64(writer[2])
     at = 0
     for row in range(len(sequences)):
         stop = at + sequences[row, 0]
-        while at + 3 <= stop:  # Three literals fit in one word.
-            pending, bits = _append(pending, bits, literals[data[at]], 0, 0)
-            pending, bits = _append(pending, bits, literals[data[at + 1]], 0, 0)
-            pending, bits = _append(pending, bits, literals[data[at + 2]], 0, 0)
+        while at + 4 <= stop:  # Four literals fit in one word: at most 7 + 4 * 14 bits.
+            pending, bits = _append(pending, bits, literals[data[at]])
+            pending, bits = _append(pending, bits, literals[data[at + 1]])
+            pending, bits = _append(pending, bits, literals[data[at + 2]])
+            pending, bits = _append(pending, bits, literals[data[at + 3]])
             pending, bits, position = _flush(out, pending, bits, position)
-            at += 3
+            at += 4
         while at < stop:
-            pending, bits = _append(pending, bits, literals[data[at]], 0, 0)
+            pending, bits = _append(pending, bits, literals[data[at]])
             at += 1
         pending, bits, position = _flush(out, pending, bits, position)
         length = sequences[row, 1]
         at += length
-        if length > 0:  # Both symbols and their extra bits fit in one word: at most 7 + 15 + 5 + 15 + 13 bits.
-            symbol, extra = _length_symbol(length)
-            pending, bits = _append(pending, bits, literals[symbol], length - _LENGTH_MIN, extra)
+        if length > 0:  # Both symbols and their extra bits fit in one word: at most 7 + 14 + 5 + 14 + 13 bits.
             symbol, extra = _distance_symbol(sequences[row, 2])
-            pending, bits = _append(pending, bits, distances[symbol], sequences[row, 2] - 1, extra)
+            pending, bits = _append(pending, bits, lengths[length])
+            pending, bits = _append(pending, bits, _with_extra(distances[symbol], sequences[row, 2] - 1, extra))
             pending, bits, position = _flush(out, pending, bits, position)
     writer[0], writer[1], writer[2] = pending, bits, np.uint64(position)
     end = literals[_END_OF_BLOCK]
@@ -207,15 +250,8 @@ def _put_sequences(data: Bytes, sequences: Int32s, literals: Words, distances: W
 
 
 @kernel
-def _append(
-    pending: np.uint64, bits: np.uint64, packed: np.uint64, value: int, extra: int
-) -> tuple[np.uint64, np.uint64]:
-    pending |= (packed & CODE_MASK) << bits
-    bits += packed >> BITS_SHIFT
-    if extra > 0:
-        pending |= np.uint64(value & ((1 << extra) - 1)) << bits
-        bits += np.uint64(extra)
-    return pending, bits
+def _append(pending: np.uint64, bits: np.uint64, packed: np.uint64) -> tuple[np.uint64, np.uint64]:
+    return pending | (packed & CODE_MASK) << bits, bits + (packed >> BITS_SHIFT)
 
 
 @kernel

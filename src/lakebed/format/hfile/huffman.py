@@ -6,10 +6,11 @@ import numpy as np
 
 from lakebed.format.hfile.native import Bytes, Int64s, Words, kernel, store_word
 
-CODE_BITS_MAX = 15
-BITS_SHIFT = np.uint64(16)
-CODE_MASK = np.uint64(0xFFFF)
-"""A packed code is `bits << 16 | code`, the code's bits reversed as deflate sends them; 0 for an unused symbol."""
+CODE_BITS_MAX = 14
+"""Deflate allows 15, which in blocks of our size costs more in the header than it saves."""
+BITS_SHIFT = np.uint64(32)
+CODE_MASK = np.uint64(0xFFFFFFFF)
+"""A packed code is `bits << 32 | code`, the code's bits reversed as deflate sends them; 0 for an unused symbol."""
 
 _HEADER_BITS_MAX = 7
 _HEADER_SYMBOLS = 19
@@ -130,39 +131,46 @@ def _canonical(lengths: Int64s, bits_max: int) -> Words:
             for _ in range(bits):
                 reversed_code = reversed_code << 1 | code & 1
                 code >>= 1
-            packed[symbol] = np.uint64(bits << 16 | reversed_code)
+            packed[symbol] = np.uint64(bits) << BITS_SHIFT | np.uint64(reversed_code)
     return packed
 
 
+@kernel
 def put_block_header(out: Bytes, writer: Words, literals: Words, distances: Words) -> None:
     """Append the header of a last, dynamic block: the lengths of both codes, run-length and Huffman coded."""
     literals, distances = _trimmed(literals, 257), _trimmed(distances, 1)
     lengths = (np.concatenate((literals, distances)) >> BITS_SHIFT).astype(np.int64)
     runs = np.empty((len(lengths), 2), np.int64)
     runs = runs[: _find_runs(lengths, runs)]
-    code = build_code(np.bincount(runs[:, 0], minlength=_HEADER_SYMBOLS), _HEADER_BITS_MAX)
+    counts = np.zeros(_HEADER_SYMBOLS, np.int64)
+    for at in range(len(runs)):
+        counts[runs[at, 0]] += 1
+    code = build_code(counts, _HEADER_BITS_MAX)
     ordered = _trimmed(code[_HEADER_ORDER], 4)
-    counts = (len(literals) - 257) | (len(distances) - 1) << 5 | (len(ordered) - 4) << 10
-    _put_header(out, writer, counts, ordered, code, runs)
-
-
-def _trimmed(code: Words, least: int) -> Words:
-    """Without the unused symbols at its end, as far as `least` symbols remain."""
-    return code[: max(int(np.flatnonzero(code)[-1]) + 1, least)]
-
-
-@kernel
-def _put_header(out: Bytes, writer: Words, counts: int, ordered: Words, code: Words, runs: Int64s) -> None:
+    sizes = (len(literals) - 257) | (len(distances) - 1) << 5 | (len(ordered) - 4) << 10
     put_bits(out, writer, np.uint64(0b101), np.uint64(3))
-    put_bits(out, writer, np.uint64(counts), np.uint64(14))
+    put_bits(out, writer, np.uint64(sizes), np.uint64(14))
     for at in range(len(ordered)):
         put_bits(out, writer, ordered[at] >> BITS_SHIFT, np.uint64(3))
     for at in range(len(runs)):
-        symbol = runs[at, 0]
-        put_bits(out, writer, code[symbol] & CODE_MASK, code[symbol] >> BITS_SHIFT)
-        if symbol >= _REPEAT:
-            extra_bits = 2 if symbol == _REPEAT else 3 if symbol == _ZEROS else 7
-            put_bits(out, writer, np.uint64(runs[at, 1]), np.uint64(extra_bits))
+        _put_run(out, writer, code, runs[at, 0], runs[at, 1])
+
+
+@kernel
+def _trimmed(code: Words, least: int) -> Words:
+    """Without the unused symbols at its end, as far as `least` symbols remain."""
+    end = len(code)
+    while end > least and code[end - 1] == 0:
+        end -= 1
+    return code[:end]
+
+
+@kernel
+def _put_run(out: Bytes, writer: Words, code: Words, symbol: int, extra: int) -> None:
+    put_bits(out, writer, code[symbol] & CODE_MASK, code[symbol] >> BITS_SHIFT)
+    if symbol >= _REPEAT:
+        extra_bits = 2 if symbol == _REPEAT else 3 if symbol == _ZEROS else 7
+        put_bits(out, writer, np.uint64(extra), np.uint64(extra_bits))
 
 
 @kernel

@@ -68,6 +68,16 @@ def _swap_bytes(_typing: Any, _word: Any) -> Any:
     return types.uint64(types.uint64), lambda _context, builder, _signature, args: builder.bswap(args[0])
 
 
+def _fold_product(_typing: Any, _word: Any, _factor: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
+        high = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), _WORD)
+        return builder.xor(builder.trunc(product, _WORD), high)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
 def _trailing_zeros(_typing: Any, _word: Any) -> Any:
     zero_is_64 = ir.Constant(ir.IntType(1), 0)
     return types.uint64(types.uint64), lambda _context, builder, _signature, args: builder.cttz(args[0], zero_is_64)
@@ -81,6 +91,7 @@ def _leading_zeros(_typing: Any, _word: Any) -> Any:
 def _prefetch(_typing: Any, array: Any, _at: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
+        pointer = builder.bitcast(pointer, ir.IntType(8).as_pointer())
         number = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
         declared = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
@@ -93,8 +104,8 @@ def _prefetch(_typing: Any, array: Any, _at: Any) -> Any:
 copy_bytes: Callable[[Bytes, int, Bytes, int, int], None] = intrinsic(_copy_bytes)
 """`copy_bytes(target, target_at, source, source_at, count)`; the two ranges do not overlap."""
 
-prefetch: Callable[[Bytes, int], None] = intrinsic(_prefetch)
-"""Start to bring the bytes at a position into the cache; harmless wherever it points."""
+prefetch: Callable[[npt.NDArray[Any], int], None] = intrinsic(_prefetch)
+"""Start to bring an element of an array into the cache; harmless wherever it points."""
 
 load_word: Callable[[Bytes, int], np.uint64] = intrinsic(_load_word)
 """Eight bytes of an array from a position, first byte lowest."""
@@ -104,6 +115,9 @@ store_word: Callable[[Bytes, int, np.uint64], None] = intrinsic(_store_word)
 
 swap_bytes: Callable[[np.uint64], np.uint64] = intrinsic(_swap_bytes)
 """The word with its bytes in the other order."""
+
+fold_product: Callable[[np.uint64, np.uint64], np.uint64] = intrinsic(_fold_product)
+"""The low half of the 128-bit product, xor its high half: every bit of the result depends on all those of a word."""
 
 trailing_zeros: Callable[[np.uint64], np.uint64] = intrinsic(_trailing_zeros)
 """How many low bits are zero; 64 for zero."""

@@ -6,27 +6,26 @@ import struct
 import zlib
 from typing import cast
 
-from isal import isal_zlib
+from isal import igzip_lib, isal_zlib
 
 from lakebed.errors import CorruptTableError
 from lakebed.format.hfile.layout import GZIP
 
 _GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
-_GZIP_WBITS = 31
-_InflateError = cast(type[Exception], isal_zlib.error)
+_InflateError = cast(type[Exception], igzip_lib.error)
 _DEFLATE_RATIO_MAX = 1032
 """No deflate stream is longer, uncompressed, than this many times its length."""
 
 
-def decode_payload(payload: bytes, size: int, codec: int, path: str, offset: int) -> bytes:
+def decode_payload(payload: bytes | memoryview, size: int, codec: int, path: str, offset: int) -> bytes:
     """The `size` bytes that `payload` stands for. Never makes more than that, whatever the stream says."""
     if codec != GZIP:
         if len(payload) != size:
             raise CorruptTableError(f"block of {len(payload)} bytes, {size} announced", path=path, offset=offset)
-        return payload
+        return bytes(payload)
     if size > _DEFLATE_RATIO_MAX * len(payload):
         raise CorruptTableError(f"{len(payload)} bytes cannot inflate to {size}", path=path, offset=offset)
-    inflater = isal_zlib.decompressobj(wbits=_GZIP_WBITS)
+    inflater = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
     try:
         data: bytes = inflater.decompress(payload, size + 1)
     except _InflateError as error:

@@ -204,7 +204,7 @@ class HFile:
         if header.magic != magic or end > len(data):
             what = f"block {header.magic!r} of {end} bytes where {magic!r} within {len(data)} was expected"
             raise CorruptTableError(what, path=self.path, offset=offset)
-        payload = data[BLOCK_HEADER.size : end]
+        payload = memoryview(data)[BLOCK_HEADER.size : end]
         content = decode_payload(payload, header.uncompressed_bytes, self._trailer.codec, self.path, offset)
         return content, header.on_disk_bytes
 

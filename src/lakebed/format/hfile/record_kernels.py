@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakebed.format.hfile.layout import KEY_SUFFIX, RECORD_HEADER_BYTES, ROW_BYTES_MAX
+from lakebed.format.hfile.layout import KEY_SUFFIX, RECORD_BYTES, RECORD_HEADER_BYTES, ROW_BYTES_MAX
 from lakebed.format.hfile.native import (
     Bytes,
     Int32s,
     Int64s,
     Words,
     copy_bytes,
+    fold_product,
     kernel,
     load_word,
     prefetch,
@@ -28,7 +29,12 @@ _SUFFIX_BYTES = len(KEY_SUFFIX)
 _SUFFIX_START = np.uint64(0xFFFFFFFFFFFF7F00)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _PROBES_MAX = 32
-_AHEAD = 16
+_AHEAD = 32
+"""So many records before a row is copied it is asked for, and where it lies twice as many before.
+
+Rows come in any order, and memory takes as long to answer as a record takes to write.
+"""
+_PAIR_BYTES = 16
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -56,12 +62,16 @@ def find_records(block: Bytes, spans: Int32s) -> int:
 
 
 @kernel
-def copy_rows(block: Bytes, spans: Int32s, rows: Bytes) -> None:
-    """Put the rows of all spans one after the other; `rows` is as long as they are together."""
-    at = 0
+def copy_rows(block: Bytes, spans: Int32s, rows: Bytes, ends: Int64s) -> None:
+    """Append the rows of all spans to `rows`, from `ends[0]` on, and fill the rest of `ends` with where each ends.
+
+    `rows` has room for them, `ends` one element more than there are spans.
+    """
+    at = ends[0]
     for span in range(len(spans)):
         copy_bytes(rows, at, block, np.int64(spans[span, 0]), np.int64(spans[span, 1]))
         at += spans[span, 1]
+        ends[span + 1] = at
 
 
 @kernel
@@ -111,32 +121,40 @@ def fill_slots(hashes: Words, slots: Int32s) -> None:
 
 @kernel
 def _hash(data: Bytes, start: int, length: int) -> np.uint64:
-    mixed, at, end = np.uint64(length) * _MIX, start, start + length
-    while at + 8 <= end:
-        mixed = (mixed ^ load_word(data, at)) * _MIX
-        mixed ^= mixed >> np.uint64(32)
-        at += 8
-    for rest in range(at, end):
-        mixed = (mixed ^ np.uint64(data[rest])) * _MIX
-    return mixed ^ mixed >> np.uint64(29)
+    """A sum of terms that do not wait for each other, one per pair of words; the last pair may overlap another."""
+    mixed = salt = np.uint64(length) * _MIX
+    if length < _PAIR_BYTES:
+        for at in range(start, start + length):
+            mixed = fold_product(mixed ^ np.uint64(data[at]), _MIX)
+        return mixed
+    at, last = start, start + length - _PAIR_BYTES
+    while at < last:
+        salt += _MIX
+        mixed += fold_product(load_word(data, at) ^ salt, load_word(data, at + 8) ^ _MIX)
+        at += _PAIR_BYTES
+    return mixed + fold_product(load_word(data, last) ^ ~salt, load_word(data, last + 8) ^ _MIX)
 
 
 @kernel
 def _equals(block: Bytes, start: int, length: int, data: Bytes, other: int, other_end: int) -> bool:
     if other_end - other != length:
         return False
-    end = start + length
-    while start + 8 <= end:
-        if load_word(block, start) != load_word(data, other):
-            return False
-        start += 8
-        other += 8
-    while start < end:
-        if block[start] != data[other]:
-            return False
-        start += 1
-        other += 1
-    return True
+    at, last = 0, length - _PAIR_BYTES
+    if last < 0:
+        while at < length and block[start + at] == data[other + at]:
+            at += 1
+        return at == length
+    differ = _pair_difference(block, start + last, data, other + last)
+    while at < last:
+        differ |= _pair_difference(block, start + at, data, other + at)
+        at += _PAIR_BYTES
+    return differ == 0
+
+
+@kernel
+def _pair_difference(block: Bytes, at: int, data: Bytes, other: int) -> np.uint64:
+    """Zero if the 16 bytes at the two places are equal."""
+    return load_word(block, at) ^ load_word(data, other) | load_word(block, at + 8) ^ load_word(data, other + 8)
 
 
 @kernel
@@ -145,36 +163,69 @@ def frame_records(
     row_offsets: Int64s,
     order: Int64s,
     first: int,
-    last: int,
     value_data: Bytes,
     value_offsets: Int64s,
-    value_ids: Int32s,
+    row_values: Int32s,
     out: Bytes,
+    bytes_max: int,
     starts: Int64s,
     tails: Int64s,
-) -> bool:
-    """Write the records of the rows `order[first:last]`, the values being numbers `value_ids`, one per record.
+    value_ids: Int32s,
+) -> int:
+    """Write the records of the rows `order[first:]`, at least one, and no more than fit in `bytes_max`; their number.
 
-    `starts` says where each starts and, last, where they end, which is the length of `out`; `tails` is filled with
-    where each row ends. False if a row is not above the row before.
+    `row_values` has the number of each row's value. Of each record `starts` gets where it starts and, last, where
+    they end, `tails` where its row ends, and `value_ids` the number of its value. `out` has room for any one record,
+    and for `bytes_max` or all of them. Negative, -1 - position in `order`, if the row there is not above the last one.
     """
-    is_ascending = True
-    for record in range(last - first):
-        row, value, at = order[first + record], value_ids[record], starts[record]
-        if first + record + _AHEAD < len(order):
-            prefetch(row_data, row_offsets[order[first + record + _AHEAD]])
-        if first + record > 0 and compare_keys(row_data, row_offsets, order[first + record - 1], row, 0) >= 0:
-            is_ascending = False
+    count, at = 0, np.int64(0)
+    while first + count < len(order):
+        row = order[first + count]
+        value = row_values[row]
         row_start, value_start = row_offsets[row], value_offsets[value]
         row_length, value_length = row_offsets[row + 1] - row_start, value_offsets[value + 1] - value_start
-        lengths = np.uint64(row_length + 2 + _SUFFIX_BYTES) << np.uint64(32) | np.uint64(value_length)
-        store_word(out, at, swap_bytes(lengths))
-        out[at + 8], out[at + 9] = row_length >> 8, row_length & 0xFF
-        copy_bytes(out, at + RECORD_HEADER_BYTES, row_data, row_start, row_length)
-        at += RECORD_HEADER_BYTES + row_length
-        tails[record] = at
-        store_word(out, at, _SUFFIX_START)
-        out[at + 8], out[at + 9] = 0xFF, 0x04
-        copy_bytes(out, at + _SUFFIX_BYTES, value_data, value_start, value_length)
-        out[at + _SUFFIX_BYTES + value_length] = 0
-    return is_ascending
+        if count > 0 and at + RECORD_BYTES + row_length + value_length > bytes_max:
+            break
+        if first + count + 2 * _AHEAD < len(order):
+            _fetch_ahead(order[first + count :], row_data, row_offsets, row_values)
+        if first + count > 0 and compare_keys(row_data, row_offsets, order[first + count - 1], row, 0) >= 0:
+            return -1 - (first + count)
+        starts[count], tails[count], value_ids[count] = at, at + RECORD_HEADER_BYTES + row_length, value
+        at = _put_record(out, at, row_data, row_start, row_length, value_data, value_start, value_length)
+        count += 1
+    starts[count] = at
+    return count
+
+
+@kernel
+def _fetch_ahead(order: Int64s, row_data: Bytes, row_offsets: Int64s, row_values: Int32s) -> None:
+    row, later = order[_AHEAD], order[2 * _AHEAD]
+    prefetch(row_data, row_offsets[row])
+    prefetch(row_data, row_offsets[row + 1] - 1)
+    prefetch(row_offsets, later)
+    prefetch(row_values, later)
+
+
+@kernel
+def _put_record(
+    out: Bytes,
+    at: int,
+    row_data: Bytes,
+    row_start: int,
+    row_length: int,
+    value_data: Bytes,
+    value_start: int,
+    value_length: int,
+) -> int:
+    """Write one record at `at`; where it ends."""
+    lengths = np.uint64(row_length + 2 + _SUFFIX_BYTES) << np.uint64(32) | np.uint64(value_length)
+    store_word(out, at, swap_bytes(lengths))
+    out[at + 8], out[at + 9] = row_length >> 8, row_length & 0xFF
+    copy_bytes(out, at + RECORD_HEADER_BYTES, row_data, row_start, row_length)
+    at += RECORD_HEADER_BYTES + row_length
+    store_word(out, at, _SUFFIX_START)
+    out[at + 8], out[at + 9] = 0xFF, 0x04
+    copy_bytes(out, at + _SUFFIX_BYTES, value_data, value_start, value_length)
+    at += _SUFFIX_BYTES + value_length
+    out[at] = 0
+    return at + 1

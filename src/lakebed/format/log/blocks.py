@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from lakebed.errors import CorruptTableError
+from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.guard import decoding
 from lakebed.format.log.deletes import CONTENT_VERSION, check_content_version, decode_deletes, encode_deletes
@@ -60,25 +59,31 @@ def decode_records(block: LogBlock, *, path: str, columns: Sequence[str] | None 
     raise CorruptTableError(f"a {block.kind.name} block holds no rows", path=path, offset=block.offset)
 
 
-def encode_avro_records(batch: pa.RecordBatch, avro_json: str) -> bytes:
+def encode_avro_records(batch: pa.RecordBatch, avro_json: str) -> memoryview:
     """The content of an AVRO_DATA or CDC_DATA block whose SCHEMA header is `avro_json`."""
     from lakebed.format.avro.columns import encode_datums
+    from lakebed.format.log.kernels import put_records
 
     data, offsets = encode_datums(batch, avro_json)
     count = len(offsets) - 1
-    lengths = np.diff(offsets).astype(">i4").view(np.uint8)
-    prefixes = _binary_array(lengths, np.arange(0, lengths.size + 1, _LENGTH_BYTES))
-    separator: Any = pa.scalar(b"", pa.large_binary())
-    records = pc.binary_join_element_wise(prefixes, _binary_array(data, offsets), separator).buffers()[2]
-    return _RECORDS_START.pack(CONTENT_VERSION, count) + (records.to_pybytes() if records and count else b"")
+    content = np.empty(_RECORDS_START.size + count * _LENGTH_BYTES + len(data), dtype=np.uint8)
+    content[: _RECORDS_START.size] = np.frombuffer(_RECORDS_START.pack(CONTENT_VERSION, count), dtype=np.uint8)
+    put_records(data, offsets, content, _RECORDS_START.size)
+    return content.data
 
 
-def encode_parquet_records(table: pa.Table, avro_json: str) -> bytes:
-    """The content of a PARQUET_DATA block whose SCHEMA header is `avro_json`."""
+def encode_parquet_records(table: pa.Table, avro_json: str, **options: Any) -> bytes:
+    """The content of a PARQUET_DATA block whose SCHEMA header is `avro_json`; `options` are for the Parquet writer.
+
+    Nulls in columns that are declared without raise InvalidInputError.
+    """
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, table.schema, store_schema=False) as writer:
-        writer.write_table(table)
-        writer.add_key_value_metadata(avro_metadata(avro_json))
+    try:
+        with pq.ParquetWriter(sink, table.schema, store_schema=False, **options) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata(avro_metadata(avro_json))
+    except pa.ArrowInvalid as error:
+        raise InvalidInputError(str(error), hint="make the rows fit the table's schema") from error
     content: bytes = sink.getvalue().to_pybytes()
     return content
 
@@ -150,8 +155,3 @@ def _record_bounds(block: LogBlock, path: str) -> tuple[npt.NDArray[np.int64], n
     if walk_lengths(data, _RECORDS_START.size, starts, ends) != len(data):
         raise CorruptTableError("the records do not fill their block", path=path, offset=block.content_offset)
     return starts, ends
-
-
-def _binary_array(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> pa.Array:
-    parts: tuple[Any, Any] = np.ascontiguousarray(offsets, dtype=np.int64), data
-    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, [None, *map(pa.py_buffer, parts)])

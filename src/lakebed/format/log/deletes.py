@@ -26,13 +26,16 @@ CONTENT_VERSION = 3
 _CONTENT_START = struct.Struct(">ii")
 _EMPTY_LIST = b"\0"
 _INT, _LONG, _ARRAY = "IntWrapper", "LongWrapper", "ArrayWrapper"
+_CONTENTS = {_ARRAY: "wrappedValues"}
+"""What the field of a wrapper is called, if not `value`."""
 # Wrappers whose Avro type is a bare number.
 _MEANINGS = {
     "DateWrapper": pa.date32(),
     "LocalDateWrapper": pa.date32(),
     "TimestampMicrosWrapper": pa.timestamp("us"),
 }
-# The wrapper of each Arrow type. Timestamps are bare longs because the ordering field of an Avro record is one.
+# The wrapper of each Arrow type. Timestamps are bare longs, in their own unit, and dates bare ints: that is what the
+# ordering field of an Avro record is. Apache Hudi 1.2 cannot compare what it gets from a DateWrapper.
 _WRAPPERS: tuple[tuple[pa.DataType, str], ...] = (
     (pa.bool_(), "BooleanWrapper"),
     (pa.int32(), _INT),
@@ -41,7 +44,6 @@ _WRAPPERS: tuple[tuple[pa.DataType, str], ...] = (
     (pa.float64(), "DoubleWrapper"),
     (pa.binary(), "BytesWrapper"),
     (pa.string(), "StringWrapper"),
-    (pa.date32(), "DateWrapper"),
     (pa.decimal128(30, 15), "DecimalWrapper"),
     (pa.time64("us"), "TimeMicrosWrapper"),
 )
@@ -68,7 +70,10 @@ def decode_deletes(block: LogBlock, *, path: str) -> pa.Table:
 
 
 def encode_deletes(keys: pa.Array, partitions: pa.Array, ordering: pa.Array | None = None) -> bytes:
-    """The content of a DELETE block; a delete whose ordering value is null, or all if there are none, always apply."""
+    """The content of a DELETE block. Deletes whose ordering value is null, or all if there are none, always apply.
+
+    Values of several ordering fields are a struct, as `decode_deletes` gives them; its children may have any names.
+    """
     from lakebed.format.avro.columns import encode_datums
 
     columns = [keys.cast(pa.string()), partitions.cast(pa.string()), _wrap(len(keys), ordering)]
@@ -161,16 +166,38 @@ def _wrap(count: int, ordering: pa.Array | None) -> pa.StructArray:
     name, values = (_INT, pa.nulls(count, pa.int32())) if ordering is None else _wrapper_of(ordering)
     zeros = pa.array(np.zeros(count, dtype=np.int32), mask=np.asarray(values.is_valid()))
     present = {_INT: pc.coalesce(values, zeros)} if name == _INT else {_INT: zeros, name: values}
-    wrapped = [pa.StructArray.from_arrays([part], names=["value"], mask=part.is_null()) for part in present.values()]
-    return pa.StructArray.from_arrays(wrapped, names=list(present))
+    return _wrappers(present)
+
+
+def _wrappers(present: dict[str, pa.Array]) -> pa.StructArray:
+    """A union of wrappers from what each kind holds; null where none holds anything."""
+    wrapped = [
+        pa.StructArray.from_arrays([values], names=[_CONTENTS.get(name, "value")], mask=values.is_null())
+        for name, values in present.items()
+    ]
+    is_set = [np.asarray(values.is_valid()) for values in present.values()]
+    return pa.StructArray.from_arrays(wrapped, names=list(present), mask=pa.array(~np.any(is_set, axis=0)))
+
+
+def _wrap_fields(ordering: pa.StructArray) -> pa.ListArray:
+    """Lists of wrapped values, one per ordering field: inverse of `_unwrap_fields`."""
+    fields = [_wrapper_of(values) for values in ordering.flatten()]
+    rows, kinds = len(ordering), {name: values.type for name, values in fields}
+    parts = [_wrappers({**{k: pa.nulls(rows, kinds[k]) for k in kinds}, name: values}) for name, values in fields]
+    by_row = np.arange(rows * len(fields)).reshape(len(fields), rows).T.reshape(-1)
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * len(fields))
+    items = pa.concat_arrays(parts).take(pa.array(by_row))
+    return pa.ListArray.from_arrays(offsets, items, mask=ordering.is_null())
 
 
 def _wrapper_of(ordering: pa.Array) -> tuple[str, pa.Array]:
     """The wrapper for the type of the values, and the values in the type that it wants."""
     kind = ordering.type
+    if pa.types.is_struct(kind):
+        return _ARRAY, _wrap_fields(ordering)
     if pa.types.is_timestamp(kind):
-        return _LONG, ordering.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
-    if pa.types.is_integer(kind) and kind.bit_width < 32:
+        return _LONG, ordering.cast(pa.int64())
+    if pa.types.is_date32(kind) or (pa.types.is_integer(kind) and kind.bit_width < 32):
         return _INT, ordering.cast(pa.int32())
     if pa.types.is_decimal(kind):
         return "DecimalWrapper", ordering.cast(pa.decimal128(30, 15))

@@ -89,18 +89,10 @@ def decode_log_file(data: bytes, *, path: str, torn: Literal["refuse", "skip"] =
 def encode_log_block(kind: BlockKind, header: Mapping[HeaderKey, str], content: bytes | memoryview) -> bytes:
     """One block, with the header entries in the order given and an empty footer."""
     entries = [_encode_entry(key, value) for key, value in header.items()]
-    inner = b"".join(
-        (
-            _VERSION_AND_KIND.pack(LOG_FORMAT_VERSION, kind),
-            _INT.pack(len(entries)),
-            *entries,
-            _LONG.pack(len(content)),
-            content,
-            _INT.pack(0),
-        )
-    )
-    size = len(inner) + _LONG.size
-    return b"".join((_BLOCK_START.pack(MAGIC, size), inner, _LONG.pack(len(MAGIC) + size)))
+    before = (_VERSION_AND_KIND.pack(LOG_FORMAT_VERSION, kind), _INT.pack(len(entries)), *entries)
+    parts = (*before, _LONG.pack(len(content)), content, _INT.pack(0))
+    size = sum(map(len, parts)) + _LONG.size
+    return b"".join((_BLOCK_START.pack(MAGIC, size), *parts, _LONG.pack(len(MAGIC) + size)))
 
 
 def _frames(data: bytes, path: str, *, skip: bool) -> Iterator[_Frame]:

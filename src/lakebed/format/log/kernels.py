@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from lakebed.format.avro.memory import copy
+
 
 @njit(cache=True, nogil=True)
 def walk_lengths(
@@ -32,3 +34,20 @@ def walk_lengths(
         at += length
         ends[record] = at
     return at
+
+
+@njit(cache=True, nogil=True)
+def put_records(
+    data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], out: npt.NDArray[np.uint8], start: int
+) -> None:
+    """Write each record, data[offsets[i]:offsets[i + 1]], after its length into `out`, from `start` on.
+
+    `out` must have room for all: nothing is checked.
+    """
+    source, target, at = data.ctypes.data, out.ctypes.data, start
+    for record in range(len(offsets) - 1):
+        length = offsets[record + 1] - offsets[record]
+        for byte in range(4):
+            out[at + byte] = np.uint8(length >> (24 - 8 * byte))
+        copy(target + at + 4, source + offsets[record], length)
+        at += 4 + length

@@ -20,6 +20,8 @@ from lakebed.errors import CorruptTableError
 from lakebed.format.hfile.layout import BLOCK_BYTES_MAX, Codec
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
     from lakebed.format.arrow import ArrowArray
@@ -73,11 +75,12 @@ def decode_record_index(source: ByteSource) -> pa.RecordBatch:
     import pyarrow as pa
 
     from lakebed.format.guard import decoding
-    from lakebed.format.hfile import HFile, decode_hfile
+    from lakebed.format.hfile import HFile
+    from lakebed.format.hfile.arrow import all_records
     from lakebed.model.source import BytesSource
 
-    content = BytesSource(source.read(0, source.size), source.path)
-    records, schema = decode_hfile(content), HFile.open(content).schema
+    file = HFile.open(BytesSource(source.read(0, source.size), source.path))
+    records, schema = all_records(file), file.schema
     ids, distinct = _distinct(records["value"])
     if schema is None and distinct:
         raise CorruptTableError("an HFile of the record index without a schema", path=source.path)
@@ -117,7 +120,7 @@ def encode_record_index(
     assert ordering is None or (ordering.kind, ordering.null_branch) == ("long", 0), ordering
     return encode_hfile(
         entries["key"],
-        _encode_values(entries, has_ordering=ordering is not None),
+        encode_record_index_values(entries, has_ordering=ordering is not None),
         schema=schema,
         created_ms=created_ms,
         base_file=base_file,
@@ -126,6 +129,23 @@ def encode_record_index(
         bloom=bloom,
         order=key_order(entries["key"]),
     )
+
+
+def encode_record_index_values(entries: pa.RecordBatch, *, has_ordering: bool = False) -> ArrowArray:
+    """The stored values of entries, as a dictionary: each distinct location is encoded once."""
+    import pyarrow as pa
+
+    from lakebed.format.metadata.datum import encode_optional_long
+
+    columns = [entries["partition"], entries["file_id"], entries["instant_ms"]]
+    assert all(column.null_count == 0 for column in columns)
+    columns += [entries[ORDERING_COLUMN]] if has_ordering else []
+    ids, distinct = _number_rows(columns)
+    values = [
+        _encode_entry(RecordLocation(*fields[:3]), encode_optional_long(fields[3]) if has_ordering else b"")
+        for fields in zip(*(column.to_pylist() for column in distinct), strict=True)
+    ]
+    return pa.DictionaryArray.from_arrays(ids, pa.array(values, pa.binary()))
 
 
 def _distinct(values: ArrowArray) -> tuple[ArrowArray, list[bytes]]:
@@ -144,39 +164,35 @@ def _spread(distinct: list[str], ids: ArrowArray) -> ArrowArray:
     return pa.DictionaryArray.from_arrays(encoded.indices.take(ids), encoded.dictionary)
 
 
-def _encode_values(entries: pa.RecordBatch, *, has_ordering: bool) -> ArrowArray:
-    """Values as a dictionary: each distinct location is encoded once."""
-    import pyarrow as pa
-
-    from lakebed.format.metadata.datum import encode_optional_long
-
-    columns = [entries["partition"], entries["file_id"], entries["instant_ms"]]
-    assert all(column.null_count == 0 for column in columns)
-    columns += [entries[ORDERING_COLUMN]] if has_ordering else []
-    ids, rows = _number_rows(columns)
-    distinct = (column.take(rows).to_pylist() for column in columns)
-    values = [
-        _encode_entry(RecordLocation(*fields[:3]), encode_optional_long(fields[3]) if has_ordering else b"")
-        for fields in zip(*distinct, strict=True)
-    ]
-    return pa.DictionaryArray.from_arrays(ids, pa.array(values, pa.binary()))
-
-
-def _number_rows(columns: list[ArrowArray]) -> tuple[ArrowArray, ArrowArray]:
-    """Numbers that are equal for rows that are equal in all columns, and one such row for each number."""
+def _number_rows(columns: list[ArrowArray]) -> tuple[ArrowArray, list[ArrowArray]]:
+    """Numbers that are equal for rows that are equal in all columns, and columns of the rows that numbers stand for."""
     import numpy as np
     import pyarrow as pa
 
-    ids = np.zeros(len(columns[0]), np.int32)
+    ids, count = np.zeros(len(columns[0]), np.int64), min(len(columns[0]), 1)
+    distinct: list[ArrowArray] = []
     for column in columns:
         is_encoded = pa.types.is_dictionary(column.type)
         encoded = column if is_encoded else column.dictionary_encode(null_encoding="encode")
-        if len(encoded.dictionary) > 1:
-            pairs = ids.astype(np.int64) * len(encoded.dictionary) + encoded.indices.to_numpy()
-            ids = pa.array(pairs).dictionary_encode().indices.to_numpy()
-    rows = np.zeros(int(ids.max(initial=-1)) + 1, np.int64)
-    rows[ids] = np.arange(len(ids))
-    return pa.array(ids), pa.array(rows)
+        size, kept = max(len(encoded.dictionary), 1), np.arange(count)
+        if size > 1:
+            ids, kept = _renumber(ids * size + encoded.indices.to_numpy(), count * size)
+        distinct = [earlier.take(pa.array(kept // size)) for earlier in distinct]
+        distinct.append(encoded.dictionary.take(pa.array(kept % size)))
+        count = len(kept)
+    return pa.array(ids.astype(np.int32)), distinct
+
+
+def _renumber(numbers: npt.NDArray[np.int64], bound: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Positions of `numbers`, all below `bound`, among those that occur; and these."""
+    import numpy as np
+    import pyarrow as pa
+
+    if bound > len(numbers):
+        encoded = pa.array(numbers).dictionary_encode()
+        return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_numpy()
+    occurs = np.bincount(numbers, minlength=bound) > 0
+    return (np.cumsum(occurs) - 1).take(numbers), np.flatnonzero(occurs)
 
 
 def _encode_entry(location: RecordLocation, after: bytes) -> bytes:

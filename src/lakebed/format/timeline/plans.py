@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakebed.format.timeline.metadata import decode_document, encode_document
-from lakebed.model.commit import InstantRef, RollbackPlan
+from lakebed.model.commit import CleanPlan, InstantRef, RollbackPlan
 from lakebed.model.files import FileGroupId
 
 
@@ -38,6 +38,46 @@ def encode_rollback_plan(plan: RollbackPlan, *, table_url: str) -> bytes:
     return encode_document(
         {"instantToRollback": target, "RollbackRequests": requests, "version": 1}, "HoodieRollbackPlan"
     )
+
+
+def decode_clean_plan(data: bytes, *, path: str) -> CleanPlan:
+    """The plan of a clean."""
+    document = decode_document(data, "HoodieCleanerPlan", path=path)
+    earliest = document.get("earliestInstantToRetain")
+    files = document.get("filePathsToBeDeletedPerPartition") or {}
+    return CleanPlan(
+        earliest_to_retain=InstantRef(earliest["timestamp"], earliest["action"]) if earliest else None,
+        last_completed=document.get("lastCompletedCommitTimestamp") or "",
+        policy=document["policy"],
+        files={
+            partition: tuple((info.get("filePath") or "").rpartition("/")[2] for info in infos)
+            for partition, infos in files.items()
+        },
+        partitions=tuple(document.get("partitionsToBeDeleted") or ()),
+    )
+
+
+def encode_clean_plan(plan: CleanPlan, *, table_url: str) -> bytes:
+    """The plan of a clean; the format asks for absolute paths, which begin with `table_url`."""
+    earliest = plan.earliest_to_retain
+    document = {
+        "earliestInstantToRetain": earliest
+        and {"timestamp": earliest.requested_at, "action": earliest.action, "state": "COMPLETED"},
+        "lastCompletedCommitTimestamp": plan.last_completed,
+        "policy": plan.policy,
+        "filesToBeDeletedPerPartition": {},
+        "version": 2,
+        "filePathsToBeDeletedPerPartition": {
+            partition: [
+                {"filePath": "/".join(filter(None, (table_url, partition, name))), "isBootstrapBaseFile": False}
+                for name in names
+            ]
+            for partition, names in plan.files.items()
+        },
+        "partitionsToBeDeleted": list(plan.partitions),
+        "extraMetadata": {},
+    }
+    return encode_document(document, "HoodieCleanerPlan")
 
 
 def decode_clustering_groups(data: bytes, *, path: str) -> frozenset[FileGroupId]:

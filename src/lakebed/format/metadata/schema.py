@@ -1,0 +1,46 @@
+"""The Avro schema of metadata records, as files store it and as the commits that write them state it.
+
+Stored records begin with the five meta columns, which commits leave out, as they do for any table.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any
+
+_WITHOUT_MEANING = ("doc", "default", "avro.java.string")
+"""What a schema says to people and to Java: it changes no byte of a record."""
+
+
+@cache
+def stored_schema() -> str:
+    """The schema of records in HFiles and log blocks of table version 9."""
+    return _text("HoodieMetadataRecord.as-stored")
+
+
+@cache
+def committed_schema() -> str:
+    """The schema that commits of the metadata table name: records without meta columns."""
+    return _text("HoodieMetadataRecord")
+
+
+@lru_cache(maxsize=64)
+def has_same_layout(schema: str, other: str) -> bool:
+    """Whether records of the two schemas have the same bytes, however the schemas are spelled."""
+    return schema == other or _layout(json.loads(schema)) == _layout(json.loads(other))
+
+
+def _text(name: str) -> str:
+    spec = json.loads((files("lakebed.format") / "schemas" / f"{name}.avsc").read_text("utf-8"))
+    return json.dumps(spec, separators=(",", ":"))
+
+
+def _layout(spec: Any) -> Any:
+    if isinstance(spec, list):
+        return [_layout(part) for part in spec]
+    if not isinstance(spec, dict):
+        return spec
+    kept = {name: _layout(part) for name, part in spec.items() if name not in _WITHOUT_MEANING}
+    return kept["type"] if kept.keys() == {"type"} else kept

@@ -1,0 +1,71 @@
+"""What the files of one shard of the metadata table hold.
+
+base file      an HFile with all entries of the shard
+log file       an HFile block with new entries, then a DELETE block with the keys that go; either may be missing
+placeholder    a log file with an empty DELETE block: it says that the shard exists
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lakebed.format.arrow import ArrowArray
+from lakebed.format.bloom import build_bloom, encode_bloom
+from lakebed.format.hfile import encode_hfile, key_order
+from lakebed.format.log.blocks import encode_deletes
+from lakebed.format.log.file import BlockKind, HeaderKey, encode_log_block
+
+BLOOM_KEYS = 10_000
+"""The keys for which Hudi sizes the bloom filter of such a base file.
+
+Beyond, the filter grows row by row and takes longer to fill than all the rest, for readers that do not ask it: base
+files of more keys have none.
+"""
+
+_NO_DELETES = bytes.fromhex("000000030000000100")
+
+
+def encode_shard_base(
+    keys: ArrowArray, values: ArrowArray, *, schema: str, created_ms: int, in_order: bool = False
+) -> bytes:
+    """The base file of entries with unique keys, given in ascending order or in any; also of none."""
+    bloom = encode_bloom(build_bloom(keys, capacity=BLOOM_KEYS)) if len(keys) <= BLOOM_KEYS else None
+    return encode_hfile(
+        keys,
+        values,
+        schema=schema,
+        created_ms=created_ms,
+        base_file=True,
+        bloom=bloom,
+        order=None if in_order else key_order(keys),
+    )
+
+
+def encode_shard_log(
+    instant: str,
+    keys: ArrowArray,
+    values: ArrowArray,
+    deletes: ArrowArray,
+    *,
+    mdt_partition: str,
+    schema: str,
+    created_ms: int,
+) -> bytes:
+    """The log file that an instant writes: entries with unique keys, in any order, and keys to delete."""
+    header = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema}
+    blocks = []
+    if len(keys):
+        order = key_order(keys)
+        hfile = encode_hfile(keys, values, schema=schema, created_ms=created_ms, base_file=False, order=order)
+        blocks.append(encode_log_block(BlockKind.HFILE_DATA, header, hfile))
+    if len(deletes):
+        in_order = deletes.take(pa.array(key_order(deletes)))
+        content = encode_deletes(in_order, pa.repeat(mdt_partition, len(deletes)))
+        blocks.append(encode_log_block(BlockKind.DELETE, header, content))
+    assert blocks, "a log file says something"
+    return b"".join(blocks)
+
+
+def encode_placeholder_log(instant: str) -> bytes:
+    """The log file that brings a shard into being, without an entry."""
+    return encode_log_block(BlockKind.DELETE, {HeaderKey.INSTANT_TIME: instant}, _NO_DELETES)

@@ -1,0 +1,100 @@
+"""Entries of a metadata-table partition, and how they are spread over its shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakebed.format.arrow import ArrowArray
+from lakebed.format.java_hash import shards_of
+
+_TEXT_BYTES_MAX = 2**31 - 1
+"""Of one array with 32-bit offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What one instant puts under keys, and the keys that it takes out. A key occurs once in all.
+
+    `keys` and `deletes` are texts, `values` the stored bytes, or a dictionary of them where many are the same.
+    """
+
+    keys: pa.Array
+    values: pa.Array
+    deletes: pa.Array
+
+    @classmethod
+    def of(cls, records: Mapping[str, bytes], deletes: Iterable[str] = ()) -> Entries:
+        """The entries of a few records."""
+        keys, values = pa.array(list(records), pa.string()), pa.array(list(records.values()), pa.binary())
+        return cls(keys, values, pa.array(list(deletes), pa.string()))
+
+    def __len__(self) -> int:
+        return len(self.keys) + len(self.deletes)
+
+
+def split_entries(
+    entries: Entries, file_ids: Sequence[str], *, hashed: tuple[ArrowArray, ArrowArray] | None = None
+) -> dict[str, Entries]:
+    """The entries of each shard that has any, by file id; `file_ids` are those of all shards, in shard order.
+
+    `hashed` has what stands for the keys and for the deletes where not the whole key decides on the shard.
+    """
+    puts, takes = hashed or (entries.keys, entries.deletes)
+    records = dict(_by_shard(puts, len(file_ids)))
+    deletes = dict(_by_shard(takes, len(file_ids)))
+    nothing = np.empty(0, np.int64)
+    found = {}
+    for shard in sorted(records.keys() | deletes.keys()):
+        rows, gone = pa.array(records.get(shard, nothing)), pa.array(deletes.get(shard, nothing))
+        found[file_ids[shard]] = Entries(entries.keys.take(rows), entries.values.take(rows), entries.deletes.take(gone))
+    return found
+
+
+def concat_entries(parts: Sequence[Entries]) -> Entries:
+    """Entries of several origins, whose keys differ, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Entries(
+        concat_texts([part.keys for part in parts]),
+        concat_values([part.values for part in parts]),
+        concat_texts([part.deletes for part in parts]),
+    )
+
+
+def concat_texts(arrays: Sequence[ArrowArray]) -> ArrowArray:
+    """One array of the texts of several, with wider offsets if there are very many."""
+    if not arrays:
+        return pa.array([], pa.string())
+    is_large = sum(array.nbytes for array in arrays) > _TEXT_BYTES_MAX
+    kind = pa.large_string() if is_large or any(a.type == pa.large_string() for a in arrays) else pa.string()
+    return pa.concat_arrays([array.cast(kind) for array in arrays])
+
+
+def concat_values(arrays: Sequence[ArrowArray]) -> ArrowArray:
+    """One dictionary of the values of several arrays, plain or dictionaries."""
+    encoded = [array if pa.types.is_dictionary(array.type) else _as_dictionary(array) for array in arrays]
+    offsets = np.cumsum([0, *(len(array.dictionary) for array in encoded)])
+    ids = [array.indices.to_numpy() + offset for array, offset in zip(encoded, offsets, strict=False)]
+    distinct = pa.concat_arrays([array.dictionary.cast(pa.large_binary()) for array in encoded])
+    return pa.DictionaryArray.from_arrays(pa.array(np.concatenate(ids).astype(np.int32)), distinct)
+
+
+def _as_dictionary(values: ArrowArray) -> ArrowArray:
+    """A dictionary that holds each value by itself: looking for equal ones costs more than it saves."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.arange(len(values), dtype=np.int32)), values)
+
+
+def _by_shard(hashed: ArrowArray, shards: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """The positions of the keys of each shard that has any."""
+    if len(hashed) == 0:
+        return
+    numbers = shards_of(hashed, shards)
+    order = np.argsort(numbers, kind="stable")
+    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        yield int(numbers[order[start]]), order[start:end]

@@ -1,0 +1,78 @@
+"""Entries of the `record_index` partition: the file group of each record key.
+
+Only keys that came, went or moved are written: a key that stays in its file group keeps its entry. A global index has
+one set of shards, so that a key that moves is both inserted and deleted: the insert counts. A partitioned index has a
+set of shards per data partition, where both count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.format.arrow import ArrowArray, pc
+from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
+from lakebed.index.entries import Entries, concat_texts, concat_values, split_entries
+
+AVERAGE_ENTRY_BYTES = 48
+"""What Hudi takes an entry for when it sizes the index."""
+_SHARDS_MAX = 10_000
+_GROWTH = 2
+_SHARD_BYTES_MAX = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChanges:
+    """Record keys that an instant brought into a file group, and those that it took out of it."""
+
+    partition: str
+    file_id: str
+    inserted: pa.Array | None = None
+    deleted: pa.Array | None = None
+
+
+def record_index_shards(
+    changes: Iterable[KeyChanges], shards_for: Callable[[str], Sequence[str]], *, instant_ms: int
+) -> dict[str, Entries]:
+    """The entries of each shard that has any, by file id. `instant_ms` is the instant in milliseconds since 1970.
+
+    `shards_for` gives the file ids of the shards for keys of a data partition, in shard order: always the same ones for
+    a global index. No key may be inserted into two file groups that share shards.
+    """
+    parts: dict[str, list[Entries]] = {}
+    for change in changes:
+        shards = shards_for(change.partition)
+        for file_id, entries in split_entries(key_entries(change, instant_ms=instant_ms), shards).items():
+            parts.setdefault(file_id, []).append(entries)
+    return {file_id: found for file_id in sorted(parts) if len(found := _join(parts[file_id]))}
+
+
+def key_entries(change: KeyChanges, *, instant_ms: int) -> Entries:
+    """The entries for the keys of one file group, of all shards."""
+    value = encode_record_index_value(RecordLocation(change.partition, change.file_id, instant_ms))
+    keys, deletes = _texts(change.inserted), _texts(change.deleted)
+    ids = pa.array(np.zeros(len(keys), np.int32))
+    return Entries(keys, pa.DictionaryArray.from_arrays(ids, pa.array([value], pa.binary())), deletes)
+
+
+def shard_count(rows: int, *, least: int) -> int:
+    """How many shards an index of that many keys is given: room for twice as many, of at most a gigabyte each."""
+    return min(max(least, rows * _GROWTH * AVERAGE_ENTRY_BYTES // _SHARD_BYTES_MAX), _SHARDS_MAX)
+
+
+def _texts(keys: ArrowArray | None) -> ArrowArray:
+    if keys is None:
+        return pa.array([], pa.string())
+    return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+
+
+def _join(parts: list[Entries]) -> Entries:
+    """All entries of a shard; of a key that is inserted and deleted, the insert."""
+    keys = concat_texts([part.keys for part in parts])
+    deletes = concat_texts([part.deletes for part in parts])
+    if len(keys) and len(deletes):
+        deletes = deletes.filter(pc.invert(pc.is_in(deletes, keys.cast(deletes.type))))
+    return Entries(keys, concat_values([part.values for part in parts]), deletes)

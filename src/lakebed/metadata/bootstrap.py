@@ -1,0 +1,197 @@
+"""Bringing a metadata table, or a partition of it, into being.
+
+A new partition is one delta commit of the metadata table. It gives every shard a placeholder, so that their number can
+be told from a listing for ever, and a base file to those that have entries. Partitions built with the table have the
+reserved instants 00000000000000000, 00000000000000001 and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakebed.format.file_names import encode_base_file_name
+from lakebed.format.metadata.column_stats import value_type_of
+from lakebed.format.metadata.keys import group_file_id
+from lakebed.format.metadata.schema import stored_schema
+from lakebed.format.metadata.shard_files import encode_shard_base
+from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
+from lakebed.format.properties import table_checksum
+from lakebed.index.entries import Entries, concat_entries, split_entries
+from lakebed.index.files import no_files
+from lakebed.metadata.entries import NO_LOGS, store_file, store_placeholder
+from lakebed.metadata.table import ROOT
+from lakebed.model.commit import WriteStat
+from lakebed.model.index import IndexDefinition
+from lakebed.model.instant import InstantTime
+from lakebed.model.words import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
+from lakebed.storage import Storage
+from lakebed.transaction.settle import create_file
+
+SHARDS: Mapping[str, int] = {
+    "files": 1,
+    "column_stats": 2,
+    "bloom_filters": 4,
+    "record_index": 10,
+    "partition_stats": 1,
+}
+"""How many shards a partition has if nothing else is asked for, in the order in which Hudi builds partitions."""
+
+STATS_COLUMNS_MAX = 32
+"""Of the data columns, as many get statistics unless others are asked for."""
+
+Shards = Iterable[tuple[str, Entries]]
+"""Entries of shards, by file id."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltPartition:
+    """A partition whose files are stored, and the write stats of the delta commit that is to make it count."""
+
+    instant: InstantTime
+    partition: str
+    stats: tuple[WriteStat, ...]
+
+
+def metadata_properties(table_name: str) -> dict[str, str]:
+    """The properties of the metadata table of a table, as table version 9 has them."""
+    properties = {
+        "hoodie.table.name": f"{table_name}_metadata",
+        "hoodie.table.type": "MERGE_ON_READ",
+        "hoodie.table.version": "9",
+        "hoodie.table.initial.version": "9",
+        "hoodie.timeline.layout.version": "2",
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        "hoodie.archivelog.folder": "history",
+        "hoodie.table.base.file.format": "HFILE",
+        "hoodie.populate.meta.fields": "false",
+        "hoodie.table.recordkey.fields": "key",
+        "hoodie.table.keygenerator.type": "HOODIE_TABLE_METADATA",
+        "hoodie.record.merge.mode": "CUSTOM",
+        "hoodie.record.merge.strategy.id": "00000000-0000-0000-0000-000000000000",
+        "hoodie.compaction.payload.class": "org.apache.hudi.metadata.HoodieMetadataPayload",
+        "hoodie.datasource.write.drop.partition.columns": "false",
+    }
+    return {**properties, "hoodie.table.checksum": str(table_checksum(properties))}
+
+
+def column_stats_definition(schema: pa.Schema, *, has_meta_columns: bool) -> IndexDefinition:
+    """The column statistics that a table with these data columns gets by default."""
+    meta = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY) if has_meta_columns else ()
+    columns = [field.name for field in schema if value_type_of(field.type) is not None]
+    fields = (*meta, *columns[:STATS_COLUMNS_MAX])
+    return IndexDefinition("column_stats", "column_stats", "column_stats", source_fields=fields, version="V2")
+
+
+def record_index_definition(*, is_partitioned: bool) -> IndexDefinition:
+    """A record index over the whole table, or one per data partition."""
+    options = {"isPartitioned": str(is_partitioned).lower()}
+    return IndexDefinition("record_index", "record_index", options=options, version="V1")
+
+
+def reserved_instant(number: int) -> InstantTime:
+    """The instant of the n-th partition that is built with its table."""
+    return InstantTime(f"{number:017d}")
+
+
+def group_ids(mdt_partition: str, count: int) -> tuple[str, ...]:
+    """File ids of all shards of a partition, in shard order."""
+    return tuple(group_file_id(mdt_partition, index) for index in range(count))
+
+
+def bootstrap_empty(
+    storage: Storage, shards: Mapping[str, int], *, token: str, created_ms: int, date: str
+) -> tuple[BuiltPartition, ...]:
+    """The partitions of a table without data, in the order in which they are to be published.
+
+    `shards` has how many shards each gets: none for a partitioned record index, which gets them with its data.
+    `date` goes into comments.
+    """
+    built = []
+    order = {partition: number for number, partition in enumerate(SHARDS)}
+    for number, partition in enumerate(sorted(shards, key=lambda name: order.get(name, len(order)))):
+        file_ids = group_ids(partition, shards[partition])
+        entries = [(file_ids[0], no_files())] if partition == "files" else []
+        built.append(
+            build_partition(
+                storage,
+                partition,
+                file_ids,
+                entries,
+                instant=reserved_instant(number),
+                token=token,
+                created_ms=created_ms,
+                date=date,
+            )
+        )
+    return tuple(built)
+
+
+def build_partition(
+    storage: Storage,
+    mdt_partition: str,
+    file_ids: Sequence[str],
+    shards: Shards,
+    *,
+    instant: InstantTime,
+    token: str,
+    created_ms: int,
+    date: str,
+) -> BuiltPartition:
+    """Stores a partition with all its shards; `shards` has the entries of those that are not empty, one at a time."""
+    metafile = encode_partition_metafile(PartitionMetafile(instant, 1), date=date)
+    create_file(storage, f"{ROOT}{mdt_partition}/{PARTITION_METAFILE}", metafile)  # One that is there is as good.
+    for file_id in file_ids:
+        store_placeholder(storage, mdt_partition, file_id, instant)
+    stats = [
+        _store_base(storage, mdt_partition, file_id, entries, instant, token, created_ms) for file_id, entries in shards
+    ]
+    return BuiltPartition(instant, mdt_partition, tuple(stats))
+
+
+def gather_shards(
+    read: Callable[[], Iterable[Entries]], file_ids: Sequence[str], *, passes: int = 1
+) -> Iterator[tuple[str, Entries]]:
+    """The entries of each shard that has any, from all entries of a partition as `read` gives them piece by piece.
+
+    Holds the entries of as many shards as come together in one of the `passes` over them. Keys must be unique.
+    """
+    per_pass = -(-len(file_ids) // passes)
+    for start in range(0, len(file_ids), per_pass):
+        wanted = frozenset(file_ids[start : start + per_pass])
+        parts: dict[str, list[Entries]] = {}
+        for piece in read():
+            for file_id, entries in split_entries(piece, file_ids).items():
+                if file_id in wanted:
+                    parts.setdefault(file_id, []).append(entries)
+        for file_id in sorted(parts):
+            yield file_id, concat_entries(parts.pop(file_id))
+
+
+def _store_base(
+    storage: Storage,
+    mdt_partition: str,
+    file_id: str,
+    entries: Entries,
+    instant: InstantTime,
+    token: str,
+    created_ms: int,
+) -> WriteStat:
+    assert not len(entries.deletes), "a new shard has nothing to delete"
+    name = encode_base_file_name(file_id, token, instant, ".hfile")
+    data = encode_shard_base(entries.keys, entries.values, schema=stored_schema(), created_ms=created_ms)
+    path = f"{mdt_partition}/{name}"
+    store_file(storage, f"{ROOT}{path}", data)
+    return WriteStat(
+        file_id=file_id,
+        path=path,
+        partition=mdt_partition,
+        num_writes=len(entries.keys),
+        num_inserts=len(entries.keys),
+        total_write_bytes=len(data),
+        file_size=len(data),
+        extra=NO_LOGS,
+    )

@@ -1,0 +1,126 @@
+"""Compaction of the metadata table: the base file and the log files of a shard become a new base file.
+
+A compaction takes the logs that completed before its own instant. Those that completed later lie on top of the new
+base file, whenever they were requested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lakebed.format.file_names import decode_data_file_name, encode_base_file_name
+from lakebed.format.metadata.schema import stored_schema
+from lakebed.format.metadata.shard_files import encode_shard_base
+from lakebed.metadata.entries import NO_LOGS, store_file
+from lakebed.metadata.merging import Merged, merge_shard
+from lakebed.metadata.shard import load_shard
+from lakebed.metadata.table import ROOT
+from lakebed.model.commit import CompactionOperation, CompactionPlan, WriteStat
+from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
+from lakebed.model.instant import InstantTime
+from lakebed.storage import Storage
+from lakebed.view.slices import Completions
+
+DELTA_COMMITS = 10
+"""Hudi compacts its metadata table after so many delta commits."""
+
+_LAYOUT = 2
+_MIB = 1 << 20
+_NEW_BASE_MIB = 120.0
+"""What Hudi expects to write for a slice that has no base file yet."""
+
+
+def plan_compaction(slices: Iterable[FileSlice], up_to: InstantTime, completion_of: Completions) -> CompactionPlan:
+    """The compaction, at the instant `up_to`, of all shards that have logs which completed before it."""
+    operations = []
+    for file_slice in slices:
+        logs = tuple(log for log in file_slice.logs if _is_before(completion_of(log.instant), up_to))
+        if logs:
+            operations.append(_operation(file_slice, logs))
+    return CompactionPlan(tuple(operations))
+
+
+def slice_of(operation: CompactionOperation) -> FileSlice:
+    """The file slice that an operation of a plan names."""
+    names = (*((operation.base_file,) if operation.base_file else ()), *operation.log_files)
+    files = [decode_data_file_name(name) for name in names]
+    base = next((file for file in files if isinstance(file, BaseFile)), None)
+    logs = tuple(file for file in files if isinstance(file, LogFile))
+    group = FileGroupId(operation.partition, operation.file_id)
+    return FileSlice(group, InstantTime(operation.base_instant), base, logs)
+
+
+def compact_shard(
+    storage: Storage,
+    file_slice: FileSlice,
+    *,
+    instant: InstantTime,
+    token: str,
+    created_ms: int,
+    stats_version: str = "V2",
+) -> WriteStat:
+    """Stores the base file that takes the place of a slice, also if nothing is left in it.
+
+    `token` is unique per attempt, `created_ms` the time of day, `stats_version` that of the table's column statistics.
+    """
+    partition, file_id = file_slice.group.partition, file_slice.group.file_id
+    shard = load_shard(storage, file_slice, layout=_LAYOUT, counts=lambda _: True, root=ROOT)
+    merged = merge_shard(shard, partition, has_base=file_slice.base is not None, stats_version=stats_version)
+    name = encode_base_file_name(file_id, token, instant, ".hfile")
+    data = encode_shard_base(merged.keys, merged.values, schema=stored_schema(), created_ms=created_ms, in_order=True)
+    store_file(storage, f"{ROOT}{file_slice.path(name)}", data)
+    return _stat(file_slice, file_slice.path(name), merged, len(data))
+
+
+def _is_before(completed_at: InstantTime | None, up_to: InstantTime) -> bool:
+    return completed_at is not None and completed_at < up_to
+
+
+def _operation(file_slice: FileSlice, logs: tuple[LogFile, ...]) -> CompactionOperation:
+    return CompactionOperation(
+        partition=file_slice.group.partition,
+        file_id=file_slice.group.file_id,
+        base_instant=file_slice.base_instant,
+        base_file=file_slice.base.name if file_slice.base else None,
+        log_files=tuple(log.name for log in logs),
+        metrics=_metrics(file_slice.base, logs),
+    )
+
+
+def _metrics(base: BaseFile | None, logs: tuple[LogFile, ...]) -> dict[str, float]:
+    """What Hudi's plans say of the size of an operation."""
+    log_bytes, base_bytes = sum(log.size or 0 for log in logs), base.size or 0 if base else 0
+    read = float((log_bytes + base_bytes) // _MIB)
+    write = float(base_bytes // _MIB) if base else _NEW_BASE_MIB
+    return {
+        "TOTAL_LOG_FILES": float(len(logs)),
+        "TOTAL_IO_READ_MB": read,
+        "TOTAL_LOG_FILES_SIZE": float(log_bytes),
+        "TOTAL_IO_WRITE_MB": write,
+        "TOTAL_IO_MB": read + write,
+    }
+
+
+def _stat(file_slice: FileSlice, path: str, merged: Merged, size: int) -> WriteStat:
+    base, logs = file_slice.base, file_slice.logs
+    return WriteStat(
+        file_id=file_slice.group.file_id,
+        path=path,
+        partition=file_slice.group.partition,
+        prev_commit=base.instant if base else None,
+        num_writes=len(merged.keys),
+        num_deletes=merged.deleted,
+        num_updates=merged.updated,
+        num_inserts=merged.inserted,
+        total_write_bytes=size,
+        file_size=size,
+        prev_base_file=base.name if base else None,
+        extra={
+            **NO_LOGS,
+            "totalLogRecords": merged.log_records,
+            "totalUpdatedRecordsCompacted": merged.inserted + merged.updated + merged.deleted,
+            "totalLogBlocks": len(logs),
+            "totalLogFilesCompacted": len(logs),
+            "totalLogSizeCompacted": sum(log.size or 0 for log in logs),
+        },
+    )

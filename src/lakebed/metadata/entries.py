@@ -1,0 +1,261 @@
+"""Writing what an instant means into the metadata table: one log file per shard that it touches.
+
+Planning is pure and gives one task per shard, so that tasks can run wherever there is room. Nothing written counts
+before the metadata table's own instant is published, which is not done here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lakebed.errors import UnsupportedTableError, WriteConflictError
+from lakebed.format.file_names import decode_data_file_name, encode_log_file_name
+from lakebed.format.metadata.keys import data_partition_of_group, group_file_id, group_index
+from lakebed.format.metadata.schema import stored_schema
+from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_log
+from lakebed.index.bloom_filters import bloom_entries
+from lakebed.index.column_stats import column_stats_entries
+from lakebed.index.entries import Entries, split_entries
+from lakebed.index.files import file_entries
+from lakebed.index.partition_stats import partition_stats_entries, stats_of_files, widened_stats
+from lakebed.index.record_index import record_index_shards
+from lakebed.index.secondary_index import secondary_index_shards
+from lakebed.metadata.changes import MetadataChange
+from lakebed.metadata.current_stats import StatsReader
+from lakebed.metadata.table import ROOT
+from lakebed.model.commit import WriteStat
+from lakebed.model.index import IndexDefinition
+from lakebed.model.instant import InstantTime
+from lakebed.model.metadata import ColumnStats
+from lakebed.storage import Storage
+from lakebed.transaction.settle import create_file
+
+FIRST_TOKEN = "0-0-0"
+"""The write token of placeholders, which no task has."""
+
+Groups = Mapping[str, Sequence[str]]
+"""File ids of the file groups of metadata-table partitions, in shard order."""
+
+NO_LOGS: Mapping[str, object] = {
+    "totalWriteErrors": 0,
+    "totalLogRecords": 0,
+    "totalUpdatedRecordsCompacted": 0,
+    "totalLogBlocks": 0,
+    "totalCorruptLogBlock": 0,
+    "totalRollbackBlocks": 0,
+    "totalLogFilesCompacted": 0,
+    "totalLogReadTimeMs": 0,
+    "totalLogSizeCompacted": 0,
+}
+"""What write stats say of merged logs where none were."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardWrite:
+    """The entries that an instant has for one shard; of a shard that `is_new`, also none."""
+
+    mdt_partition: str
+    file_id: str
+    entries: Entries
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The circumstances of a change: the instant, which indexes there are, and what they know so far.
+
+    `partitions` are the metadata-table partitions to bring up to date, `groups` their file groups, `instant_ms` the
+    instant in milliseconds since 1970. A partitioned record index gives new data partitions `groups_per_partition`.
+    """
+
+    instant: InstantTime
+    instant_ms: int
+    partitions: Sequence[str]
+    groups: Groups
+    definitions: Mapping[str, IndexDefinition]
+    stats: StatsReader
+    groups_per_partition: int = 1
+
+
+def list_groups(storage: Storage, partitions: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The file groups of metadata-table partitions, also of those that are being built: whatever has a file."""
+    return {partition: _list_groups(storage, partition) for partition in partitions}
+
+
+def plan_change(change: MetadataChange, update: Update) -> tuple[ShardWrite, ...]:
+    """One write per shard that the change touches."""
+    return tuple(
+        write for partition in dict.fromkeys(update.partitions) for write in _plan_partition(partition, change, update)
+    )
+
+
+def write_shard(
+    storage: Storage, write: ShardWrite, *, instant: InstantTime, token: str, created_ms: int
+) -> WriteStat | None:
+    """Stores the log file of a shard, and first its placeholder if the shard is new. None if it has no entries.
+
+    `token` is unique per attempt of an instant; `created_ms` is the time of day.
+    """
+    assert token != FIRST_TOKEN, token
+    if write.is_new:
+        store_placeholder(storage, write.mdt_partition, write.file_id, instant)
+    if not len(write.entries):
+        return None
+    name = encode_log_file_name(write.file_id, instant, 1, token)
+    data = encode_shard_log(
+        instant,
+        write.entries.keys,
+        write.entries.values,
+        write.entries.deletes,
+        mdt_partition=write.mdt_partition,
+        schema=stored_schema(),
+        created_ms=created_ms,
+    )
+    store_file(storage, f"{ROOT}{write.mdt_partition}/{name}", data)
+    return _log_stat(write, name, instant, len(data))
+
+
+def write_change(
+    storage: Storage, change: MetadataChange, update: Update, *, token: str, created_ms: int
+) -> tuple[WriteStat, ...]:
+    """Plans a change and stores its log files; the write stats are those of the metadata table's delta commit."""
+    stats = (
+        write_shard(storage, write, instant=update.instant, token=token, created_ms=created_ms)
+        for write in plan_change(change, update)
+    )
+    return tuple(stat for stat in stats if stat is not None)
+
+
+def store_placeholder(storage: Storage, mdt_partition: str, file_id: str, instant: InstantTime) -> None:
+    """Brings a shard into being."""
+    name = encode_log_file_name(file_id, instant, 1, FIRST_TOKEN)
+    store_file(storage, f"{ROOT}{mdt_partition}/{name}", encode_placeholder_log(instant))
+
+
+def store_file(storage: Storage, path: str, data: bytes) -> None:
+    """Creates a data file whose name is its writer's alone."""
+    if not create_file(storage, path, data):
+        raise WriteConflictError(
+            f"{storage.url}: {path} is there already, with other content", hint="run the write again, as a new attempt"
+        )
+
+
+def _log_stat(write: ShardWrite, name: str, instant: InstantTime, size: int) -> WriteStat:
+    return WriteStat(
+        file_id=write.file_id,
+        path=f"{write.mdt_partition}/{name}",
+        partition=write.mdt_partition,
+        prev_commit=instant,
+        num_writes=len(write.entries.keys),
+        num_updates=len(write.entries.keys),  # Hudi counts all entries of a log file so, new keys or not.
+        num_deletes=len(write.entries.deletes),
+        total_write_bytes=size,
+        file_size=size,
+        base_file="",
+        log_files=(name,),
+        log_version=1,
+        log_offset=0,
+        extra=NO_LOGS,
+    )
+
+
+def _list_groups(storage: Storage, mdt_partition: str) -> tuple[str, ...]:
+    folder = f"{ROOT}{mdt_partition}"
+    names = (listed.path.rpartition("/")[2] for listed in storage.list(folder))
+    files = (decode_data_file_name(name, folder=folder) for name in names)
+    file_ids = {file.file_id for file in files if file is not None}
+    # By number, not by name: `%04d` runs over after 9999.
+    return tuple(sorted(file_ids, key=lambda id_: (data_partition_of_group(id_) or "", group_index(id_) or 0)))
+
+
+def _plan_partition(partition: str, change: MetadataChange, update: Update) -> list[ShardWrite]:
+    if partition == "record_index":
+        return _plan_record_index(change, update)
+    if partition.startswith("secondary_index_"):
+        shards = _secondary_index(partition, change, update)
+    else:
+        shards = split_entries(_small_entries(partition, change, update), update.groups[partition])
+    return [ShardWrite(partition, file_id, entries) for file_id, entries in shards.items()]
+
+
+def _small_entries(partition: str, change: MetadataChange, update: Update) -> Entries:
+    """Entries of the partitions that have a few per file."""
+    if partition == "files":
+        return file_entries(change.added, change.deleted, change.removed_partitions)
+    if partition == "bloom_filters":
+        return bloom_entries(change.blooms, change.deleted, instant=update.instant)
+    definition = update.definitions.get("column_stats")
+    if definition is None or partition not in ("column_stats", "partition_stats"):
+        raise _unsupported(partition)
+    columns, version = definition.source_fields, definition.version
+    if partition == "column_stats":
+        return column_stats_entries(change.column_stats, change.deleted, columns=columns, version=version)
+    stats, emptied = _partition_stats(change, columns, update.stats)
+    return partition_stats_entries(stats, emptied, columns=columns, version=version)
+
+
+def _partition_stats(
+    change: MetadataChange, columns: Sequence[str], reader: StatsReader
+) -> tuple[dict[str, tuple[ColumnStats, ...]], tuple[str, ...]]:
+    """New statistics of the partitions that a change touches, and the partitions that have none any more."""
+    found = {}
+    for partition in sorted(change.column_stats.keys() | change.rewritten):
+        added = change.column_stats.get(partition, ())
+        if partition in change.rewritten:
+            found[partition] = _stats_anew(partition, added, columns, reader)
+        else:
+            found[partition] = widened_stats(partition, reader.of_partition(partition, columns), added)
+    emptied = (*change.removed_partitions, *(partition for partition, stats in found.items() if not stats))
+    return {partition: stats for partition, stats in found.items() if stats}, emptied
+
+
+def _stats_anew(
+    partition: str, added: tuple[ColumnStats, ...], columns: Sequence[str], reader: StatsReader
+) -> tuple[ColumnStats, ...]:
+    """The statistics over all files that are current after a change; none if of one of them none are known."""
+    own = {each.file_name for each in added}
+    names = set(reader.current_files(partition)) - own
+    known = reader.of_files(partition, names, columns)
+    if names - {each.file_name for each in known}:
+        return ()
+    return stats_of_files(partition, (*known, *added))
+
+
+def _plan_record_index(change: MetadataChange, update: Update) -> list[ShardWrite]:
+    definition = update.definitions.get("record_index")
+    if definition is None or not definition.is_partitioned:
+        entries = record_index_shards(
+            change.keys, lambda _: update.groups["record_index"], instant_ms=update.instant_ms
+        )
+        return [ShardWrite("record_index", file_id, each) for file_id, each in entries.items()]
+    known: dict[str, list[str]] = {}
+    for file_id in update.groups["record_index"]:
+        known.setdefault(data_partition_of_group(file_id) or "", []).append(file_id)
+    new = {
+        partition: [group_file_id("record_index", i, partition) for i in range(update.groups_per_partition)]
+        for partition in {**dict.fromkeys(change.added), **{keys.partition: None for keys in change.keys}}
+        if partition not in known
+    }
+    entries = record_index_shards(change.keys, {**known, **new}.__getitem__, instant_ms=update.instant_ms)
+    created = [file_id for file_ids in new.values() for file_id in file_ids]
+    return [
+        ShardWrite("record_index", file_id, entries.get(file_id, Entries.of({})), is_new=file_id in created)
+        for file_id in sorted({*entries, *created})
+    ]
+
+
+def _secondary_index(partition: str, change: MetadataChange, update: Update) -> dict[str, Entries]:
+    definition = update.definitions.get(partition)
+    if definition is None or (change.added and partition not in change.values):
+        raise _unsupported(partition)
+    if partition not in change.values:
+        return {}  # A clean: rows stay as they are.
+    return secondary_index_shards(change.values[partition], update.groups[partition], version=definition.version)
+
+
+def _unsupported(partition: str) -> UnsupportedTableError:
+    return UnsupportedTableError(
+        f"this write cannot keep the index {partition} up to date",
+        hint="drop the index before the write and create it again afterwards",
+    )

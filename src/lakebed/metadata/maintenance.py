@@ -1,0 +1,225 @@
+"""Keeping the metadata table small and fast: its compaction, cleaning and archiving, without the user.
+
+Each runs under the table's lock in a section of its own, never between the two commits of a write. Other engines look
+after the metadata table under the same lock, so nothing of it is ever at work outside. What a crash leaves pending,
+the next section takes up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from lakebed.engine.engines import Engine
+from lakebed.engine.randomness import new_write_token
+from lakebed.format.file_names import decode_data_file_name
+from lakebed.format.metadata.schema import committed_schema
+from lakebed.format.timeline.metadata import (
+    decode_compaction_plan,
+    encode_clean,
+    encode_commit,
+    encode_compaction_plan,
+)
+from lakebed.format.timeline.plans import decode_clean_plan, encode_clean_plan
+from lakebed.metadata.clean import plan_clean
+from lakebed.metadata.compaction import DELTA_COMMITS, compact_shard, plan_compaction, slice_of
+from lakebed.metadata.table import ROOT
+from lakebed.model.commit import (
+    CleanedPartition,
+    CleanMetadata,
+    CleanPlan,
+    CommitMetadata,
+    CompactionPlan,
+    InstantRef,
+    WriteStat,
+)
+from lakebed.model.files import BaseFile, FileSlice, LogFile
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+from lakebed.storage import Storage
+from lakebed.timeline import Archive, Snapshot, Timeline
+from lakebed.transaction.archive import archive
+from lakebed.transaction.attempt import open_ticket
+from lakebed.transaction.section import Section, revoke_tickets
+from lakebed.transaction.settle import delete_file
+from lakebed.transaction.times import shift_time
+from lakebed.transaction.transactions import Transactions
+from lakebed.view import latest_slices
+
+_KEPT_INSTANTS = 30
+"""The active timeline is cut back to so many instants once it has half as many more."""
+
+
+def is_due(timeline: Timeline) -> bool:
+    """Whether the metadata table's timeline asks for maintenance."""
+    return _delta_commits(timeline) >= DELTA_COMMITS or any(i.action in _TAKEN_UP for i in timeline.pending())
+
+
+def maintain(transactions: Transactions, engine: Engine) -> None:
+    """Compacts, cleans and archives the metadata table as far as that is due."""
+    for step in (_compact, _clean, _archive):
+        with transactions.section() as section:
+            section.check_no_restore()
+            if section.config.metadata_partitions:
+                step(section, engine)
+
+
+_TAKEN_UP = (Action.COMPACTION, Action.CLEAN)
+
+
+def _delta_commits(timeline: Timeline) -> int:
+    """Delta commits since the last compaction."""
+    count = 0
+    for instant in reversed(timeline.commits()):
+        if instant.action is not Action.DELTA_COMMIT:
+            break
+        count += 1
+    return count
+
+
+def _compact(section: Section, engine: Engine) -> None:
+    timeline = section.metadata_timeline
+    pending = [i for i in timeline.pending() if i.action is Action.COMPACTION]
+    if pending:
+        path = section.path(replace(pending[0], state=State.REQUESTED), ROOT)
+        plan = decode_compaction_plan(section.ports.storage.get(path), path=path)
+        _execute_compaction(section, engine, pending[0].requested_at, plan)
+    elif _delta_commits(timeline) >= DELTA_COMMITS:
+        instant = _compaction_time(section)
+        plan = plan_compaction(_slices(section), instant, _snapshot(section).completion_of)
+        if plan.operations:
+            section.add(Instant(instant, Action.COMPACTION, State.REQUESTED), encode_compaction_plan(plan), ROOT)
+            _execute_compaction(section, engine, instant, plan)
+
+
+def _compaction_time(section: Section) -> InstantTime:
+    """Just before the oldest instant whose twin on the data table is pending: what it wrote must stay removable."""
+    pending = {i.requested_at for i in section.timeline.pending()}
+    twins = [i.requested_at for i in section.metadata_timeline if i.requested_at in pending]
+    return shift_time(min(twins), -1) if twins else section.next_time()
+
+
+@dataclass(frozen=True, slots=True)
+class _ShardTask:
+    storage: Storage
+    file_slice: FileSlice
+    instant: InstantTime
+    number: int
+    created_ms: int
+
+
+def _run_shard(task: _ShardTask) -> WriteStat:
+    token = new_write_token(task.number)
+    return compact_shard(task.storage, task.file_slice, instant=task.instant, token=token, created_ms=task.created_ms)
+
+
+def _execute_compaction(section: Section, engine: Engine, instant: InstantTime, plan: CompactionPlan) -> None:
+    ports = section.ports
+    revoke_tickets(ports, instant)
+    ticket = open_ticket(section, instant)
+    for path, file in _files(ports.storage, sorted({operation.partition for operation in plan.operations})):
+        if file.instant == instant:
+            delete_file(ports.storage, path)  # What an attempt before this one left.
+    section.add(Instant(instant, Action.COMPACTION, State.INFLIGHT), root=ROOT)
+    created_ms = ports.clock.now_ms()
+    tasks = [
+        _ShardTask(ports.storage, slice_of(operation), instant, number, created_ms)
+        for number, operation in enumerate(plan.operations)
+    ]
+    stats: dict[str, tuple[WriteStat, ...]] = {}
+    for stat in engine.map(tasks, _run_shard):
+        stats[stat.partition] = (*stats.get(stat.partition, ()), stat)
+    metadata = CommitMetadata(stats, operation="COMPACT", compacted=True, extra_metadata={"schema": committed_schema()})
+    done = Instant(instant, Action.COMMIT, State.COMPLETED, section.next_time())
+    section.complete(ticket, done, encode_commit(metadata, replace=False), ROOT)
+    revoke_tickets(ports, instant)
+
+
+def _clean(section: Section, engine: Engine) -> None:
+    del engine
+    timeline = section.metadata_timeline
+    pending = [i for i in timeline.pending() if i.action is Action.CLEAN]
+    if pending:
+        path = section.path(replace(pending[0], state=State.REQUESTED), ROOT)
+        _execute_clean(section, pending[0].requested_at, decode_clean_plan(section.ports.storage.get(path), path=path))
+        return
+    plan = _plan_clean(section)
+    if plan is not None:
+        instant = section.next_time()
+        url = f"{section.ports.storage.url}/{ROOT.rstrip('/')}"
+        section.add(Instant(instant, Action.CLEAN, State.REQUESTED), encode_clean_plan(plan, table_url=url), ROOT)
+        _execute_clean(section, instant, plan)
+
+
+def _plan_clean(section: Section) -> CleanPlan | None:
+    commits = [i.requested_at for i in section.metadata_timeline.commits()]
+    files: dict[str, list[BaseFile | LogFile]] = {}
+    for path, file in _files(section.ports.storage, section.config.metadata_partitions):
+        files.setdefault(path.removeprefix(ROOT).rpartition("/")[0], []).append(file)
+    found = plan_clean(files, commits, _snapshot(section).completion_of)
+    if found is None:
+        return None
+    earliest = InstantRef(found.earliest_to_retain, str(Action.DELTA_COMMIT))
+    return CleanPlan(earliest, commits[-1], "KEEP_LATEST_COMMITS", found.files)
+
+
+def _execute_clean(section: Section, instant: InstantTime, plan: CleanPlan) -> None:
+    ports = section.ports
+    revoke_tickets(ports, instant)
+    ticket = open_ticket(section, instant)
+    section.add(Instant(instant, Action.CLEAN, State.INFLIGHT), root=ROOT)
+    for partition, names in plan.files.items():
+        for name in names:
+            delete_file(ports.storage, f"{ROOT}{partition}/{name}")
+    metadata = CleanMetadata(
+        started_at=instant,
+        earliest_to_retain=plan.earliest_to_retain.requested_at if plan.earliest_to_retain else "",
+        last_completed=plan.last_completed,
+        partitions=_cleaned(plan),
+        total_files_deleted=sum(map(len, plan.files.values())),
+    )
+    done = Instant(instant, Action.CLEAN, State.COMPLETED, section.next_time())
+    section.complete(ticket, done, encode_clean(metadata), ROOT)
+    revoke_tickets(ports, instant)
+
+
+def _cleaned(plan: CleanPlan) -> Mapping[str, CleanedPartition]:
+    return {
+        partition: CleanedPartition(partition, plan.policy, planned=names, deleted=names)
+        for partition, names in plan.files.items()
+    }
+
+
+def _archive(section: Section, engine: Engine) -> None:
+    """Archives what completed before the last compaction: no slice needs it, and no pending write is among it."""
+    del engine
+    timeline = section.metadata_timeline
+    compactions = [i.requested_at for i in timeline.commits() if i.action is Action.COMMIT]
+    pending = [i.requested_at for i in (*timeline.pending(), *section.timeline.pending())]
+    limit = min([*compactions[-1:], *pending], default=None)
+    completed = timeline.completed()
+    if limit is None or not compactions or len(completed) < _KEPT_INSTANTS * 3 // 2:
+        return
+    old = completed[: len(completed) - _KEPT_INSTANTS]
+    archive(section, [i for i in old if (i.completed_at or "") < limit], ROOT)
+
+
+def _slices(section: Section) -> tuple[FileSlice, ...]:
+    """The newest slices of the partitions that are ready: one that is being built is not to be compacted."""
+    files: dict[str, list[BaseFile | LogFile]] = {}
+    for path, file in _files(section.ports.storage, section.config.metadata_partitions):
+        files.setdefault(path.removeprefix(ROOT).rpartition("/")[0], []).append(file)
+    return latest_slices(files, _snapshot(section).completion_of, layout=section.config.timeline_layout)
+
+
+def _snapshot(section: Section) -> Snapshot:
+    return Snapshot(section.metadata_timeline, Archive(section.ports.storage, section.config, ROOT))
+
+
+def _files(storage: Storage, partitions: tuple[str, ...] | list[str]) -> Iterator[tuple[str, BaseFile | LogFile]]:
+    for partition in partitions:
+        for listed in storage.list(f"{ROOT}{partition}"):
+            folder, _, name = listed.path.rpartition("/")
+            file = decode_data_file_name(name, size=listed.size, folder=folder)
+            if file is not None:
+                yield listed.path, file

@@ -1,0 +1,256 @@
+"""What the layers of a shard come to: the entries of its next base file.
+
+Of several entries of a key the newest counts, unless it was deleted since. Two kinds are merged instead: lists of
+files, name by name, and statistics of partitions, where the newest is not a tight bound.
+
+Values are taken as they are stored. Only those of an older schema are decoded and encoded anew.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import fastavro
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakebed.errors import CorruptTableError
+from lakebed.format.arrow import ArrowArray, pc
+from lakebed.format.guard import decoding
+from lakebed.format.hfile import decode_hfile, key_order
+from lakebed.format.metadata.columns import decode_payloads, field_of, texts
+from lakebed.format.metadata.keys import ALL_PARTITIONS, partition_key, partition_of_key
+from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
+from lakebed.format.metadata.records import (
+    decode_files,
+    decode_metadata_record,
+    encode_bloom_record,
+    encode_column_stats_record,
+    encode_files_record,
+    encode_secondary_record,
+    merge_column_stats,
+    merge_file_entries,
+    merge_files,
+)
+from lakebed.format.metadata.schema import has_same_layout, stored_schema
+from lakebed.index.entries import concat_texts, concat_values
+from lakebed.metadata.column_stats import PARTITION_STATS
+from lakebed.metadata.shard import DeleteLayer, EntryLayer, Shard, StoredValue
+from lakebed.model.metadata import BloomRecord, ColumnStats, FileEntry, RecordKind, SecondaryRecord
+
+_PAYLOADS = {
+    "column_stats": "ColumnStatsMetadata",
+    PARTITION_STATS: "ColumnStatsMetadata",
+    "bloom_filters": "BloomFilterMetadata",
+}
+_SECONDARY = "SecondaryIndexMetadata"
+_NAMED, _UNNAMED = bytes(4) + b"\x02", bytes(5)
+"""The meta fields of a record that names its base file, up to the name, and of one that does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """All entries of a shard in ascending order of their keys, and how they came about.
+
+    Of the keys that log files mention, some are new to the base file, some had another value there, and some are
+    deleted, whether they had been there or not. `log_records` counts every mention.
+    """
+
+    keys: pa.Array
+    values: pa.Array
+    inserted: int
+    updated: int
+    deleted: int
+    log_records: int
+
+
+def merge_shard(shard: Shard, mdt_partition: str, *, has_base: bool, stats_version: str = "V2") -> Merged:
+    """The entries of a shard; with `has_base` its first layer is a base file.
+
+    `stats_version` is that of the table's column statistics.
+    """
+    if mdt_partition == "files":
+        return _merge_files(shard, has_base=has_base)
+    payload = _SECONDARY if mdt_partition.startswith("secondary_index_") else _PAYLOADS.get(mdt_partition)
+    merged = _merge_newest(shard, payload, has_base=has_base, stats_version=stats_version)
+    return _widen(merged, shard, stats_version) if mdt_partition == PARTITION_STATS else merged
+
+
+def live_files(shard: Shard) -> dict[str, dict[str, FileEntry]]:
+    """The data files of the `files` partition, by data partition; one that was deleted loses what it had before."""
+    tables: list[pa.Table] = []
+    for layer in shard.layers():
+        if isinstance(layer, DeleteLayer):
+            gone = pa.array(map(partition_of_key, layer.keys), pa.string())
+            tables = [table.filter(pc.invert(pc.is_in(table["partition"], gone))) for table in tables]
+        else:
+            tables.append(layer.decode(decode_files))
+    files: dict[str, dict[str, FileEntry]] = {}
+    if tables:
+        entries = merge_file_entries(pa.concat_tables(tables))
+        rows = zip(*(entries[column].to_pylist() for column in ("partition", "name", "size")), strict=True)
+        for partition, name, size in rows:
+            files.setdefault(partition, {})[name] = FileEntry(size)
+    return files
+
+
+def _merge_newest(shard: Shard, payload: str | None, *, has_base: bool, stats_version: str) -> Merged:
+    """The newest entry of each key, unless it is deleted: by its key, or by what a `payload` of this kind says."""
+    layers = [_rows(layer, payload, stats_version) for layer in shard.layers()]
+    keys = concat_texts([rows.keys for rows in layers])
+    if not len(keys):
+        return Merged(keys, pa.array([], pa.binary()), 0, 0, 0, 0)
+    base_count = len(layers[0].keys) if has_base else 0
+    first, newest = _first_and_newest(keys)
+    live = np.concatenate([rows.is_live for rows in layers])[newest]
+    in_base, in_logs = first < base_count, newest >= base_count
+    return Merged(
+        keys.take(pa.array(newest[live])),
+        concat_values([rows.values for rows in layers]).take(pa.array(newest[live])),
+        inserted=int(np.count_nonzero(live & ~in_base)),
+        updated=int(np.count_nonzero(live & in_base & in_logs)),
+        deleted=int(np.count_nonzero(~live)),
+        log_records=len(keys) - base_count,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The keys of a layer, with values; those of deletes are not live, and their values mean nothing."""
+
+    keys: pa.Array
+    values: pa.Array
+    is_live: npt.NDArray[np.bool_]
+
+
+def _rows(layer: EntryLayer | DeleteLayer, payload: str | None, stats_version: str) -> _Rows:
+    if isinstance(layer, DeleteLayer):
+        count = len(layer.keys)
+        nothing = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([b""], pa.binary()))
+        return _Rows(pa.array(sorted(layer.keys), pa.string()), nothing, np.zeros(count, bool))
+    path = layer.source.path
+    batch = decode_hfile(layer.source)
+    with decoding(path, "keys of metadata records"):
+        keys = texts(batch["key"])
+    values = _in_layout(batch["value"], layer, stats_version)
+    is_live = np.ones(len(keys), bool) if payload is None else ~_flags(values, payload, "isDeleted", path)
+    return _Rows(keys, values, is_live)
+
+
+def _first_and_newest(keys: ArrowArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The first and the last position of each distinct key, in ascending order of the keys."""
+    order = key_order(keys)
+    in_order = keys.take(pa.array(order))
+    differs = pc.not_equal(in_order[1:], in_order[:-1]).to_numpy(zero_copy_only=False)
+    starts = np.flatnonzero(np.concatenate(([True], differs)))
+    return np.minimum.reduceat(order, starts), np.maximum.reduceat(order, starts)
+
+
+def _in_layout(values: ArrowArray, layer: EntryLayer, stats_version: str) -> ArrowArray:
+    """Values of a layer as records of today's schema."""
+    if pa.types.is_dictionary(values.type):
+        distinct = _in_layout(values.dictionary, layer, stats_version)
+        return pa.DictionaryArray.from_arrays(values.indices, distinct)
+    schema, path = layer.hfile.schema or "", layer.source.path
+    with decoding(path, "the schema of metadata records"):
+        is_today = not len(values) or has_same_layout(schema, stored_schema())
+    if is_today:
+        return _without_file_name(values, path)
+    records = (StoredValue(value, schema, path) for value in values.to_pylist())
+    return pa.array([_encode_again(record, stats_version) for record in records], pa.binary())
+
+
+def _without_file_name(values: ArrowArray, path: str) -> ArrowArray:
+    """Values without the name of the base file that Hudi compacted them into, the one meta field that they may have."""
+    first = values[0].as_py() if len(values) else b""
+    if not first.startswith(_NAMED):
+        return values
+    with decoding(path, "a metadata record"):
+        rest = io.BytesIO(first[len(_NAMED) :])
+        fastavro.schemaless_reader(rest, "string", None)
+        prefix = first[: len(_NAMED) + rest.tell()]
+    if not pc.all(pc.starts_with(values, prefix)).as_py():
+        return values
+    return pc.binary_replace_slice(values, 0, len(prefix), _UNNAMED)
+
+
+def _encode_again(stored: StoredValue, stats_version: str) -> bytes:
+    record = decode_metadata_record(stored.value, stored.schema, path=stored.path)
+    match record.payload:
+        case RecordLocation() as location:
+            return encode_record_index_value(location)
+        case ColumnStats() as stats:
+            is_partition = record.kind is RecordKind.PARTITION_STATS
+            return encode_column_stats_record(stats, version=stats_version, partition_stats=is_partition)
+        case BloomRecord() as bloom:
+            return encode_bloom_record(bloom)
+        case SecondaryRecord() as secondary:
+            return encode_secondary_record(is_deleted=secondary.is_deleted)
+        case _:
+            raise CorruptTableError(f"a {record.kind.name} record is in the wrong partition", path=stored.path)
+
+
+def _flags(values: ArrowArray, payload: str, name: str, path: str) -> npt.NDArray[np.bool_]:
+    """A flag of each record, from its payload."""
+    if pa.types.is_dictionary(values.type):
+        flags = _flags(values.dictionary, payload, name, path)
+        found: npt.NDArray[np.bool_] = flags[values.indices.to_numpy()]
+        return found
+    payloads = decode_payloads(values, stored_schema(), payload, path=path, required=True)
+    return np.asarray(field_of(payloads, name, pa.bool_()))
+
+
+def _widen(merged: Merged, shard: Shard, stats_version: str) -> Merged:
+    """Statistics of partitions, merged from all layers where the newest are not a tight bound."""
+    if not len(merged.keys):
+        return merged
+    plain = merged.values.dictionary_decode()
+    loose = ~_flags(plain, _PAYLOADS[PARTITION_STATS], "isTightBound", PARTITION_STATS)
+    keys, values = merged.keys.to_pylist(), plain.to_pylist()
+    found = shard.find_many(keys[row] for row in np.flatnonzero(loose))
+    for row in np.flatnonzero(loose):
+        stats = reduce(merge_column_stats, map(_stats, found[keys[row]]))
+        values[row] = encode_column_stats_record(stats, version=stats_version, partition_stats=True)
+    return replace(merged, values=pa.array(values, pa.binary()))
+
+
+def _stats(stored: StoredValue) -> ColumnStats:
+    payload = decode_metadata_record(stored.value, stored.schema, path=stored.path).payload
+    if not isinstance(payload, ColumnStats):
+        raise CorruptTableError("a record of another kind stands among statistics", path=stored.path)
+    return payload
+
+
+def _merge_files(shard: Shard, *, has_base: bool) -> Merged:
+    """Lists of files: what deletions left of each, and nothing of a list that is empty."""
+    layers = list(shard.layers())
+    records = {ALL_PARTITIONS: _partition_list(shard)}
+    for partition, names in live_files(shard).items():
+        records[partition_key(partition)] = encode_files_record(names)
+    rows = [len(layer.keys) if isinstance(layer, DeleteLayer) else layer.hfile.entry_count for layer in layers]
+    before = set()
+    if has_base and isinstance(layers[0], EntryLayer):
+        before = {key.decode() for key, _ in layers[0].hfile.items()}
+    keys = sorted(records, key=str.encode)
+    return Merged(
+        pa.array(keys, pa.string()),
+        pa.array([records[key] for key in keys], pa.binary()),
+        inserted=len(records.keys() - before),
+        updated=len(records.keys() & before),
+        deleted=len(before - records.keys()),
+        log_records=sum(rows[1:] if has_base else rows),
+    )
+
+
+def _partition_list(shard: Shard) -> bytes:
+    listed: dict[str, FileEntry] = {}
+    for stored in shard.find_many([ALL_PARTITIONS]).get(ALL_PARTITIONS, ()):
+        payload = decode_metadata_record(stored.value, stored.schema, path=stored.path).payload
+        if not isinstance(payload, dict):
+            raise CorruptTableError("the list of partitions is a record of another kind", path=stored.path)
+        listed = merge_files(listed, payload)
+    live = {name: entry for name, entry in listed.items() if not entry.is_deleted}
+    return encode_files_record(live, kind=RecordKind.ALL_PARTITIONS)

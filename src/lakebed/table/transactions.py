@@ -1,0 +1,30 @@
+"""The real world for the protocol layer: this machine's clock, threads, chance, and the table's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakebed.clock import SystemClock
+from lakebed.engine.background import Threads
+from lakebed.engine.randomness import new_token
+from lakebed.storage import Storage
+from lakebed.transaction.heartbeats import Timing
+from lakebed.transaction.locks.choose import choose_lock
+from lakebed.transaction.ports import Ports
+from lakebed.transaction.transactions import Transactions
+
+_SHARED_SKEW_MS = 200
+"""How far clocks of machines that share a store may stand apart; on one machine there is but one clock."""
+
+
+def open_ports(storage: Storage, lock_options: Mapping[str, str]) -> Ports:
+    """The ports of one table for this process."""
+    clock, background = SystemClock(), Threads()
+    lock = choose_lock(storage, lock_options, clock, background, new_token)
+    return Ports(storage, clock, lock, background, new_token)
+
+
+def open_transactions(ports: Ports, *, heartbeat_ms: int, heartbeat_misses: int) -> Transactions:
+    """Transactions of this process on one table."""
+    skew_ms = _SHARED_SKEW_MS if ports.lock.can_be_lost else 0
+    return Transactions(ports, Timing(heartbeat_ms / 1000, heartbeat_misses, skew_ms))

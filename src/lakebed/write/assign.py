@@ -1,0 +1,102 @@
+"""Assigning: which file group each incoming row is written to. Inserts fill small files first, then new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.write.tag import Ints, Tags
+from lakebed.write.values import FileSizing
+
+FileIds = Callable[[], str]
+"""A new file id: a UUID and a counter, `<uuid>-0`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The rows of one file group: updates of what its slice holds first, then inserts."""
+
+    group: FileGroupId
+    file_slice: FileSlice | None
+    updates: Ints
+    positions: Ints
+    inserts: Ints
+
+    @property
+    def rows(self) -> Ints:
+        """All row numbers, in the order in which they are written."""
+        return np.concatenate([self.updates, self.inserts])
+
+    @property
+    def is_insert(self) -> npt.NDArray[np.bool_]:
+        """Which of `rows` are inserts."""
+        return np.arange(len(self.updates) + len(self.inserts)) >= len(self.updates)
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A small file that inserts may fill: the number of its slice, and how many rows still fit."""
+
+    target: int
+    rows: int
+
+
+def assign_rows(
+    tags: Tags,
+    inserts: Mapping[str, Ints],
+    slices: Sequence[FileSlice],
+    spaces: Mapping[str, Sequence[Space]],
+    rows_per_file: int,
+    new_file_id: FileIds,
+) -> tuple[Assignment, ...]:
+    """Every tagged row goes where it lives; `inserts`, by partition, into small files and then new file groups."""
+    filled: dict[int, Ints] = {}
+    new: list[Assignment] = []
+    nothing = np.empty(0, np.int64)
+    for partition, rows in inserts.items():
+        rest = rows
+        for space in spaces.get(partition, ()):
+            filled[space.target], rest = rest[: space.rows], rest[space.rows :]
+        new += [
+            Assignment(FileGroupId(partition, new_file_id()), None, nothing, nothing, part)
+            for part in _split(rest, rows_per_file)
+        ]
+    return (*_existing(tags, filled, slices), *new)
+
+
+def small_files(
+    slices: Sequence[FileSlice], sizing: FileSizing, row_bytes: float, *, excluded: frozenset[FileGroupId]
+) -> dict[str, list[Space]]:
+    """Slices without logs whose base file is small, by partition, smallest first, and the room that is left in them."""
+    found: dict[str, list[tuple[int, Space]]] = {}
+    for number, file_slice in enumerate(slices):
+        base = file_slice.base
+        if base is None or file_slice.logs or base.size is None or file_slice.group in excluded:
+            continue
+        room = int((sizing.target_bytes - base.size) / row_bytes)
+        if base.size < sizing.small_bytes and room > 0:
+            found.setdefault(file_slice.group.partition, []).append((base.size, Space(number, room)))
+    by_size = {partition: sorted(spaces, key=lambda s: (s[0], s[1].target)) for partition, spaces in found.items()}
+    return {partition: [space for _, space in spaces] for partition, spaces in by_size.items()}
+
+
+def _existing(tags: Tags, filled: Mapping[int, Ints], slices: Sequence[FileSlice]) -> Iterator[Assignment]:
+    order = np.argsort(tags.targets, kind="stable")
+    targets = tags.targets[order]
+    nothing = np.empty(0, np.int64)
+    for target in sorted({*targets.tolist(), *(target for target, rows in filled.items() if len(rows))}):
+        here = order[np.searchsorted(targets, target) : np.searchsorted(targets, target, "right")]
+        file_slice = slices[target]
+        yield Assignment(
+            file_slice.group, file_slice, tags.rows[here], tags.positions[here], filled.get(target, nothing)
+        )
+
+
+def _split(rows: Ints, size: int) -> list[Ints]:
+    """Parts of about equal length, none longer than `size`."""
+    count = -(-len(rows) // max(size, 1))
+    return list(np.array_split(rows, count)) if count else []

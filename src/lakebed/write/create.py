@@ -1,0 +1,252 @@
+"""Creating a table: its metadata table first, its configuration last, so that it is there whole or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+import pyarrow as pa
+
+from lakebed.engine.randomness import new_write_token
+from lakebed.errors import InvalidInputError
+from lakebed.format.index_definitions import encode_index_definitions
+from lakebed.format.metadata.schema import committed_schema
+from lakebed.format.properties import encode_properties, table_checksum
+from lakebed.format.timeline.metadata import encode_commit
+from lakebed.metadata.bootstrap import (
+    SHARDS,
+    bootstrap_empty,
+    column_stats_definition,
+    metadata_properties,
+    record_index_definition,
+)
+from lakebed.model.commit import CommitMetadata
+from lakebed.model.config import TableConfig
+from lakebed.model.index import IndexDefinition
+from lakebed.model.instant import Instant
+from lakebed.model.words import META_COLUMNS, Action, MergeMode, State, TableType
+from lakebed.storage import Storage
+from lakebed.timeline.config import BACKUP, PROPERTIES
+from lakebed.transaction.ports import Ports
+from lakebed.transaction.section import METADATA, instant_path
+from lakebed.transaction.settle import create_file, delete_file, replace_file
+from lakebed.transaction.times import format_time, shift_time, timeline_zone
+from lakebed.write.schema import declared_schema, table_schema
+
+_TYPES = {"cow": TableType.COPY_ON_WRITE, "mor": TableType.MERGE_ON_READ}
+_NAME = re.compile(r"[^A-Za-z0-9_]")
+_SETTINGS = {
+    "hoodie.record.merge.mode": ("EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"),
+    "hoodie.datasource.write.hive_style_partitioning": ("true", "false"),
+    "hoodie.datasource.write.partitionpath.urlencode": ("true", "false"),
+    "hoodie.table.timeline.timezone": ("UTC", "LOCAL"),
+}
+"""Options of create_table that become properties of the table, and the values that they may have."""
+_OWN_FOLDERS = (".hoodie/metadata", ".hoodie/.index_defs")
+"""What a crashed creation may leave behind."""
+INDEXES = ("column_stats", "bloom", "record", "record_partitioned")
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """What a user asks for."""
+
+    name: str
+    schema: pa.Schema
+    key: tuple[str, ...]
+    partition_by: tuple[str, ...] = ()
+    ordering: tuple[str, ...] = ()
+    table_type: TableType = TableType.COPY_ON_WRITE
+    indexes: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_spec(
+    url: str,
+    schema: pa.Schema,
+    key: str | Sequence[str],
+    partition_by: str | Sequence[str] | None,
+    ordering: str | Sequence[str] | None,
+    table_type: str,
+    indexes: Sequence[str],
+    options: Mapping[str, str],
+) -> TableSpec:
+    """The arguments of create_table, checked."""
+    if table_type.lower() not in _TYPES:
+        raise InvalidInputError(f"there is no table type {table_type!r}", hint='use "cow" or "mor"')
+    name = options.get("hoodie.table.name") or _NAME.sub("_", url.rstrip("/").rpartition("/")[2]) or "table"
+    spec = TableSpec(
+        name,
+        table_schema(schema),
+        _columns(key),
+        _columns(partition_by),
+        _columns(ordering),
+        _TYPES[table_type.lower()],
+        tuple(indexes),
+        dict(options),
+    )
+    _check(spec)
+    return spec
+
+
+def table_properties(spec: TableSpec, metadata_partitions: Sequence[str]) -> dict[str, str]:
+    """What hoodie.properties says of a new table."""
+    properties = {
+        "hoodie.table.name": spec.name,
+        "hoodie.table.type": str(spec.table_type),
+        "hoodie.table.version": "9",
+        "hoodie.table.initial.version": "9",
+        "hoodie.timeline.layout.version": "2",
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        "hoodie.archivelog.folder": "history",
+        "hoodie.table.base.file.format": "PARQUET",
+        "hoodie.table.format": "native",
+        "hoodie.table.recordkey.fields": ",".join(spec.key),
+        "hoodie.table.partition.fields": ",".join(spec.partition_by),
+        "hoodie.table.keygenerator.type": _key_generator(spec),
+        "hoodie.record.merge.mode": str(_merge_mode(spec)),
+        "hoodie.table.timeline.timezone": "UTC",
+        "hoodie.datasource.write.hive_style_partitioning": "false",
+        "hoodie.datasource.write.partitionpath.urlencode": "false",
+        "hoodie.datasource.write.drop.partition.columns": "false",
+        "hoodie.partition.metafile.use.base.format": "false",
+        "hoodie.populate.meta.fields": "true",
+        "hoodie.table.cdc.enabled": "false",
+        "hoodie.table.multiple.base.file.formats.enable": "false",
+        "hoodie.table.metadata.partitions": ",".join(sorted(metadata_partitions)),
+        "hoodie.table.metadata.partitions.inflight": "",
+        "hoodie.table.index.defs.path": ".hoodie/.index_defs/index.json",
+    }
+    if spec.ordering:
+        properties["hoodie.table.ordering.fields"] = ",".join(spec.ordering)
+    properties |= {key: value for key, value in spec.options.items() if key in _SETTINGS}
+    properties["hoodie.table.checksum"] = str(table_checksum(properties))
+    properties["hoodie.table.create.schema"] = declared_schema(spec.schema, TableConfig(properties), meta_columns=False)
+    return properties
+
+
+def _columns(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _check(spec: TableSpec) -> None:
+    if not spec.key:
+        raise InvalidInputError("a table needs a record key", hint='name the key column or columns: key="id"')
+    for role, names in (("key", spec.key), ("partition_by", spec.partition_by), ("ordering", spec.ordering)):
+        for name in names:
+            if name not in spec.schema.names:
+                raise InvalidInputError(
+                    f"{role} names {name!r}, which is no column", hint=f"the columns are {', '.join(spec.schema.names)}"
+                )
+    for name in spec.schema.names:
+        if name in META_COLUMNS:
+            raise InvalidInputError(f"{name!r} is a meta column", hint="leave it out of the schema; lakebed adds it")
+    for index in spec.indexes:
+        if index not in INDEXES:
+            raise InvalidInputError(f"there is no index {index!r}", hint=f"use {', '.join(INDEXES)}")
+    for key, accepted in _SETTINGS.items():
+        if spec.options.get(key, accepted[0]) not in accepted:
+            raise InvalidInputError(f"the option {key}={spec.options[key]}", hint=f"use {' or '.join(accepted)}")
+    if _merge_mode(spec) is MergeMode.EVENT_TIME_ORDERING and not spec.ordering:
+        raise InvalidInputError(
+            "EVENT_TIME_ORDERING needs a column to order by", hint='name it: ordering="ts"; or use COMMIT_TIME_ORDERING'
+        )
+
+
+def _merge_mode(spec: TableSpec) -> MergeMode:
+    default = MergeMode.EVENT_TIME_ORDERING if spec.ordering else MergeMode.COMMIT_TIME_ORDERING
+    return MergeMode(spec.options.get("hoodie.record.merge.mode", default))
+
+
+def _key_generator(spec: TableSpec) -> str:
+    if not spec.partition_by:
+        return "NON_PARTITION"
+    return "SIMPLE" if len(spec.key) == len(spec.partition_by) == 1 else "COMPLEX"
+
+
+def create_files(ports: Ports, spec: TableSpec) -> None:
+    """Makes the table, under its lock. A crash before the end leaves no table; the next try removes what is left."""
+    ports.lock.acquire()
+    try:
+        _check_free(ports.storage)
+        for folder in _OWN_FOLDERS:
+            for listed in ports.storage.list(folder, recursive=True):
+                delete_file(ports.storage, listed.path)
+        definitions = _definitions(spec)
+        shards = {name: SHARDS[name] for name in _metadata_partitions(spec)}
+        if "record_partitioned" in spec.indexes:
+            shards["record_index"] = 0
+        properties = table_properties(spec, tuple(shards))
+        _create_metadata_table(ports, TableConfig(properties), shards)
+        replace_file(ports.storage, properties["hoodie.table.index.defs.path"], encode_index_definitions(definitions))
+        if not create_file(ports.storage, PROPERTIES, _encode(properties, ports)):
+            raise _taken(ports.storage)
+    finally:
+        ports.lock.release()
+
+
+def _create_metadata_table(ports: Ports, config: TableConfig, shards: Mapping[str, int]) -> None:
+    zone = timeline_zone(config)
+    now = ports.clock.now_ms()
+    date = format_time(now, zone)
+    built = bootstrap_empty(ports.storage, shards, token=new_write_token(0), created_ms=now, date=date)
+    properties = metadata_properties(config.name)
+    create_file(ports.storage, f"{METADATA}{PROPERTIES}", _encode(properties, ports))
+    for number, partition in enumerate(built):
+        completed_at = shift_time(date, number)
+        metadata = CommitMetadata(
+            write_stats={partition.partition: partition.stats},
+            operation="BULK_INSERT_PREPPED",
+            extra_metadata={"schema": committed_schema()},
+        )
+        for state in (State.REQUESTED, State.INFLIGHT):
+            instant = Instant(partition.instant, Action.DELTA_COMMIT, state)
+            create_file(ports.storage, instant_path(config, instant, METADATA), b"")
+        done = Instant(partition.instant, Action.DELTA_COMMIT, State.COMPLETED, completed_at)
+        create_file(ports.storage, instant_path(config, done, METADATA), encode_commit(metadata, replace=False))
+
+
+def _metadata_partitions(spec: TableSpec) -> tuple[str, ...]:
+    """Apache Hudi's defaults, and the indexes that are asked for."""
+    asked = {"bloom": "bloom_filters", "record": "record_index", "record_partitioned": "record_index"}
+    defaults = ("files", "column_stats", *(("partition_stats",) if spec.partition_by else ()))
+    return tuple(dict.fromkeys((*defaults, *(asked[index] for index in spec.indexes if index in asked))))
+
+
+def _definitions(spec: TableSpec) -> dict[str, IndexDefinition]:
+    definitions = {"column_stats": column_stats_definition(spec.schema, has_meta_columns=True)}
+    if "record_index" in _metadata_partitions(spec):
+        is_partitioned = "record_partitioned" in spec.indexes
+        definitions["record_index"] = record_index_definition(is_partitioned=is_partitioned)
+    return definitions
+
+
+def _check_free(storage: Storage) -> None:
+    if storage.find(PROPERTIES) is not None or storage.find(BACKUP) is not None:
+        raise _taken(storage)
+    for listed in storage.list("", recursive=True):
+        if not listed.path.startswith(".hoodie/"):
+            raise InvalidInputError(
+                f"{storage.url} is not empty: it has {listed.path}",
+                hint="give an empty folder, or one that is not there",
+            )
+    if storage.list(".hoodie/timeline", recursive=True):
+        raise InvalidInputError(
+            f"{storage.url} has a timeline, but no {PROPERTIES}",
+            hint="it may be a table whose configuration was lost: restore that, or delete the folder",
+        )
+
+
+def _taken(storage: Storage) -> InvalidInputError:
+    return InvalidInputError(f"there is a table at {storage.url} already", hint="open it: lakebed.open_table(path)")
+
+
+def _encode(properties: Mapping[str, str], ports: Ports) -> bytes:
+    moment = datetime.fromtimestamp(ports.clock.now_ms() / 1000, timezone.utc)
+    date = moment.strftime("%a %b %d %H:%M:%S UTC %Y")
+    return encode_properties(properties, comment=f"Properties saved on {moment:%Y-%m-%dT%H:%M:%S.%fZ}", date=date)

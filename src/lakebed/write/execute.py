@@ -1,0 +1,30 @@
+"""Running write tasks: a new base file, a merged one, or a log file, each noted by a marker before it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lakebed.engine.randomness import new_write_token
+from lakebed.transaction.markers import load_markers
+from lakebed.transaction.settle import delete_file
+from lakebed.write.base_file import create_base_file
+from lakebed.write.log_file import append_log_file
+from lakebed.write.merge_file import merge_base_file
+from lakebed.write.plan import is_append
+from lakebed.write.values import WriteContext, WriteTask, WrittenFile
+
+
+def run_write_task(task: WriteTask) -> tuple[WrittenFile, ...]:
+    """The files that a task makes. Running it again makes others, with another write token."""
+    task = replace(task, token=new_write_token(task.number))
+    if task.file_slice is None:
+        return create_base_file(task)
+    return append_log_file(task) if is_append(task) else merge_base_file(task)
+
+
+def delete_strays(context: WriteContext, written: Sequence[WrittenFile]) -> None:
+    """Deletes files that were marked but that no result names: those of attempts that failed or came second."""
+    kept = {file.stat.path for file in written}
+    for path in sorted(load_markers(context.storage, context.instant) - kept):
+        delete_file(context.storage, path)

@@ -1,0 +1,126 @@
+"""Statistics of the columns of one data file, for the column statistics of the metadata table.
+
+Bounds are those that Apache Hudi takes from Parquet footers: text in the order of its UTF-8 bytes, which is also the
+order in which readers compare. Unlike there, a column of nulls has no bounds, where Hudi has zeros; and NaN is above
+every other number, as it is to readers, where Hudi has zeros again and its readers lose rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from lakebed.format.metadata.column_stats import value_type_of
+from lakebed.model.metadata import ColumnStats, StatValue
+
+_EPOCH = datetime(1970, 1, 1)
+_TICKS = {"s": timedelta(seconds=1), "ms": timedelta(milliseconds=1), "us": timedelta(microseconds=1)}
+
+
+def column_stats(
+    table: pa.Table, file_name: str, columns: Sequence[str], footer: Any = None
+) -> tuple[ColumnStats, ...]:
+    """What is to be known of `columns` in a file with the rows of `table`.
+
+    Nested columns, and columns that the rows do not have, are left out; so is everything for a base file without rows.
+    `footer` is the Parquet metadata of a base file; log files have none, and count no bytes.
+    """
+    chunks = _chunks(footer)
+    known = [name for name in columns if name in table.schema.names and (footer is None or name in chunks)]
+    found = (_stats(table[name], file_name, name, chunks.get(name, [])) for name in known)
+    return tuple(stats for stats in found if stats is not None)
+
+
+def _stats(column: pa.ChunkedArray, file_name: str, name: str, chunks: list[Any]) -> ColumnStats | None:
+    declared = value_type_of(column.type)
+    if declared is None:
+        return None
+    low, high = _footer_bounds(column.type, chunks) or _bounds(column)
+    stats = ColumnStats(file_name, name, low, high, len(column), column.null_count)
+    return replace(
+        stats,
+        value_type=declared[0],
+        additional_info=declared[1],
+        total_size=sum(chunk.total_compressed_size for chunk in chunks),
+        total_uncompressed_size=sum(chunk.total_uncompressed_size for chunk in chunks),
+    )
+
+
+def _chunks(footer: Any) -> dict[str, list[Any]]:
+    """The column chunks of a Parquet file by column, those inside nested columns under their path."""
+    found: dict[str, list[Any]] = {}
+    for group in range(footer.num_row_groups if footer is not None else 0):
+        row_group = footer.row_group(group)
+        for index in range(row_group.num_columns):
+            chunk = row_group.column(index)
+            found.setdefault(chunk.path_in_schema, []).append(chunk)
+    return found
+
+
+def _footer_bounds(kind: pa.DataType, chunks: list[Any]) -> tuple[StatValue, StatValue] | None:
+    """Bounds of text as the Parquet writer found them: they are exact, and searching text again is slow.
+
+    Of numbers they are not taken: the writer passes over NaN.
+    """
+    if pat.is_dictionary(kind):
+        kind = kind.value_type
+    if not chunks or not pat.is_string(kind):
+        return None
+    known = [chunk.statistics for chunk in chunks]
+    if not all(stats is not None and stats.has_min_max for stats in known):
+        return None
+    return min((s.min for s in known), key=_bytes), max((s.max for s in known), key=_bytes)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode()
+
+
+def _bounds(column: pa.ChunkedArray) -> tuple[StatValue | None, StatValue | None]:
+    if pat.is_dictionary(column.type):
+        column = _used_values(column)
+    ends = pc.min_max(column)
+    low, high = ends["min"], ends["max"]
+    if pat.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        return _natural(low), float("nan")
+    return _natural(low), _natural(high)
+
+
+def _used_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values that a column of dictionaries refers to."""
+    used = [chunk.dictionary.take(pc.unique(chunk.indices)) for chunk in column.chunks]
+    return pa.chunked_array(used, column.type.value_type)
+
+
+def _natural(bound: pa.Scalar) -> StatValue | None:
+    """A bound in the column's natural Python type; dates and timestamps beyond Python's stay numbers."""
+    if not bound.is_valid:
+        return None
+    kind = bound.type
+    if pat.is_date32(kind):
+        return _natural_date(bound.cast(pa.int32()).as_py())
+    if pat.is_timestamp(kind):
+        return _natural_timestamp(bound.cast(pa.int64()).as_py(), kind)
+    value: StatValue = bound.as_py()
+    return value
+
+
+def _natural_date(days: int) -> StatValue:
+    try:
+        return date(1970, 1, 1) + timedelta(days=days)
+    except OverflowError:
+        return days
+
+
+def _natural_timestamp(ticks: int, kind: pa.DataType) -> StatValue:
+    try:
+        moment = _EPOCH + ticks * _TICKS[kind.unit]
+    except (OverflowError, KeyError):  # Python's timestamps have no nanoseconds, and end in the year 9999.
+        return ticks
+    return moment.replace(tzinfo=timezone.utc) if kind.tz else moment

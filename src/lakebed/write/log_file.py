@@ -1,0 +1,174 @@
+"""Appending to a file group of a merge-on-read table: what rows do to it becomes one new log file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import WriteConflictError
+from lakebed.format.file_names import encode_log_file_name, log_merge_order
+from lakebed.format.metadata.column_stats import merge_column_stats
+from lakebed.model.commit import WriteStat
+from lakebed.model.files import FileSlice, LogFile
+from lakebed.model.metadata import ColumnStats
+from lakebed.model.words import META_COLUMNS, RECORD_KEY
+from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.transaction.markers import write_markers
+from lakebed.transaction.settle import create_file
+from lakebed.write.file_stats import column_stats
+from lakebed.write.log_blocks import (
+    RecordBlock,
+    encode_delete_blocks,
+    encode_record_block,
+    ordering_values,
+    plan_record_blocks,
+)
+from lakebed.write.values import IS_DELETE, IS_INSERT, WriteTask, WrittenFile
+
+_VERSION = 1
+"""Of a log file: one that outgrows a size limit would be followed by version 2; ours are written in one piece."""
+_NOT_COUNTED: dict[str, Any] = {
+    "totalWriteErrors": 0,
+    "totalLogRecords": 0,
+    "totalUpdatedRecordsCompacted": 0,
+    "totalLogBlocks": 0,
+    "totalCorruptLogBlock": 0,
+    "totalRollbackBlocks": 0,
+    "totalLogFilesCompacted": 0,
+    "totalLogReadTimeMs": 0,
+    "totalLogSizeCompacted": 0,
+    "numUpdates": 0,
+    "runtimeStats": {"totalScanTime": 0, "totalCreateTime": 0, "totalUpsertTime": 0},
+}
+"""Fields of a write stat that Hudi fills with zeros for log files, and run times, which we do not take."""
+
+
+def append_log_file(task: WriteTask) -> tuple[WrittenFile, ...]:
+    """Writes one log file with what the task's rows do to their file group; none if there are no rows.
+
+    The file has one data block, unless rows are many or have only some of the table's columns, then delete blocks.
+    """
+    rows = _with_is_insert(task)
+    if not rows.num_rows:
+        return ()
+    records, deletes = _split(rows)
+    blocks = plan_record_blocks(task, records)
+    data = b"".join([*(encode_record_block(task, block) for block in blocks), *encode_delete_blocks(task, deletes)])
+    log = _store(task, data)
+    inserted = records[RECORD_KEY].filter(records[IS_INSERT]).combine_chunks()
+    written = WrittenFile(
+        stat=_write_stat(task, log, records.num_rows, len(inserted), deletes.num_rows),
+        column_stats=_column_stats(task, blocks, log.name),
+        inserted_keys=inserted if len(inserted) else None,
+        deleted_keys=_deleted_keys(task, deletes, log),
+    )
+    return (written,)
+
+
+def _with_is_insert(task: WriteTask) -> pa.Table:
+    """The task's rows; where tagging did not say it, no key of a file slice is new, and every key of a new group."""
+    rows = task.rows.read()
+    if IS_INSERT in rows.column_names:
+        return rows
+    return rows.append_column(IS_INSERT, pa.repeat(task.file_slice is None, rows.num_rows))
+
+
+def _split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Updates and inserts, and deletes."""
+    if IS_DELETE not in rows.column_names:
+        return rows, rows.slice(0, 0)
+    return rows.filter(pc.invert(rows[IS_DELETE])), rows.filter(rows[IS_DELETE])
+
+
+def _store(task: WriteTask, data: bytes) -> LogFile:
+    group, instant = task.group, task.context.instant
+    name = encode_log_file_name(group.file_id, instant, _VERSION, task.token)
+    log = LogFile(name, group.file_id, instant, _VERSION, task.token, size=len(data))
+    path = _slice_after(task, log).path(name)
+    write_markers(task.context.storage, instant, (path,), task.token)
+    if not create_file(task.context.storage, path, data):
+        raise WriteConflictError(
+            f"{path} is there already, with other content", hint="run the write again; write tokens must be unique"
+        )
+    return log
+
+
+def _slice_after(task: WriteTask, log: LogFile) -> FileSlice:
+    """The file slice with the new log file."""
+    before = task.file_slice or FileSlice(task.group, task.context.instant, None)
+    return replace(before, logs=tuple(sorted((*before.logs, log), key=log_merge_order)))
+
+
+def _write_stat(task: WriteTask, log: LogFile, records: int, inserts: int, deletes: int) -> WriteStat:
+    size = log.size or 0
+    stat = WriteStat(
+        file_id=log.file_id,
+        path=_slice_after(task, log).path(log.name),
+        partition=task.group.partition,
+        prev_commit=log.instant,
+        num_writes=records,
+        num_deletes=deletes,
+        num_updates=records - inserts,
+        num_inserts=inserts,
+        total_write_bytes=size,
+        file_size=size,
+        base_file="",
+        log_files=(log.name,),
+        log_version=log.version,
+        log_offset=0,
+        extra=_NOT_COUNTED,
+    )
+    before = task.file_slice
+    if before is None or task.context.config.properties.get("hoodie.table.cdc.enabled", "").lower() != "true":
+        return stat
+    # Readers of change data follow a file slice through its write stats.
+    older = [file.name for file in sorted(before.logs, key=log_merge_order, reverse=True)]
+    base_file = before.base.name if before.base else ""
+    return replace(stat, prev_commit=before.base_instant, base_file=base_file, log_files=(*older, log.name))
+
+
+def _column_stats(task: WriteTask, blocks: Sequence[RecordBlock], name: str) -> tuple[ColumnStats, ...]:
+    """Statistics over the records of all blocks; a file of deletes alone has them, too, with no value in them.
+
+    A column that some block lacks has none: the values of its rows lie in other files, and a range that leaves them
+    out could prune a row that a partial update completes.
+    """
+    wanted = task.context.stats_columns
+    if not blocks:
+        return tuple(ColumnStats(name, column, None, None, 0, 0) for column in wanted)
+    known = [column for column in wanted if all(_has(block, column) for block in blocks)]
+    merged: dict[str, ColumnStats] = {}
+    for block in blocks:
+        for stats in column_stats(block.rows, name, tuple(known)):
+            older = merged.get(stats.column)
+            merged[stats.column] = stats if older is None else merge_column_stats(older, stats)
+    return tuple(merged.values())
+
+
+def _has(block: RecordBlock, column: str) -> bool:
+    return column.partition(".")[0] in block.rows.column_names
+
+
+def _deleted_keys(task: WriteTask, deletes: pa.Table, log: LogFile) -> pa.Array | None:
+    """Keys that were there and no longer are."""
+    present = deletes.filter(pc.invert(deletes[IS_INSERT]))
+    keys = present[RECORD_KEY].combine_chunks()
+    ordering = ordering_values(task.context, present)
+    if ordering is not None and ordering.null_count < len(ordering):
+        keys = keys.filter(pc.invert(pc.is_in(keys, value_set=_find_keys(task, keys, log))))
+    return keys if len(keys) else None
+
+
+def _find_keys(task: WriteTask, keys: pa.Array, log: LogFile) -> pa.Array:
+    """Which of the keys are there after the new log file: a delete spares records with a greater ordering value."""
+    context = task.context
+    schema = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *context.schema])
+    wanted = frozenset(keys.to_pylist())
+    scan = SliceTask(
+        context.storage, context.config, _slice_after(task, log), schema, (RECORD_KEY,), context.counts, keys=wanted
+    )
+    return read_slice(scan)[RECORD_KEY].combine_chunks()

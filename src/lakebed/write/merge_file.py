@@ -1,0 +1,244 @@
+"""Updating a file group of a copy-on-write table: its rows and the incoming ones become a new base file.
+
+Rows keep their places: an update stands where the row stood that it replaces, new rows follow. So columns that a file
+was sorted by stay nearly sorted, and compress and prune as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import InvalidInputError
+from lakebed.format.bloom import BloomFilter, BloomKind, extend_bloom
+from lakebed.format.parquet_footer import decode_parquet_footer
+from lakebed.model.config import TableConfig
+from lakebed.model.files import FileSlice
+from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
+from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.read.merge import Rules
+from lakebed.read.rules import merge_rules
+from lakebed.transaction.markers import write_markers
+from lakebed.write.base_file import base_file_table, constant, data_columns, file_schema, new_stat, store_base_file
+from lakebed.write.meta_columns import meta_columns
+from lakebed.write.values import IS_DELETE, WriteContext, WriteTask, WrittenFile
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_REPEATED = pa.dictionary(pa.int32(), pa.string())
+_PARTITION_FIELDS = "hoodie.table.partition.fields"
+
+
+def merge_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
+    """The file group's next base file: what its slice holds, changed by the task's rows.
+
+    Which of two rows of a key stays is for the table's merge rules to say; a row that loses changes nothing. If nothing
+    is left the file has no rows. Rows that are added blindly are added, whatever their keys.
+    """
+    context, before = task.context, _slice_of(task)
+    incoming = task.rows.read()
+    stored = _read_stored(context, before)
+    merge = _append(stored, incoming) if task.is_blind else _merge(stored, incoming, context.config)
+    stat = new_stat(task, task.group)
+    stat = replace(
+        stat,
+        prev_commit=before.base.instant if before.base else None,
+        prev_base_file=before.base.name if before.base else None,
+        num_updates=merge.updates,
+        num_inserts=len(merge.inserts),
+        num_deletes=len(merge.deletes),
+    )
+    write_markers(context.storage, context.instant, (stat.path,), task.token)
+    keys = _joined(incoming[RECORD_KEY])
+    inserted, deleted = keys.take(pa.array(merge.inserts)), keys.take(pa.array(merge.deletes))
+    bloom = None if len(deleted) else _extended_bloom(context, before, stored.num_rows, inserted)
+    written = store_base_file(context, _merged_table(task, stored, incoming, merge), stat, bloom)
+    return (replace(written, inserted_keys=inserted, deleted_keys=deleted),)
+
+
+def _extended_bloom(context: WriteContext, before: FileSlice, rows: int, inserted: pa.Array) -> BloomFilter | None:
+    """The bloom filter of the base file with the new keys in it: hashing all keys again costs as much as reading them.
+
+    None if the file has no filter over exactly its rows that can be extended, or if log files changed its keys.
+    """
+    if before.base is None or before.logs:
+        return None
+    path = before.path(before.base.name)
+    with context.storage.arrow_file(path) as file:
+        bloom = decode_parquet_footer(file, path=path).bloom
+    if bloom is None or bloom.kind is not BloomKind.DYNAMIC or bloom.key_count != rows:
+        return None
+    return extend_bloom(bloom, inserted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """Where the rows of the new file come from.
+
+    `sources` has a number per row: stored rows count from 0, incoming ones follow. `kept` has the stored row that was
+    there before, -1 for a new row. `inserts` and `deletes` are numbers of incoming rows.
+    """
+
+    sources: Ints
+    kept: Ints
+    inserts: Ints
+    deletes: Ints
+    updates: int
+
+    @property
+    def only_adds(self) -> bool:
+        """Whether all stored rows stay as they are."""
+        return not self.updates and not len(self.deletes)
+
+
+def _merge(stored: pa.Table, incoming: pa.Table, config: TableConfig) -> _Merge:
+    places = _places(_joined(stored[RECORD_KEY]), _joined(incoming[RECORD_KEY]))
+    is_delete = _is_delete(incoming)
+    is_new = places < 0
+    wins = ~is_new
+    wins[wins] = _accepted(stored, incoming, places, is_delete, merge_rules(config), config.ordering_fields)
+    updates, deletes = np.flatnonzero(wins & ~is_delete), np.flatnonzero(wins & is_delete)
+    inserts = np.flatnonzero(is_new & ~is_delete)
+    count = stored.num_rows
+    sources = np.arange(count)
+    sources[places[updates]] = count + updates
+    kept = np.delete(np.arange(count), places[deletes])
+    return _Merge(
+        sources=np.concatenate([sources[kept], count + inserts]),
+        kept=np.concatenate([kept, np.full(len(inserts), -1)]),
+        inserts=inserts,
+        deletes=deletes,
+        updates=len(updates),
+    )
+
+
+def _append(stored: pa.Table, incoming: pa.Table) -> _Merge:
+    inserts = np.flatnonzero(~_is_delete(incoming))
+    kept = np.concatenate([np.arange(stored.num_rows), np.full(len(inserts), -1)])
+    sources = np.concatenate([np.arange(stored.num_rows), stored.num_rows + inserts])
+    return _Merge(sources, kept, inserts, np.empty(0, np.int64), 0)
+
+
+def _places(stored: pa.Array, incoming: pa.Array) -> Ints:
+    """The place of each incoming key among the stored ones, -1 if it is new; of several the first.
+
+    Plain inserts may repeat a key inside a file: an update then changes the first of them, as in Apache Hudi.
+    """
+    numbers = pc.fill_null(pc.index_in(stored, value_set=incoming), -1).to_numpy(zero_copy_only=False)
+    found = np.flatnonzero(numbers >= 0)[::-1]
+    places = np.full(len(incoming), -1)
+    places[numbers[found]] = found
+    return places
+
+
+def _accepted(
+    stored: pa.Table, incoming: pa.Table, places: Ints, is_delete: Bools, rules: Rules, ordering: Sequence[str]
+) -> Bools:
+    """Whether each incoming row, of those with a place, wins against the stored row there.
+
+    By event time a row loses to a greater ordering value. A delete without any ordering value always wins.
+    """
+    rows = np.flatnonzero(places >= 0)
+    if rules is not Rules.EVENT_TIME or not ordering:
+        return np.ones(len(rows), bool)
+    missing = [name for name in ordering if name not in incoming.schema.names]
+    always = is_delete[rows]
+    if missing:
+        _check_deletes_only(always, missing)
+        return always
+    theirs = [_joined(stored[name]).take(pa.array(places[rows])) for name in ordering]
+    ours = [_joined(incoming[name]).take(pa.array(rows)).cast(theirs[i].type) for i, name in enumerate(ordering)]
+    for values in ours:
+        always &= values.is_null().to_numpy(zero_copy_only=False)
+    wins: Bools = always | _at_least(ours, theirs)
+    return wins
+
+
+def _check_deletes_only(is_delete: Bools, missing: Sequence[str]) -> None:
+    if not is_delete.all():
+        raise InvalidInputError(
+            f"rows have no {', '.join(missing)}, which decides whether they are newer than the table's",
+            hint="give the table's ordering fields in every update",
+        )
+
+
+def _at_least(ours: Sequence[pa.Array], theirs: Sequence[pa.Array]) -> Bools:
+    """Whether ordering values are not less than others; fields compare one after the other."""
+    result = np.ones(len(ours[0]), bool)
+    undecided = result.copy()
+    for left, right in zip(ours, theirs, strict=True):
+        is_greater, is_equal = _compare(left, right)
+        result[undecided] = (is_greater | is_equal)[undecided]
+        undecided &= is_equal
+    return result
+
+
+def _compare(left: pa.Array, right: pa.Array) -> tuple[Bools, Bools]:
+    """Where values are greater than others, and where they are equal; null is the lowest value, NaN the highest."""
+    is_greater = pc.or_(pc.fill_null(pc.greater(left, right), False), pc.and_not(left.is_valid(), right.is_valid()))
+    is_equal = pc.or_(pc.fill_null(pc.equal(left, right), False), pc.and_(left.is_null(), right.is_null()))
+    if pa.types.is_floating(left.type):
+        ours, theirs = left.is_null(nan_is_null=True), right.is_null(nan_is_null=True)
+        ours, theirs = pc.and_(ours, left.is_valid()), pc.and_(theirs, right.is_valid())
+        is_greater, is_equal = pc.or_(is_greater, pc.and_not(ours, theirs)), pc.or_(is_equal, pc.and_(ours, theirs))
+    return is_greater.to_numpy(zero_copy_only=False), is_equal.to_numpy(zero_copy_only=False)
+
+
+def _merged_table(task: WriteTask, stored: pa.Table, incoming: pa.Table, merge: _Merge) -> pa.Table:
+    """All columns of the new file. A column that the incoming rows do not have keeps its stored values."""
+    context, count = task.context, len(merge.sources)
+    _, seqnos, *_ = meta_columns(incoming, context.instant, task.number, "")
+    names = constant(task.group.partition, count), constant("", count)
+    meta = [
+        _gather(stored[COMMIT_TIME], constant(context.instant, incoming.num_rows), merge),
+        _gather(stored[COMMIT_SEQNO], seqnos, merge),
+        _gather(stored[RECORD_KEY], _joined(incoming[RECORD_KEY]), merge),
+        *names,
+    ]
+    fresh = data_columns(incoming, context)
+    columns = [
+        _gather(stored[name], _joined(fresh[name]), merge)
+        if name in incoming.schema.names
+        else stored[name].take(pa.array(merge.kept, mask=merge.kept < 0))
+        for name in fresh.schema.names
+    ]
+    return base_file_table(meta, pa.table(columns, schema=fresh.schema))
+
+
+def _gather(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.Array:
+    if merge.only_adds:
+        return pa.concat_arrays([*stored.chunks, incoming.take(pa.array(merge.inserts))])
+    return pa.concat_arrays([*stored.chunks, incoming]).take(pa.array(merge.sources))
+
+
+def _read_stored(context: WriteContext, file_slice: FileSlice) -> pa.Table:
+    """The rows of a slice: who wrote them when, their keys, and the data columns in the types that they are to have."""
+    meta = [(COMMIT_TIME, _REPEATED), (COMMIT_SEQNO, pa.string()), (RECORD_KEY, pa.string())]
+    schema = pa.schema([*(pa.field(*column) for column in meta), *file_schema(context)])
+    # A reader takes partition columns from the path; what is copied to a new file is what the old one says.
+    as_stored = {key: value for key, value in context.config.properties.items() if key != _PARTITION_FIELDS}
+    config = TableConfig(as_stored, context.config.path)
+    return read_slice(SliceTask(context.storage, config, file_slice, schema, tuple(schema.names), context.counts))
+
+
+def _slice_of(task: WriteTask) -> FileSlice:
+    assert task.file_slice is not None, "there is something to merge into"
+    return task.file_slice
+
+
+def _is_delete(incoming: pa.Table) -> Bools:
+    if IS_DELETE not in incoming.schema.names:
+        return np.zeros(incoming.num_rows, bool)
+    flags: Bools = incoming[IS_DELETE].to_numpy()
+    return flags
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    joined = column.combine_chunks()
+    return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)

@@ -1,0 +1,99 @@
+"""What a write adds to the metadata table, worked out in the commit section, from the table as it stands then."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from lakebed.engine.randomness import new_write_token
+from lakebed.errors import CorruptTableError
+from lakebed.format.metadata.schema import committed_schema
+from lakebed.format.timeline.metadata import decode_index_plan
+from lakebed.metadata import MetadataTable
+from lakebed.metadata.changes import change_of_commit
+from lakebed.metadata.current_stats import CurrentStats
+from lakebed.metadata.entries import Update, list_groups, write_change
+from lakebed.model.commit import CommitMetadata, IndexedPartition, WriteStat
+from lakebed.model.files import FileGroupId
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+from lakebed.table import TableState
+from lakebed.transaction.section import Section
+from lakebed.transaction.times import instant_ms, timeline_zone
+from lakebed.view import latest_slices
+from lakebed.view.listing import parse_data_files
+from lakebed.write.values import WriteContext, WrittenFile
+
+
+@dataclass(frozen=True, slots=True)
+class CommitChanges:
+    """The files of a write, and the file groups that it replaces, for every index that the table has."""
+
+    state: TableState
+    context: WriteContext
+    written: Sequence[WrittenFile]
+    replaced: frozenset[FileGroupId]
+
+    def write(self, section: Section, instant: InstantTime) -> CommitMetadata:
+        """Writes log files into the metadata table; what its delta commit is to say."""
+        state = self.state.at(section.config, section.timeline)
+        if not isinstance(state.metadata, MetadataTable):
+            raise CorruptTableError(state.metadata.reason, path=".hoodie/metadata")
+        partitions = obliged_partitions(section)
+        update = Update(
+            instant=instant,
+            instant_ms=instant_ms(instant, timeline_zone(section.config)),
+            partitions=partitions,
+            groups=list_groups(section.ports.storage, partitions),
+            definitions=state.definitions,
+            stats=CurrentStats(state.metadata, lambda partition: self._current_files(state, partition)),
+        )
+        change = change_of_commit(self.written, replaced=sorted({group.partition for group in self.replaced}))
+        stats = write_change(
+            section.ports.storage, change, update, token=new_write_token(0), created_ms=section.ports.clock.now_ms()
+        )
+        return metadata_commit(stats)
+
+    def _current_files(self, state: TableState, partition: str) -> Collection[str]:
+        """Names of the files in the partition's latest slices once this write has completed."""
+        own = {
+            file.stat.path.rpartition("/")[2]: file.stat.file_size
+            for file in self.written
+            if file.stat.partition == partition
+        }
+        files = (*state.files.get(partition, ()), *parse_data_files(own, partition))
+        snapshot, instant = state.latest, self.context.instant
+        slices = latest_slices(
+            {partition: files},
+            lambda time: InstantTime("9" * 17) if time == instant else snapshot.completion_of(time),
+            layout=state.config.timeline_layout,
+            replaced=state.replaced(snapshot) | self.replaced,
+        )
+        return {path.rpartition("/")[2] for file_slice in slices for path in file_slice.paths}
+
+
+def obliged_partitions(section: Section) -> tuple[str, ...]:
+    """The metadata-table partitions that a commit must write to: ready ones, those being built, those planned."""
+    planned = (
+        partition.partition
+        for instant in section.timeline.pending()
+        if instant.action is Action.INDEXING
+        for partition in _load_index_plan(section, instant)
+    )
+    config = section.config
+    return tuple(dict.fromkeys((*config.metadata_partitions, *config.metadata_partitions_inflight, *planned)))
+
+
+def _load_index_plan(section: Section, instant: Instant) -> Sequence[IndexedPartition]:
+    path = section.path(Instant(instant.requested_at, Action.INDEXING, State.REQUESTED))
+    return decode_index_plan(section.ports.storage.get(path), path=path).partitions
+
+
+def metadata_commit(stats: Sequence[WriteStat]) -> CommitMetadata:
+    """The delta commit of the metadata table."""
+    by_partition: dict[str, tuple[WriteStat, ...]] = {}
+    for stat in stats:
+        by_partition[stat.partition] = (*by_partition.get(stat.partition, ()), stat)
+    return CommitMetadata(
+        write_stats=by_partition, operation="UPSERT_PREPPED", extra_metadata={"schema": committed_schema()}
+    )

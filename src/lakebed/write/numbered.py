@@ -1,0 +1,56 @@
+"""Consecutive numbers as text behind a common prefix, made block-wise."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_BLOCK = 1000
+_OFFSET_MAX = 2**31 - 1
+Bytes = npt.NDArray[np.uint8]
+
+
+def numbered_texts(prefix: str, first: int, count: int) -> pa.Array:
+    """The strings `<prefix><first>`, `<prefix><first + 1>`, … up to `count` of them."""
+    head = np.frombuffer(prefix.encode(), np.uint8)
+    runs = list(_runs_of_one_width(first, first + count))
+    texts = [_run(head, start, end) for start, end in runs]
+    lengths = np.repeat([text.shape[1] for text in texts], [len(text) for text in texts])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+    is_large = offsets[-1] > _OFFSET_MAX
+    data = np.concatenate([text.reshape(-1) for text in texts] or [np.empty(0, np.uint8)])
+    kind, width = (pa.large_string(), np.int64) if is_large else (pa.string(), np.int32)
+    buffers = [None, pa.py_buffer(offsets.astype(width, copy=False)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind, count, buffers, 0)
+
+
+def _runs_of_one_width(start: int, end: int) -> list[tuple[int, int]]:
+    """The range cut where numbers get a digit more."""
+    runs = []
+    while start < end:
+        stop = min(end, 10 ** len(str(start)))
+        runs.append((start, stop))
+        start = stop
+    return runs
+
+
+def _run(head: Bytes, start: int, end: int) -> Bytes:
+    """One row of bytes per number: a block of a thousand is made once, and repeated with other leading digits."""
+    digits = len(str(start))
+    low = min(digits, 3)
+    template = np.empty((_BLOCK, len(head) + digits), np.uint8)
+    template[:, : len(head)] = head
+    template[:, -low:] = _digits(np.arange(_BLOCK), low)
+    blocks = np.arange(start // _BLOCK, (end - 1) // _BLOCK + 1)
+    text = np.empty((len(blocks), *template.shape), np.uint8)
+    text[:] = template
+    for place, digit in enumerate(_digits(blocks, digits - low).T):
+        text[:, :, len(head) + place] = digit[:, None]
+    first = start - start // _BLOCK * _BLOCK
+    return text.reshape(-1, text.shape[2])[first : first + end - start]
+
+
+def _digits(numbers: npt.NDArray[np.int64], width: int) -> Bytes:
+    powers = 10 ** np.arange(width - 1, -1, -1)
+    return (numbers[:, None] // powers % 10 + ord("0")).astype(np.uint8)

@@ -1,0 +1,75 @@
+"""How the columns of a base file are encoded: which get a dictionary, and which are worth compressing.
+
+Only plain and dictionary encodings are used. Delta encodings would be smaller, but several engines that read Hudi
+tables have vectorised readers that do not know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+_SAMPLE_ROWS = 2048
+_DISTINCT_MAX = 0.5
+"""Up to this share of distinct values in the sample a dictionary pays for the hashing."""
+_SHRINKS_BELOW = 0.85
+"""Of its size. Text without repetitions, such as UUIDs and hashes, does not get there and is stored as it is: only
+entropy coding would shrink it, and that takes longer than everything else a write does."""
+
+
+def column_options(table: pa.Table, compression: str) -> dict[str, Any]:
+    """Options of the Parquet writer: dictionaries for repetitive columns, `compression` where it shrinks something."""
+    codec = compression.upper()
+    dictionaries: list[str] = []
+    codecs: dict[str, str] = {}
+    for field in table.schema:
+        if pat.is_nested(field.type):
+            leaves = list(_leaves(field.name, field.type))
+            dictionaries += leaves
+            codecs |= dict.fromkeys(leaves, codec)
+            continue
+        sample = _sample(table[field.name])
+        is_repetitive = _is_repetitive(sample)
+        dictionaries += [field.name] if is_repetitive else []
+        codecs[field.name] = codec if is_repetitive or _shrinks(sample) else "NONE"
+    return {"use_dictionary": dictionaries or False, "compression": codecs}
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+    """The Parquet columns that a nested column consists of."""
+    if pat.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    elif pat.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
+    elif pat.is_nested(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    else:
+        yield path
+
+
+def _sample(column: pa.ChunkedArray) -> pa.Array:
+    """The first values, in buffers of their own."""
+    head = column.slice(0, _SAMPLE_ROWS)
+    return pa.concat_arrays(head.chunks) if head.num_chunks else pa.array([], column.type)
+
+
+def _is_repetitive(sample: pa.Array) -> bool:
+    if pat.is_dictionary(sample.type):
+        return True
+    if pat.is_boolean(sample.type):
+        return False
+    return bool(pc.count_distinct(sample).as_py() <= _DISTINCT_MAX * len(sample))
+
+
+def _shrinks(sample: pa.Array) -> bool:
+    """Whether repetitions are found in the values' bytes, by a codec that looks for nothing else."""
+    values = sample.buffers()[-1]
+    if values is None or not values.size:
+        return False
+    return pa.Codec("snappy").compress(values).size < _SHRINKS_BELOW * values.size

@@ -1,0 +1,181 @@
+"""Planning a write: from prepared rows and a snapshot to one task per file group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.engine.engines import Engine
+from lakebed.model.commit import CommitMetadata, WriteStat
+from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.words import PARTITION_PATH, RECORD_KEY, TableType
+from lakebed.read.file_slice import SliceTask
+from lakebed.transaction.conflicts import WriteKind, WriteSet
+from lakebed.write.assign import Assignment, FileIds, assign_rows, small_files
+from lakebed.write.operations import Operation, Replaces
+from lakebed.write.tag import Ints, Tags, find_keys, join_finds, plan_finds, rows_by_partition
+from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, InMemory, WriteContext, WriteTask
+
+
+@dataclass(frozen=True, slots=True)
+class TagRule:
+    """How keys are looked for: in every partition or in their own, and whether footers are asked first."""
+
+    everywhere: bool = False
+    prune: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """Tasks of a write, and what it replaces; `unmatched` rows were to be deleted and are not in the table."""
+
+    operation: Operation
+    tasks: tuple[WriteTask, ...]
+    replaced: Mapping[str, tuple[str, ...]]
+    engine: Engine
+    unmatched: int = 0
+
+    @property
+    def write_set(self) -> WriteSet:
+        """What the write touches, for the conflict check."""
+        appended: set[FileGroupId] = set()
+        rewritten: set[FileGroupId] = set()
+        added: set[FileGroupId] = set()
+        for task in self.tasks:
+            into = added if task.file_slice is None else appended if is_append(task) else rewritten
+            into.add(task.group)
+        replaced = self.replaced_groups
+        whole = frozenset(self.replaced) if self.operation.replaces is not Replaces.NOTHING else frozenset()
+        kind = WriteKind.OVERWRITE if self.operation.replaces is not Replaces.NOTHING else WriteKind.INSERT
+        if appended or (rewritten and kind is WriteKind.INSERT):
+            kind = WriteKind.UPSERT
+        return WriteSet(kind, frozenset(appended), frozenset(rewritten | replaced), frozenset(added), whole)
+
+    @property
+    def replaced_groups(self) -> frozenset[FileGroupId]:
+        """The file groups that the write hides."""
+        return frozenset(FileGroupId(partition, id_) for partition, ids in self.replaced.items() for id_ in ids)
+
+    @property
+    def declaration(self) -> CommitMetadata:
+        """What the inflight file says: the file groups that are about to be written."""
+        stats: dict[str, list[WriteStat]] = {}
+        for task in self.tasks:
+            prev = task.file_slice.base_instant if task.file_slice else None
+            stats.setdefault(task.group.partition, []).append(
+                WriteStat(task.group.file_id, "", task.group.partition, prev_commit=prev)
+            )
+        return CommitMetadata({key: tuple(value) for key, value in stats.items()}, operation=self.operation.name)
+
+
+def plan_rows(
+    rows: pa.Table,
+    operation: Operation,
+    context: WriteContext,
+    scans: Sequence[SliceTask],
+    engine: Engine,
+    rule: TagRule,
+    *,
+    row_bytes: float,
+    busy: frozenset[FileGroupId],
+    new_file_id: FileIds,
+) -> WritePlan:
+    """The tasks that write `rows`. `scans` read the keys of the snapshot's slices; `busy` groups are not filled."""
+    slices = tuple(scan.file_slice for scan in scans)
+    tags = _find_tags(rows, scans, engine, rule) if operation.finds_keys else _no_tags()
+    inserts, unmatched = _inserts(rows, tags)
+    fills = operation.fills_files
+    spaces = small_files(slices, context.files, row_bytes, excluded=busy) if fills else {}
+    rows_per_file = max(int(context.files.target_bytes / row_bytes), 1)
+    assignments = assign_rows(tags, inserts, slices, spaces, rows_per_file, new_file_id)
+    tasks = _tasks(rows, assignments, context, is_blind=not operation.finds_keys)
+    return WritePlan(operation, tasks, _replaced(operation, slices, rows), engine, unmatched)
+
+
+def is_append(task: WriteTask) -> bool:
+    """Whether a task appends a log file: on merge-on-read tables, for keys that its file group already has."""
+    is_merge_on_read = task.context.config.table_type is TableType.MERGE_ON_READ
+    return is_merge_on_read and task.file_slice is not None and not task.has_inserts
+
+
+def _find_tags(rows: pa.Table, scans: Sequence[SliceTask], engine: Engine, rule: TagRule) -> Tags:
+    candidates = plan_finds(rows, scans, everywhere=rule.everywhere, prune=rule.prune)
+    return join_finds(candidates, engine.map([candidate.task for candidate in candidates], find_keys))
+
+
+def _no_tags() -> Tags:
+    nothing = np.empty(0, np.int64)
+    return Tags(nothing, nothing, nothing)
+
+
+def _inserts(rows: pa.Table, tags: Tags) -> tuple[dict[str, Ints], int]:
+    """Rows that no slice holds, by partition, and how many of the others were to be deleted."""
+    is_new = np.ones(rows.num_rows, bool)
+    is_new[tags.rows] = False
+    unmatched = 0
+    if IS_DELETE in rows.schema.names:
+        deletes = rows[IS_DELETE].to_numpy()
+        unmatched = int((is_new & deletes).sum())
+        is_new &= ~deletes
+    numbers = np.flatnonzero(is_new)
+    if not len(numbers):
+        return {}, unmatched
+    if len(numbers) == rows.num_rows:
+        return rows_by_partition(rows), unmatched
+    some = rows_by_partition(rows.select([1]).take(pa.array(numbers)))
+    return {partition: numbers[here] for partition, here in some.items()}, unmatched
+
+
+def _tasks(
+    rows: pa.Table, assignments: Sequence[Assignment], context: WriteContext, *, is_blind: bool
+) -> tuple[WriteTask, ...]:
+    """Tasks with their rows: one pass puts the rows of each file group side by side."""
+    if not assignments:
+        return ()
+    order = np.concatenate([assignment.rows for assignment in assignments])
+    grouped = rows.take(pa.array(order))
+    if context.config.table_type is TableType.MERGE_ON_READ:
+        positions = [np.concatenate([a.positions, np.full(len(a.inserts), -1)]) for a in assignments]
+        grouped = grouped.append_column(POSITION, pa.array(np.concatenate(positions)))
+        grouped = grouped.append_column(IS_INSERT, pa.array(np.concatenate([a.is_insert for a in assignments])))
+    tasks, start = [], 0
+    for number, assignment in enumerate(assignments):
+        count = len(assignment.updates) + len(assignment.inserts)
+        piece = InMemory(_in_partition(grouped.slice(start, count), assignment.group.partition))
+        has_inserts = bool(len(assignment.inserts))
+        tasks.append(
+            WriteTask(context, number, assignment.group, assignment.file_slice, piece, "", has_inserts, is_blind)
+        )
+        start += count
+    return tuple(tasks)
+
+
+def _in_partition(rows: pa.Table, partition: str) -> pa.Table:
+    """Rows with the path of the partition that they are written to: deletes by key do not know it before."""
+    path = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), pa.array([partition], pa.string()))
+    return rows.set_column(rows.schema.get_field_index(PARTITION_PATH), PARTITION_PATH, path)
+
+
+def _replaced(operation: Operation, slices: Sequence[FileSlice], rows: pa.Table) -> dict[str, tuple[str, ...]]:
+    if operation.replaces is Replaces.NOTHING:
+        return {}
+    wanted = None if operation.replaces is Replaces.TABLE else set(rows_by_partition(rows))
+    return replaced_groups(slices, wanted)
+
+
+def replaced_groups(slices: Sequence[FileSlice], partitions: set[str] | None) -> dict[str, tuple[str, ...]]:
+    """File ids by partition, of those partitions, or of all."""
+    found: dict[str, tuple[str, ...]] = {}
+    for file_slice in slices:
+        partition = file_slice.group.partition
+        if partitions is None or partition in partitions:
+            found[partition] = (*found.get(partition, ()), file_slice.group.file_id)
+    return found
+
+
+def key_scans(tasks: Sequence[SliceTask]) -> tuple[SliceTask, ...]:
+    """Scans that read the record key alone."""
+    return tuple(replace(task, columns=(RECORD_KEY,)) for task in tasks)

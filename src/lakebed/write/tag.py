@@ -1,0 +1,129 @@
+"""Tagging: which file groups hold the keys of incoming rows, found by a join on the key column of candidate files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.format.parquet_footer import decode_parquet_footer
+from lakebed.model.words import PARTITION_PATH, RECORD_KEY
+from lakebed.read.file_slice import SliceTask, read_slice
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """Where incoming rows live: row `rows[i]` is in file slice `targets[i]`, at `positions[i]` of its base file.
+
+    A row that no slice holds is not mentioned, one that several hold once for each. Position -1 is unknown.
+    """
+
+    rows: Ints
+    targets: Ints
+    positions: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class FindTask:
+    """Which of `keys` a file slice holds. `prune` first asks the key range and bloom filter of its base file."""
+
+    scan: SliceTask
+    keys: pa.Array
+    prune: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file slice that may hold keys: its number, the task that looks, and the rows whose keys it looks for."""
+
+    number: int
+    task: FindTask
+    rows: Ints
+
+
+def plan_finds(rows: pa.Table, scans: Sequence[SliceTask], *, everywhere: bool, prune: bool) -> tuple[Candidate, ...]:
+    """Candidates for the keys of `rows`: slices of the key's own partition, or `everywhere`.
+
+    `scans` read the record key of every slice of the snapshot.
+    """
+    keys = rows[RECORD_KEY].combine_chunks()
+    if everywhere:
+        every = np.arange(rows.num_rows)
+        return tuple(Candidate(number, FindTask(scan, keys, prune), every) for number, scan in enumerate(scans))
+    by_partition = rows_by_partition(rows)
+    wanted = {partition: keys.take(pa.array(numbers)) for partition, numbers in by_partition.items()}
+    candidates = []
+    for number, scan in enumerate(scans):
+        partition = scan.file_slice.group.partition
+        if partition in wanted:
+            candidates.append(Candidate(number, FindTask(scan, wanted[partition], prune), by_partition[partition]))
+    return tuple(candidates)
+
+
+def find_keys(task: FindTask) -> tuple[Ints, Ints]:
+    """Indices of the keys that the slice holds, and their row numbers in its base file; -1 where logs lie on top."""
+    candidates = np.arange(len(task.keys))
+    if task.prune and not task.scan.file_slice.logs:
+        candidates = _may_hold(task)
+        if not len(candidates):
+            return candidates, candidates
+    wanted = task.keys if len(candidates) == len(task.keys) else task.keys.take(pa.array(candidates))
+    stored = read_slice(task.scan)[RECORD_KEY]
+    hits = pc.index_in(stored, value_set=wanted).combine_chunks()
+    positions = np.flatnonzero(hits.is_valid().to_numpy(zero_copy_only=False))
+    found, first = np.unique(hits.drop_null().to_numpy(zero_copy_only=False), return_index=True)
+    unknown = task.scan.file_slice.logs or task.scan.file_slice.base is None
+    return candidates[found], np.full(len(found), -1) if unknown else positions[first]
+
+
+def join_finds(candidates: Sequence[Candidate], found: Sequence[tuple[Ints, Ints]]) -> Tags:
+    """The tags that the results of the candidates' tasks amount to."""
+    if not candidates:
+        empty = np.empty(0, np.int64)
+        return Tags(empty, empty, empty)
+    pairs = list(zip(candidates, found, strict=True))
+    return Tags(
+        np.concatenate([candidate.rows[keys] for candidate, (keys, _) in pairs]),
+        np.concatenate([np.full(len(keys), candidate.number) for candidate, (keys, _) in pairs]),
+        np.concatenate([positions for _, positions in found]),
+    )
+
+
+def rows_by_partition(rows: pa.Table) -> dict[str, Ints]:
+    """Row numbers, ascending, of each partition path that occurs."""
+    encoded = rows[PARTITION_PATH].unify_dictionaries().combine_chunks()
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
+    partitions = encoded.dictionary.to_pylist()
+    return {
+        partition: order[bounds[code] : bounds[code + 1]]
+        for code, partition in enumerate(partitions)
+        if bounds[code] < bounds[code + 1]
+    }
+
+
+def _may_hold(task: FindTask) -> Ints:
+    """The keys that the base file may hold, by its key range and bloom filter."""
+    base = task.scan.file_slice.base
+    assert base is not None, "a slice without logs has a base file"
+    path = task.scan.file_slice.path(base.name)
+    with task.scan.storage.arrow_file(path) as file:
+        footer = decode_parquet_footer(file, path=path)
+    bloom = footer.bloom
+    if bloom is None or footer.key_min is None or footer.key_max is None:
+        return np.arange(len(task.keys))
+    # Bounds are in the order of Java strings, which is that of UTF-8 unless a bound has a character above U+D7FF.
+    if max(footer.key_min + footer.key_max, default="") > "\ud7ff":
+        return np.flatnonzero(bloom.might_contain_many(task.keys))
+    inside = pc.and_(pc.greater_equal(task.keys, footer.key_min), pc.less_equal(task.keys, footer.key_max))
+    candidates: Ints = np.flatnonzero(inside.to_numpy(zero_copy_only=False))
+    if not len(candidates):
+        return candidates
+    return candidates[bloom.might_contain_many(task.keys.take(pa.array(candidates)))]

@@ -1,0 +1,103 @@
+"""What travels between the phases of a write. Tasks and results are picklable: they cross to Spark workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import pyarrow as pa
+
+from lakebed.model.commit import WriteStat
+from lakebed.model.config import TableConfig
+from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.instant import InstantTime
+from lakebed.model.metadata import ColumnStats
+from lakebed.storage import Storage
+from lakebed.view.blocks import CountedInstants
+
+IS_DELETE = "lakebed.is_delete"
+"""The column of prepared rows that says which of them are deletes; absent if none is."""
+POSITION = "lakebed.position"
+"""The column of rows for a log file that says where their keys are in the base file; -1 if that is not known."""
+IS_INSERT = "lakebed.is_insert"
+"""The column of rows for a log file that says which keys are new to the file group."""
+
+
+class Rows(Protocol):
+    """Prepared rows, wherever they lie."""
+
+    def read(self) -> pa.Table:
+        """The rows: record key, partition path, data columns, and `lakebed.is_delete` if some are deletes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """Rows that are at hand."""
+
+    table: pa.Table
+
+    def read(self) -> pa.Table:
+        """The rows."""
+        return self.table
+
+
+@dataclass(frozen=True, slots=True)
+class FileSizing:
+    """How data files are cut and encoded."""
+
+    target_bytes: int = 120 << 20
+    small_bytes: int = 100 << 20
+    compression: str = "zstd"
+    log_format: Literal["avro", "parquet"] = "avro"
+    record_positions: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WriteContext:
+    """What all tasks of one write share.
+
+    `schema` has the table's data columns after this write; `avro_json` declares them after the five meta columns.
+    `stats_columns`, meta columns among them, get column statistics; none if the table keeps no such index.
+    """
+
+    storage: Storage
+    config: TableConfig
+    schema: pa.Schema
+    avro_json: str
+    instant: InstantTime
+    stats_columns: tuple[str, ...]
+    counts: CountedInstants
+    files: FileSizing = field(default_factory=FileSizing)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """Rows for one file group, at most one per key. Without a `file_slice` the file group is new.
+
+    `token` is unique per attempt, so that a task that runs twice makes two files, of which the commit names one.
+    `has_inserts`: some keys are new to the file group. `is_blind`: rows are added without looking for their keys.
+    """
+
+    context: WriteContext
+    number: int
+    group: FileGroupId
+    file_slice: FileSlice | None
+    rows: Rows
+    token: str
+    has_inserts: bool = False
+    is_blind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file that a task made, and what the metadata table is to know of it.
+
+    `inserted_keys` were not in the file group before, `deleted_keys` were and no longer are.
+    """
+
+    stat: WriteStat
+    column_stats: tuple[ColumnStats, ...] = ()
+    bloom_text: bytes | None = None
+    inserted_keys: pa.Array | None = None
+    deleted_keys: pa.Array | None = None

@@ -1,0 +1,232 @@
+"""Writes to one table: begin, plan, write, commit. What fails leaves nothing behind that readers see."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakebed.engine.engines import InProcess
+from lakebed.engine.randomness import new_file_id
+from lakebed.errors import CommitUnknownError, LakebedError, WriteConflictError
+from lakebed.format.avro.schema import arrow_schema
+from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
+from lakebed.metadata.maintenance import is_due, maintain
+from lakebed.model.commit import CommitMetadata, WriteStat
+from lakebed.model.files import FileGroupId
+from lakebed.model.instant import InstantTime
+from lakebed.options import WriteOptions
+from lakebed.read.scan import counted_instants, plan_slices
+from lakebed.table import TableHandle, TableState
+from lakebed.timeline import load_timeline
+from lakebed.transaction.attempt import Attempt
+from lakebed.transaction.pending import pending_rivals
+from lakebed.transaction.section import METADATA, Section
+from lakebed.transaction.settle import create_file
+from lakebed.transaction.transactions import Transactions
+from lakebed.write.checks import check_writable
+from lakebed.write.execute import delete_strays, run_write_task
+from lakebed.write.metadata import CommitChanges
+from lakebed.write.operations import DELETE_PARTITION, Operation
+from lakebed.write.plan import TagRule, WritePlan, key_scans, plan_rows, replaced_groups
+from lakebed.write.schema import declared_schema, evolve_schema
+from lakebed.write.staging import RowSource
+from lakebed.write.values import FileSizing, WriteContext, WrittenFile
+
+_LOG = logging.getLogger(__name__)
+_TYPICAL_FILE_BYTES = 1 << 20
+"""Base files below this size are mostly footer and say nothing about the size of a row."""
+_ENCODED_SHARE = 0.4
+"""What is left of Arrow's bytes in a base file, where no earlier file tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What a write did: its instant, how many rows, and the files that it made."""
+
+    instant: InstantTime
+    completed_at: InstantTime
+    operation: str
+    inserted: int
+    updated: int
+    deleted: int
+    files: tuple[str, ...] = field(repr=False)
+
+
+class Writer:
+    """Writes of one process to one table."""
+
+    def __init__(self, handle: TableHandle, transactions: Transactions, options: WriteOptions) -> None:
+        self._handle = handle
+        self._transactions = transactions
+        self._options = options
+
+    def write_rows(self, source: RowSource, columns: pa.Schema, operation: Operation, rule: TagRule) -> WriteResult:
+        """Writes prepared rows whose data columns are `columns`."""
+
+        def plan(state: TableState, context: WriteContext) -> WritePlan:
+            prepared = source(context.instant)
+            scans = plan_slices(state, state.latest, state.latest_slices, columns=None, where=None, is_latest=True)
+            return plan_rows(
+                prepared.rows,
+                operation,
+                context,
+                key_scans(scans.tasks),
+                prepared.engine,
+                rule,
+                row_bytes=_row_bytes(state, prepared.rows),
+                busy=_busy_groups(state),
+                new_file_id=new_file_id,
+            )
+
+        return self._run(operation, columns, plan)
+
+    def delete_partitions(self, partitions: Iterable[str]) -> WriteResult:
+        """Hides every file group of partitions, given as their paths."""
+        wanted = set(partitions)
+
+        def plan(state: TableState, context: WriteContext) -> WritePlan:
+            del context
+            return WritePlan(DELETE_PARTITION, (), replaced_groups(state.latest_slices, wanted), InProcess())
+
+        return self._run(DELETE_PARTITION, pa.schema([]), plan)
+
+    def _run(self, operation: Operation, columns: pa.Schema, make_plan: _Planner) -> WriteResult:
+        check_writable(self._handle.state())
+        attempt = self._transactions.begin(operation.action(self._handle.config))
+        try:
+            state = self._handle.state()
+            context = self._context(state, attempt.instant, columns)
+            plan = make_plan(state, context)
+            self._transactions.declare(attempt, plan.declaration)
+            written = self._execute(state, context, plan)
+            result = self._commit(attempt, state, context, plan, written)
+        except CommitUnknownError:
+            raise  # It may have taken place: nothing may be deleted.
+        except BaseException:
+            self._transactions.abandon(attempt)
+            raise
+        self._maintain()
+        return result
+
+    def _maintain(self) -> None:
+        """Looks after the metadata table. The write has taken place: what goes wrong here is the next one's to do."""
+        config = self._handle.config
+        if not config.metadata_partitions or not is_due(load_timeline(self._handle.storage, config, METADATA)):
+            return
+        try:
+            maintain(self._transactions, InProcess())
+        except LakebedError as error:
+            _LOG.warning("the metadata table was not maintained: %s", error)
+
+    def _context(self, state: TableState, instant: InstantTime, columns: pa.Schema) -> WriteContext:
+        check_writable(state)
+        schema = evolve_schema(state.data_schema(state.latest), columns)
+        definition = state.definitions.get("column_stats")
+        has_stats = "column_stats" in (*state.config.metadata_partitions, *state.config.metadata_partitions_inflight)
+        options = self._options
+        return WriteContext(
+            storage=state.storage,
+            config=state.config,
+            schema=schema,
+            avro_json=declared_schema(schema, state.config, meta_columns=True),
+            instant=instant,
+            stats_columns=definition.source_fields if definition is not None and has_stats else (),
+            counts=counted_instants(state.latest),
+            files=FileSizing(
+                options.target_file_bytes,
+                options.small_file_bytes,
+                options.compression,
+                options.log_format,  # type: ignore[arg-type]
+                options.record_positions,
+            ),
+        )
+
+    def _execute(self, state: TableState, context: WriteContext, plan: WritePlan) -> tuple[WrittenFile, ...]:
+        _create_partitions(state, context, {task.group.partition for task in plan.tasks})
+        results = plan.engine.map(plan.tasks, run_write_task)
+        written = tuple(file for files in results for file in files)
+        delete_strays(context, written)
+        return written
+
+    def _commit(
+        self,
+        attempt: Attempt,
+        state: TableState,
+        context: WriteContext,
+        plan: WritePlan,
+        written: Sequence[WrittenFile],
+    ) -> WriteResult:
+        stats: dict[str, tuple[WriteStat, ...]] = {}
+        for file in written:
+            stats[file.stat.partition] = (*stats.get(file.stat.partition, ()), file.stat)
+        metadata = CommitMetadata(
+            write_stats=stats,
+            replaced_file_ids=plan.replaced,
+            operation=plan.operation.name,
+            extra_metadata={"schema": declared_schema(context.schema, context.config, meta_columns=False)},
+        )
+        seen = frozenset(instant.requested_at for instant in state.timeline.commits())
+        changes = CommitChanges(state, context, written, plan.replaced_groups)
+        completed_at = self._transactions.commit(
+            attempt, plan.write_set, seen, metadata, changes, also=_same_schema(state)
+        )
+        return WriteResult(
+            instant=attempt.instant,
+            completed_at=completed_at,
+            operation=plan.operation.name,
+            inserted=sum(file.stat.num_inserts for file in written),
+            updated=sum(file.stat.num_updates for file in written),
+            deleted=sum(file.stat.num_deletes for file in written),
+            files=tuple(file.stat.path for file in written),
+        )
+
+
+_Planner = Callable[[TableState, WriteContext], WritePlan]
+
+
+def _create_partitions(state: TableState, context: WriteContext, partitions: Iterable[str]) -> None:
+    """Makes folders known as partitions before the first file lies in them."""
+    for partition in sorted(partitions):
+        if not state.files.get(partition):
+            depth = len(partition.split("/")) if partition else 0
+            metafile = PartitionMetafile(context.instant, depth)
+            path = "/".join(filter(None, (partition, PARTITION_METAFILE)))
+            create_file(context.storage, path, encode_partition_metafile(metafile, date=context.instant))
+
+
+def _busy_groups(state: TableState) -> frozenset[FileGroupId]:
+    """File groups that a compaction or clustering is planned for."""
+    rivals = pending_rivals(state.storage, state.config, state.timeline)
+    return frozenset(group for rival in rivals for group in rival.writes.rewritten)
+
+
+def _row_bytes(state: TableState, rows: pa.Table) -> float:
+    """What a row needs on disk: as in the newest commit with a file that is large enough to tell."""
+    for instant in reversed(state.timeline.commits()):
+        stats = [
+            stat
+            for stat in state.documents.commit(instant).stats
+            if stat.file_size >= _TYPICAL_FILE_BYTES and stat.num_writes and stat.path.endswith(".parquet")
+        ]
+        if stats:
+            return sum(stat.file_size for stat in stats) / sum(stat.num_writes for stat in stats)
+    return max(rows.nbytes * _ENCODED_SHARE / max(rows.num_rows, 1), 1.0)
+
+
+def _same_schema(state: TableState) -> Callable[[Section], None]:
+    """Refuses to commit when another write changed the table's columns meanwhile: ours would take them back."""
+
+    def check(section: Section) -> None:
+        for instant in section.timeline.commits():
+            if state.timeline.completion_of(instant.requested_at) is None:
+                declared = state.documents.commit(instant).schema_json
+                if declared and arrow_schema(declared, path=str(instant)) != state.data_schema(state.latest):
+                    raise WriteConflictError(
+                        f"{instant.action} {instant.requested_at} changed the table's columns",
+                        hint="run the write again: it then starts from the columns as they are now",
+                    )
+
+    return check

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import uuid
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakebed.write.parquet_columns import column_options
+
+RANDOM = Random(0)
+ROWS = 5000
+COLUMNS = {
+    "uuid": pa.array([str(uuid.UUID(int=RANDOM.getrandbits(128))) for _ in range(ROWS)]),
+    "noise": pa.array([RANDOM.random() for _ in range(ROWS)]),
+    "city": pa.array([RANDOM.choice(["lima", "oslo", None]) for _ in range(ROWS)]),
+    "word": pa.array([f"word-{RANDOM.randrange(800)}" for _ in range(ROWS)]),
+    "seqno": pa.array([f"20261115235530634_3_{number}" for number in range(ROWS)]),
+    "ts": pa.array([1_794_000_000_000 + RANDOM.randrange(10**9) for _ in range(ROWS)]),
+    "flag": pa.array([RANDOM.random() < 0.5 for _ in range(ROWS)]),
+    "constant": pa.array(["x"] * ROWS).dictionary_encode(),
+    "nothing": pa.nulls(ROWS, pa.string()),
+}
+
+
+@pytest.mark.parametrize(
+    ("column", "has_dictionary", "is_compressed"),
+    [
+        ("uuid", False, False),
+        ("noise", False, False),
+        ("city", True, True),
+        ("word", True, True),
+        ("seqno", False, True),
+        ("ts", False, True),
+        ("constant", True, True),
+        ("nothing", True, True),
+    ],
+)
+def test_columns_get_what_pays(column, has_dictionary, is_compressed):
+    options = column_options(pa.table(COLUMNS), "zstd")
+    assert (column in options["use_dictionary"]) == has_dictionary
+    assert options["compression"][column] == ("ZSTD" if is_compressed else "NONE")
+
+
+def test_no_compression_at_all():
+    assert set(column_options(pa.table(COLUMNS), "none")["compression"].values()) == {"NONE"}
+
+
+def test_booleans_have_no_dictionary():
+    assert "flag" not in (column_options(pa.table(COLUMNS), "zstd")["use_dictionary"] or ())
+
+
+@pytest.mark.parametrize("rows", [0, 1, 100])
+def test_the_writer_knows_every_leaf_by_the_names_given(rows):
+    inner = pa.struct([("x", pa.int32()), ("ys", pa.list_(pa.string()))])
+    kinds = {
+        "st": inner,
+        "arr": pa.list_(pa.field("element", inner, nullable=False)),
+        "m": pa.map_(pa.string(), pa.list_(pa.int64())),
+        "flat": pa.int64(),
+    }
+    value = {"x": 1, "ys": ["a", "b"]}
+    row = {"st": value, "arr": [value, value], "m": [("k", [1, 2])], "flat": 1}
+    table = pa.Table.from_pylist([row] * rows, pa.schema(kinds.items()))
+    options = column_options(table, "zstd")
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, store_schema=False, **options)
+    metadata = pq.read_metadata(pa.BufferReader(sink.getvalue()))
+    leaves = {metadata.schema.column(index).path for index in range(metadata.num_columns)}
+    assert leaves == set(options["compression"])
