@@ -93,7 +93,6 @@ class World:
         self.groups: dict[tuple[str, str], Group] = {}
         self.files: dict[str, dict[str, int]] = {}
         self.inserted_at: dict[str, int] = {}
-        self.has_lost_partitions = False
         self.config = TableConfig(
             {
                 "hoodie.table.name": "t",
@@ -240,7 +239,6 @@ class World:
                 self.files[partition] = {n: size for n, size in self.files[partition].items() if n not in old}
             if is_gone:
                 del self.files[partition]
-                self.has_lost_partitions = True
         self.apply(self.tick(), change_of_clean(CleanMetadata("", "", "", cleaned)))
 
     def compact(self) -> None:
@@ -280,9 +278,8 @@ class World:
         (shard,) = metadata.shards("files")
         listed = live_files(shard)
         assert {p: {name: entry.size for name, entry in names.items()} for p, names in listed.items()} == known
-        if not self.has_lost_partitions:
-            found = list_metadata_files(metadata)
-            assert {p: {file.name: file.size for file in files} for p, files in found.items()} == known
+        found = list_metadata_files(metadata)
+        assert {p: {file.name: file.size for file in files} for p, files in found.items()} == known
         if list_groups(self.storage, ["record_index"])["record_index"]:
             entries = read_record_index(metadata).to_pylist()
             assert {e["key"]: (e["partition"], e["file_id"], e["instant_ms"]) for e in entries} == {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from lakebed.format.metadata.column_ranges import COLUMN_STATS as COLUMN_STATS_SCHEMA
 from lakebed.format.metadata.column_ranges import column_stats_values, decode_column_stats
 from lakebed.format.metadata.keys import column_stats_prefix
 from lakebed.metadata.shard import StoredValue
@@ -31,7 +32,7 @@ def find_column_ranges(metadata: MetadataTable, partition: str, column: str, arr
 def read_column_stats(metadata: MetadataTable, partition: str) -> pa.Table:
     """Every entry of a statistics partition, newest per key."""
     tables = [shard.read_all(lambda layer: layer.decode(decode_column_stats)) for shard in metadata.shards(partition)]
-    return pa.concat_tables([table for table in tables if table is not None])
+    return pa.concat_tables([COLUMN_STATS_SCHEMA.empty_table(), *(table for table in tables if table is not None)])
 
 
 def _empty_ranges(arrow_type: pa.DataType) -> pa.Table:

@@ -40,6 +40,7 @@ from lakebed.storage import Storage
 from lakebed.timeline import Archive, Snapshot, Timeline
 from lakebed.transaction.archive import archive
 from lakebed.transaction.attempt import open_ticket
+from lakebed.transaction.rollback import undo_metadata
 from lakebed.transaction.section import Section, revoke_tickets
 from lakebed.transaction.settle import delete_file
 from lakebed.transaction.times import shift_time
@@ -78,6 +79,8 @@ def _delta_commits(timeline: Timeline) -> int:
 
 
 def _compact(section: Section, engine: Engine) -> None:
+    for pending_delta in _ownerless(section):
+        undo_metadata(section, pending_delta)
     timeline = section.metadata_timeline
     pending = [i for i in timeline.pending() if i.action is Action.COMPACTION]
     if pending:
@@ -90,6 +93,13 @@ def _compact(section: Section, engine: Engine) -> None:
         if plan.operations:
             section.add(Instant(instant, Action.COMPACTION, State.REQUESTED), encode_compaction_plan(plan), ROOT)
             _execute_compaction(section, engine, instant, plan)
+
+
+def _ownerless(section: Section) -> list[InstantTime]:
+    """Delta commits that nobody will complete: no write of the table has their time, and nobody else has the lock."""
+    writes = {i.requested_at for i in section.timeline.pending()}
+    pending = [i for i in section.metadata_timeline.pending() if i.action is Action.DELTA_COMMIT]
+    return [i.requested_at for i in pending if i.requested_at not in writes]
 
 
 def _compaction_time(section: Section) -> InstantTime:

@@ -87,7 +87,7 @@ class MetadataTable:
                 files.append(file)
         self._snapshot.prefetch(file.instant for file in files)
         slices = latest_slices({partition: files}, self._completion_of, layout=self._config.timeline_layout)
-        if not slices:
+        if not slices and not self._may_be_empty(partition):
             raise CorruptTableError(
                 f"the table config lists {partition}, but the metadata table has no files of it",
                 path=f"{ROOT}{partition}",
@@ -100,6 +100,11 @@ class MetadataTable:
                 key=lambda s: (data_partition_of_group(s.group.file_id) or "", group_index(s.group.file_id) or 0),
             )
         )
+
+    def _may_be_empty(self, partition: str) -> bool:
+        """A partitioned record index gets its shards with the data partitions."""
+        definition = self.definitions.get(partition)
+        return definition is not None and definition.is_partitioned
 
     def _completion_of(self, requested_at: InstantTime) -> InstantTime | None:
         return None if requested_at in self._data_pending else self._snapshot.completion_of(requested_at)

@@ -45,8 +45,10 @@ def conform_array(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_list(wanted) and pa.types.is_list(values.type):
         items = conform_array(values.values, wanted.value_type)
         return pa.ListArray.from_arrays(values.offsets, items, type=wanted, mask=_mask(values))
-    # Nanoseconds of INT96 files become microseconds: the table's type decides, never the file's.
-    return pc.cast(values, wanted, safe=not pa.types.is_timestamp(wanted))
+    if pa.types.is_float32(values.type) and pa.types.is_float64(wanted):
+        return pc.cast(pc.cast(values, pa.string()), wanted)  # 1.1 stays 1.1, as in Apache Hudi.
+    # The table's type decides, never the file's: nanoseconds become microseconds, large integers the nearest float.
+    return pc.cast(values, wanted, safe=not (pa.types.is_timestamp(wanted) or pa.types.is_floating(wanted)))
 
 
 def _conform_struct(values: pa.Array, wanted: pa.DataType) -> pa.Array:

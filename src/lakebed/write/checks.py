@@ -23,6 +23,8 @@ def check_writable(state: TableState) -> None:
         )
     if not config.has_meta_columns:
         raise _unsupported(config, "has no meta columns, so its keys cannot be updated", "rewrite it with meta columns")
+    if config.drops_partition_columns:
+        raise _unsupported(config, "keeps partition columns in paths alone", "write to it with Apache Hudi")
     if config.base_file_format != "PARQUET":
         raise _unsupported(config, f"has base files of type {config.base_file_format}", "lakebed writes Parquet")
     if config.properties.get("hoodie.table.cdc.enabled", "false").lower() == "true":

@@ -33,6 +33,8 @@ from lakebed.transaction.ports import Ports
 from lakebed.transaction.section import METADATA, instant_path
 from lakebed.transaction.settle import create_file, delete_file, replace_file
 from lakebed.transaction.times import format_time, shift_time, timeline_zone
+from lakebed.write.keys import plan_keys
+from lakebed.write.partition_paths import plan_paths
 from lakebed.write.schema import declared_schema, table_schema
 
 _TYPES = {"cow": TableType.COPY_ON_WRITE, "mor": TableType.MERGE_ON_READ}
@@ -88,6 +90,9 @@ def parse_spec(
         dict(options),
     )
     _check(spec)
+    config = TableConfig(table_properties(spec, ()))
+    plan_keys(config, spec.schema)
+    plan_paths(config, spec.schema)
     return spec
 
 

@@ -80,6 +80,8 @@ def encode_record_block(task: WriteTask, block: RecordBlock) -> bytes:
 
 def encode_delete_blocks(task: WriteTask, deletes: pa.Table) -> Iterator[bytes]:
     """The delete blocks for prepared rows that are deletes."""
+    if not deletes.num_rows:
+        return
     ordering = ordering_values(task.context, deletes)
     if ordering is None:
         yield from _delete_blocks(task, deletes, None)
@@ -197,9 +199,13 @@ def _reduced(avro_json: str, names: tuple[str, ...]) -> str:
 
 def _as_declared(rows: pa.Table, avro_json: str) -> pa.Table:
     """The rows with columns in the order of the Avro schema, and null where it says so and nowhere else."""
-    declared = arrow_schema(avro_json, path="the schema of the table")
-    fields = [field.with_type(rows.schema.field(field.name).type) for field in declared]
+    fields = [field.with_type(rows.schema.field(field.name).type) for field in _declared(avro_json)]
     return pa.table([rows[field.name] for field in fields], schema=pa.schema(fields))
+
+
+@lru_cache(maxsize=64)
+def _declared(avro_json: str) -> pa.Schema:
+    return arrow_schema(avro_json, path="the schema of the table")
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

@@ -155,6 +155,8 @@ def _has(block: RecordBlock, column: str) -> bool:
 
 def _deleted_keys(task: WriteTask, deletes: pa.Table, log: LogFile) -> pa.Array | None:
     """Keys that were there and no longer are."""
+    if not deletes.num_rows:
+        return None
     present = deletes.filter(pc.invert(deletes[IS_INSERT]))
     keys = present[RECORD_KEY].combine_chunks()
     ordering = ordering_values(task.context, present)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CorruptTableError
 from lakebed.format.metadata.schema import committed_schema
-from lakebed.format.timeline.metadata import decode_index_plan
+from lakebed.format.timeline.metadata import decode_index_plan, encode_commit
+from lakebed.index.record_index import KeyChanges
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.changes import change_of_commit
+from lakebed.metadata.changes import MetadataChange, change_of_commit
+from lakebed.metadata.column_stats import PARTITION_STATS
 from lakebed.metadata.current_stats import CurrentStats
 from lakebed.metadata.entries import Update, list_groups, write_change
 from lakebed.model.commit import CommitMetadata, IndexedPartition, WriteStat
@@ -18,7 +20,8 @@ from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.table import TableState
-from lakebed.transaction.section import Section
+from lakebed.transaction.attempt import open_ticket
+from lakebed.transaction.section import METADATA, Section, revoke_tickets
 from lakebed.transaction.times import instant_ms, timeline_zone
 from lakebed.view import latest_slices
 from lakebed.view.listing import parse_data_files
@@ -33,6 +36,7 @@ class CommitChanges:
     context: WriteContext
     written: Sequence[WrittenFile]
     replaced: frozenset[FileGroupId]
+    replaced_keys: tuple[KeyChanges, ...] = ()
 
     def write(self, section: Section, instant: InstantTime) -> CommitMetadata:
         """Writes log files into the metadata table; what its delta commit is to say."""
@@ -48,11 +52,20 @@ class CommitChanges:
             definitions=state.definitions,
             stats=CurrentStats(state.metadata, lambda partition: self._current_files(state, partition)),
         )
-        change = change_of_commit(self.written, replaced=sorted({group.partition for group in self.replaced}))
-        stats = write_change(
-            section.ports.storage, change, update, token=new_write_token(0), created_ms=section.ports.clock.now_ms()
+        change = change_of_commit(
+            self.written,
+            replaced=sorted({group.partition for group in self.replaced}),
+            replaced_keys=self.replaced_keys,
         )
-        return metadata_commit(stats)
+        if PARTITION_STATS in partitions and self._was_overtaken(state):
+            _write_ahead(section, change, replace(update, partitions=(PARTITION_STATS,)))
+        return _write(section, change, update)
+
+    def _was_overtaken(self, state: TableState) -> bool:
+        """Whether a write that was requested later has completed in one of the same partitions."""
+        own = {file.stat.partition for file in self.written} | {group.partition for group in self.replaced}
+        later = (i for i in state.timeline.commits() if i.requested_at > self.context.instant)
+        return any(own & {*(found := state.documents.commit(i)).write_stats, *found.replaced_file_ids} for i in later)
 
     def _current_files(self, state: TableState, partition: str) -> Collection[str]:
         """Names of the files in the partition's latest slices once this write has completed."""
@@ -70,6 +83,29 @@ class CommitChanges:
             replaced=state.replaced(snapshot) | self.replaced,
         )
         return {path.rpartition("/")[2] for file_slice in slices for path in file_slice.paths}
+
+
+def _write(section: Section, change: MetadataChange, update: Update) -> CommitMetadata:
+    created_ms = section.ports.clock.now_ms()
+    stats = write_change(section.ports.storage, change, update, token=new_write_token(0), created_ms=created_ms)
+    return metadata_commit(stats)
+
+
+def _write_ahead(section: Section, change: MetadataChange, update: Update) -> None:
+    """Statistics of partitions in a delta commit of their own, which is newer than that of any other write.
+
+    Readers take the statistics of the newest instant for the whole truth. A write that was overtaken by one that was
+    requested later has an older instant: what it says there would not be seen, and its rows would be pruned away. If
+    the write does not complete, the statistics are a little too wide, which excludes nothing that is there.
+    """
+    instant = section.next_time()
+    ticket = open_ticket(section, instant)
+    for state in (State.REQUESTED, State.INFLIGHT):
+        section.add(Instant(instant, Action.DELTA_COMMIT, state), root=METADATA)
+    written = _write(section, change, replace(update, instant=instant))
+    done = Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, section.next_time())
+    section.complete(ticket, done, encode_commit(written, replace=False), METADATA)
+    revoke_tickets(section.ports, instant)
 
 
 def obliged_partitions(section: Section) -> tuple[str, ...]:

@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.engine.engines import InProcess
+from lakebed.errors import InvalidInputError
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.options import WriteOptions
 from lakebed.table import TableHandle
 from lakebed.write.dedupe import combine_duplicates
 from lakebed.write.input import Input, open_input
-from lakebed.write.keys import find_field, plan_keys, record_keys
+from lakebed.write.keys import find_field, generate_keys, plan_keys, record_keys
 from lakebed.write.operations import (
     BULK_INSERT,
     DELETE,
@@ -82,11 +83,18 @@ class TableWrites:
         return self._finish(given, plan, operation)
 
     def _finish(self, given: Input, plan: PreparePlan, operation: Operation) -> WriteResult:
+        has_keys = bool(self._handle.config.key_fields)
+        if operation.finds_keys and not has_keys:
+            raise InvalidInputError(
+                f"table {self._handle.config.name} generates its keys, so no row can be found by key",
+                hint="use insert or bulk_insert; make a table with a key for upserts",
+            )
         prepare = given.prepare(self._handle.storage, plan)
 
         def source(instant: InstantTime) -> Prepared:
             prepared = prepare(instant)
-            return replace(prepared, rows=self._arrange(prepared.rows, operation))
+            rows = prepared.rows if has_keys else generate_keys(prepared.rows, instant)
+            return replace(prepared, rows=self._arrange(rows, operation))
 
         return self._writer.write_rows(source, plan.columns, operation, self._rule())
 

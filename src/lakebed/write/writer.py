@@ -13,11 +13,14 @@ from lakebed.engine.randomness import new_file_id
 from lakebed.errors import CommitUnknownError, LakebedError, WriteConflictError
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
+from lakebed.index.record_index import KeyChanges
 from lakebed.metadata.maintenance import is_due, maintain
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import InstantTime
+from lakebed.model.words import RECORD_KEY
 from lakebed.options import WriteOptions
+from lakebed.read.file_slice import read_slice
 from lakebed.read.scan import counted_instants, plan_slices
 from lakebed.table import TableHandle, TableState
 from lakebed.timeline import load_timeline
@@ -169,7 +172,7 @@ class Writer:
             extra_metadata={"schema": declared_schema(context.schema, context.config, meta_columns=False)},
         )
         seen = frozenset(instant.requested_at for instant in state.timeline.commits())
-        changes = CommitChanges(state, context, written, plan.replaced_groups)
+        changes = CommitChanges(state, context, written, plan.replaced_groups, _replaced_keys(state, plan))
         completed_at = self._transactions.commit(
             attempt, plan.write_set, seen, metadata, changes, also=_same_schema(state)
         )
@@ -214,6 +217,19 @@ def _row_bytes(state: TableState, rows: pa.Table) -> float:
         if stats:
             return sum(stat.file_size for stat in stats) / sum(stat.num_writes for stat in stats)
     return max(rows.nbytes * _ENCODED_SHARE / max(rows.num_rows, 1), 1.0)
+
+
+def _replaced_keys(state: TableState, plan: WritePlan) -> tuple[KeyChanges, ...]:
+    """The keys that a write hides, for a record index: those of the file groups that it replaces."""
+    hidden = [s for s in state.latest_slices if s.group in plan.replaced_groups]
+    if not hidden or "record_index" not in state.config.metadata_partitions:
+        return ()
+    scans = plan_slices(state, state.latest, tuple(hidden), columns=[RECORD_KEY], where=None, is_latest=True)
+    keys = plan.engine.map(scans.tasks, read_slice)
+    return tuple(
+        KeyChanges(scan.file_slice.group.partition, scan.file_slice.group.file_id, deleted=table[RECORD_KEY])
+        for scan, table in zip(scans.tasks, keys, strict=True)
+    )
 
 
 def _same_schema(state: TableState) -> Callable[[Section], None]:
