@@ -74,11 +74,11 @@ class TableState:
     @cached_property
     def latest(self) -> Snapshot:
         """The newest snapshot."""
-        return self._prepare(Snapshot(self.timeline, self.archive))
+        return Snapshot(self.timeline, self.archive)
 
     def snapshot_at(self, completed_at: InstantTime) -> Snapshot:
         """The snapshot of a reader that stands at a completion time."""
-        return self._prepare(Snapshot(self.timeline, self.archive, completed_at))
+        return Snapshot(self.timeline, self.archive, completed_at)
 
     @cached_property
     def latest_slices(self) -> tuple[FileSlice, ...]:
@@ -87,6 +87,7 @@ class TableState:
 
     def slices(self, snapshot: Snapshot) -> tuple[FileSlice, ...]:
         """The newest file slice of every file group that a snapshot sees."""
+        snapshot.prefetch(file.instant for files in self.files.values() for file in files)
         files = self.files if isinstance(self.metadata, MetadataTable) else self._without_strays(snapshot)
         return latest_slices(
             files, snapshot.completion_of, layout=self.config.timeline_layout, replaced=self.replaced(snapshot)
@@ -140,10 +141,6 @@ class TableState:
                 if declared:
                     return declared, path
         raise CorruptTableError("no commit declares the table's schema", path=self.config.timeline_path)
-
-    def _prepare(self, snapshot: Snapshot) -> Snapshot:
-        snapshot.prefetch(file.instant for files in self.files.values() for file in files)
-        return snapshot
 
     def _without_strays(self, snapshot: Snapshot) -> DataFiles:
         """Files by partition; where a retried task left two files of one instant in a group, those its commit names."""

@@ -33,16 +33,17 @@ class Section:
         self.timing = timing
         self.config: TableConfig = load_config(ports.storage)
         self._highest: InstantTime | None = None
+        self._files: dict[str, frozenset[Instant]] = {}
 
-    @cached_property
+    @property
     def timeline(self) -> Timeline:
         """The table's active timeline."""
-        return Timeline.of(list_instants(self.ports.storage, self.config))
+        return self._timeline("")
 
-    @cached_property
+    @property
     def metadata_timeline(self) -> Timeline:
         """The active timeline of the metadata table; empty if there is none. Both tables lay it out alike."""
-        return Timeline.of(list_instants(self.ports.storage, self.config, METADATA))
+        return self._timeline(METADATA)
 
     @cached_property
     def heartbeats(self) -> dict[str, bool]:
@@ -86,7 +87,7 @@ class Section:
         assert not instant.is_completed, instant
         if not create_file(self.ports.storage, self.path(instant, root), data):
             raise AssertionError(f"{self.path(instant, root)} has other content: a time was drawn twice")
-        self._reload(root)
+        self._files[root] = self._listed(root) | {instant}
 
     def complete(self, ticket: Ticket, instant: Instant, data: bytes, root: str = "") -> Outcome:
         """Publishes a completed instant; REFUSED if the ticket was revoked."""
@@ -94,13 +95,14 @@ class Section:
         outcome = self.ports.storage.publish(ticket, self.path(instant, root), data)
         if outcome is not Outcome.DONE and self.ports.storage.find(self.path(instant, root)) == data:
             outcome = Outcome.DONE
-        self._reload(root)
+        if outcome is Outcome.DONE:
+            self._files[root] = self._listed(root) | {instant}
         return outcome
 
     def remove(self, instant: Instant, root: str = "") -> None:
         """Takes the file of one state off the timeline."""
         delete_file(self.ports.storage, self.path(instant, root))
-        self._reload(root)
+        self._files[root] = self._listed(root) - {instant}
 
     def remove_pending(self, requested_at: InstantTime, action: Action, root: str = "") -> None:
         """Takes a pending instant off the timeline, its inflight file first."""
@@ -109,10 +111,16 @@ class Section:
 
     def forget_timeline(self) -> None:
         """Makes the next look at the timeline a new listing: after a ticket was revoked, what is there stays."""
-        self._reload("")
+        self._files.pop("", None)
 
-    def _reload(self, root: str) -> None:
-        self.__dict__.pop("metadata_timeline" if root else "timeline", None)
+    def _listed(self, root: str) -> frozenset[Instant]:
+        """The instant files of a timeline: listed once, and from then on as this section changes them."""
+        if root not in self._files:
+            self._files[root] = frozenset(list_instants(self.ports.storage, self.config, root))
+        return self._files[root]
+
+    def _timeline(self, root: str) -> Timeline:
+        return Timeline.of(self._listed(root))
 
 
 def instant_path(config: TableConfig, instant: Instant, root: str = "") -> str:
