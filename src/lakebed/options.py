@@ -136,7 +136,7 @@ class WriteOptions:
     target_file_bytes: int = field(default=120 << 20, metadata={"hoodie": "hoodie.parquet.max.file.size"})
     small_file_bytes: int = field(default=100 << 20, metadata={"hoodie": "hoodie.parquet.small.file.limit"})
     compression: str = field(default="zstd", metadata={"hoodie": "hoodie.parquet.compression.codec"})
-    log_format: str = field(default="avro", metadata={"hoodie": "hoodie.logfile.data.block.format"})
+    log_format: str = field(default="parquet", metadata={"hoodie": "hoodie.logfile.data.block.format"})
     record_positions: bool = field(default=True, metadata={"hoodie": "hoodie.write.record.positions"})
     combine_inserts: bool = field(default=False, metadata={"hoodie": "hoodie.combine.before.insert"})
     heartbeat_ms: int = field(default=60_000, metadata={"hoodie": "hoodie.client.heartbeat.interval_in_ms"})
@@ -176,6 +176,8 @@ def _parse(key: str, text: str, kind: object) -> object:
             return _INDEX_TYPES[word]
         if key == "hoodie.bulkinsert.sort.mode":
             return _SORT_MODES[word]
+        if key == "hoodie.logfile.data.block.format":
+            return {"avro": "avro", "parquet": "parquet"}[word]
         if kind == "bool":
             return {"true": True, "false": False}[word]
         if kind != "int":
@@ -185,8 +187,12 @@ def _parse(key: str, text: str, kind: object) -> object:
             raise ValueError(word)
         return number
     except (KeyError, ValueError) as error:
-        choices = {"hoodie.index.type": _INDEX_TYPES, "hoodie.bulkinsert.sort.mode": _SORT_MODES}.get(key)
-        wanted = ", ".join(choices) if choices else {"bool": "true or false", "int": "a number above 0"}[str(kind)]
+        choices = {
+            "hoodie.index.type": "auto, simple or bloom",
+            "hoodie.bulkinsert.sort.mode": "none, partition_sort or global_sort",
+            "hoodie.logfile.data.block.format": "avro or parquet",
+        }
+        wanted = choices.get(key) or {"bool": "true or false", "int": "a number above 0"}[str(kind)]
         raise InvalidInputError(f"the option {key}={text} is not supported", hint=f"use {wanted}") from error
 
 

@@ -81,6 +81,7 @@ def context_of(schema: pa.Schema = SCHEMA, config: TableConfig | None = None, **
         instant=INSTANT,
         stats_columns=(COMMIT_TIME, PARTITION_PATH, RECORD_KEY, *schema.names),
         counts=CountedInstants(frozenset(), INSTANT),
+        files=FileSizing(log_format="avro"),
     )
     return replace(context, **more)
 

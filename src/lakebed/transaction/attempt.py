@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lakebed.errors import RolledBackError, StorageUnavailableError
@@ -21,6 +23,15 @@ class Attempt:
     heartbeat: Heartbeat
     ticket: Ticket
 
+    @contextmanager
+    def given_up_on_failure(self) -> Iterator[None]:
+        """Lets the heartbeat grow old if what follows fails: then others may take the instant for dead."""
+        try:
+            yield
+        except BaseException:
+            self.heartbeat.rest()
+            raise
+
     def in_state(self, state: State) -> Instant:
         """The instant in a state before its completion."""
         return Instant(self.instant, self.action, state)
@@ -37,8 +48,11 @@ def start_attempt(section: Section, instant: InstantTime, action: Action) -> Att
     heartbeat = Heartbeat(ports, section.timing, instant, owner)
     ports.at("begin.1")
     heartbeat.start()
-    revoke_tickets(ports, instant)
-    return Attempt(instant, action, heartbeat, open_ticket(section, instant))
+    attempt = Attempt(instant, action, heartbeat, Ticket(instant, owner))
+    with attempt.given_up_on_failure():
+        revoke_tickets(ports, instant)
+        attempt.ticket = open_ticket(section, instant)
+    return attempt
 
 
 def open_ticket(section: Section, instant: InstantTime) -> Ticket:

@@ -6,8 +6,9 @@ A plan says which instant is undone and which files go. Executing it twice, or h
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
-from lakebed.errors import InvalidInputError
+from lakebed.errors import InvalidInputError, RolledBackError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.timeline.metadata import decode_commit, encode_rollback
 from lakebed.format.timeline.plans import decode_rollback_plan, encode_rollback_plan
@@ -38,7 +39,7 @@ class Rollbacks:
         with open_section(self._ports, self._timing) as section:
             pending = self.schedule(section)
             self._sweep(section)
-        return tuple(target for target in map(self.execute, pending) if target is not None)
+        return self.execute_all(pending)
 
     def schedule(self, section: Section, own: InstantTime | None = None) -> tuple[InstantTime, ...]:
         """R1: plans to undo dead writes, and `own`, which its owner gives up; the rollbacks that wait for execution."""
@@ -57,20 +58,30 @@ class Rollbacks:
             revoke_tickets(self._ports, target)
             return self._plan_files(section, instant)
 
+    def execute_all(self, rollbacks: Iterable[InstantTime]) -> tuple[InstantTime, ...]:
+        """Carries plans out; the instants undone. One that another process takes over meanwhile is that one's to do."""
+        undone = []
+        for rollback in rollbacks:
+            with suppress(RolledBackError):
+                undone.append(self.execute(rollback))
+        return tuple(target for target in undone if target is not None)
+
     def execute(self, rollback: InstantTime) -> InstantTime | None:
         """R2 to R4: carries a plan out; the instant undone, or None if another process is at it or was faster."""
         with open_section(self._ports, self._timing) as section:
             if not _waits(section, rollback):
                 return None
             attempt = start_attempt(section, rollback, Action.ROLLBACK)
-            plan = _load_plan(section, rollback)
-            _unpublish(section, plan)
+            with attempt.given_up_on_failure():
+                plan = _load_plan(section, rollback)
+                _unpublish(section, plan)
             config = section.config
-        create_file(self._ports.storage, instant_path(config, attempt.in_state(State.INFLIGHT)), b"")
-        self._ports.at("rollback.R2")
-        for path in _paths(plan):
-            delete_file(self._ports.storage, path)
-        self._finish(attempt, plan)
+        with attempt.given_up_on_failure():
+            create_file(self._ports.storage, instant_path(config, attempt.in_state(State.INFLIGHT)), b"")
+            self._ports.at("rollback.R2")
+            for path in _paths(plan):
+                delete_file(self._ports.storage, path)
+            self._finish(attempt, plan)
         return InstantTime(plan.target.requested_at)
 
     def _is_given_up(self, section: Section, instant: Instant, own: InstantTime | None) -> bool:

@@ -55,10 +55,11 @@ class Transactions:
             section.check_no_restore()
             pending = self.rollbacks.schedule(section)
             attempt = start_attempt(section, section.next_time(), action)
-            self._ports.at("begin.1")
-            section.add(attempt.in_state(State.REQUESTED), plan)
-        for instant in pending:
-            self.rollbacks.execute(instant)
+            with attempt.given_up_on_failure():
+                self._ports.at("begin.1")
+                section.add(attempt.in_state(State.REQUESTED), plan)
+        with attempt.given_up_on_failure():
+            self.rollbacks.execute_all(pending)
         return attempt
 
     def declare(self, attempt: Attempt, metadata: CommitMetadata) -> None:
@@ -111,11 +112,10 @@ class Transactions:
 
     def abandon(self, attempt: Attempt) -> None:
         """Undoes a write of this process that did not complete."""
-        with self.section() as section:
-            pending = self.rollbacks.schedule(section, own=attempt.instant)
-        attempt.heartbeat.rest()
-        for instant in pending:
-            self.rollbacks.execute(instant)
+        with attempt.given_up_on_failure():
+            with self.section() as section:
+                pending = self.rollbacks.schedule(section, own=attempt.instant)
+            self.rollbacks.execute_all(pending)
         attempt.heartbeat.stop()
 
     def _check_alive(self, section: Section, attempt: Attempt) -> None:

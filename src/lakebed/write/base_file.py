@@ -31,7 +31,7 @@ from lakebed.transaction.settle import create_file
 from lakebed.write.file_stats import column_stats
 from lakebed.write.meta_columns import meta_columns
 from lakebed.write.parquet_columns import column_options
-from lakebed.write.values import IS_DELETE, FileSizing, WriteContext, WriteTask, WrittenFile
+from lakebed.write.values import IS_DELETE, NOT_COUNTED, FileSizing, WriteContext, WriteTask, WrittenFile
 
 _BLOOM = b"org.apache.hudi.bloomfilter"
 _BLOOM_PARTITION = "bloom_filters"
@@ -39,21 +39,6 @@ _ROW_GROUP_BYTES = 128 << 20
 """Of Arrow memory: what a reader has to hold at once."""
 _SAMPLE_SHARE = 8
 """A part of this size, of what would fill a file uncompressed, tells how well rows compress."""
-
-_NOT_COUNTED: dict[str, Any] = {
-    "totalWriteErrors": 0,
-    "totalLogRecords": 0,
-    "totalUpdatedRecordsCompacted": 0,
-    "totalLogBlocks": 0,
-    "totalCorruptLogBlock": 0,
-    "totalRollbackBlocks": 0,
-    "totalLogFilesCompacted": 0,
-    "totalLogReadTimeMs": 0,
-    "totalLogSizeCompacted": 0,
-    "numUpdates": 0,
-    "runtimeStats": {"totalScanTime": 0, "totalCreateTime": 0, "totalUpsertTime": 0},
-}
-"""Fields of a write stat that Hudi fills with zeros outside compactions, and run times, which we do not take."""
 
 
 def create_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
@@ -80,7 +65,7 @@ def new_stat(task: WriteTask, group: FileGroupId) -> WriteStat:
     """What a commit says of the base file that a task is about to make; counts and sizes are yet to come."""
     name = encode_base_file_name(group.file_id, task.token, task.context.instant)
     path = f"{group.partition}/{name}" if group.partition else name
-    return WriteStat(group.file_id, path, group.partition, extra=_NOT_COUNTED)
+    return WriteStat(group.file_id, path, group.partition, extra=NOT_COUNTED)
 
 
 def store_base_file(

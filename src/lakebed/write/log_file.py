@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,24 +26,10 @@ from lakebed.write.log_blocks import (
     ordering_values,
     plan_record_blocks,
 )
-from lakebed.write.values import IS_DELETE, IS_INSERT, WriteTask, WrittenFile
+from lakebed.write.values import IS_DELETE, IS_INSERT, NOT_COUNTED, WriteTask, WrittenFile
 
 _VERSION = 1
 """Of a log file: one that outgrows a size limit would be followed by version 2; ours are written in one piece."""
-_NOT_COUNTED: dict[str, Any] = {
-    "totalWriteErrors": 0,
-    "totalLogRecords": 0,
-    "totalUpdatedRecordsCompacted": 0,
-    "totalLogBlocks": 0,
-    "totalCorruptLogBlock": 0,
-    "totalRollbackBlocks": 0,
-    "totalLogFilesCompacted": 0,
-    "totalLogReadTimeMs": 0,
-    "totalLogSizeCompacted": 0,
-    "numUpdates": 0,
-    "runtimeStats": {"totalScanTime": 0, "totalCreateTime": 0, "totalUpsertTime": 0},
-}
-"""Fields of a write stat that Hudi fills with zeros for log files, and run times, which we do not take."""
 
 
 def append_log_file(task: WriteTask) -> tuple[WrittenFile, ...]:
@@ -120,7 +105,7 @@ def _write_stat(task: WriteTask, log: LogFile, records: int, inserts: int, delet
         log_files=(log.name,),
         log_version=log.version,
         log_offset=0,
-        extra=_NOT_COUNTED,
+        extra=NOT_COUNTED,
     )
     before = task.file_slice
     if before is None or task.context.config.properties.get("hoodie.table.cdc.enabled", "").lower() != "true":

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
@@ -21,6 +22,22 @@ POSITION = "lakebed.position"
 """The column of rows for a log file that says where their keys are in the base file; -1 if that is not known."""
 IS_INSERT = "lakebed.is_insert"
 """The column of rows for a log file that says which keys are new to the file group."""
+
+
+NOT_COUNTED: Mapping[str, Any] = {
+    "totalWriteErrors": 0,
+    "totalLogRecords": 0,
+    "totalUpdatedRecordsCompacted": 0,
+    "totalLogBlocks": 0,
+    "totalCorruptLogBlock": 0,
+    "totalRollbackBlocks": 0,
+    "totalLogFilesCompacted": 0,
+    "totalLogReadTimeMs": 0,
+    "totalLogSizeCompacted": 0,
+    "numUpdates": 0,
+    "runtimeStats": {"totalScanTime": 0, "totalCreateTime": 0, "totalUpsertTime": 0},
+}
+"""Fields of a write stat that Hudi fills with zeros outside compactions, and run times, which we do not take."""
 
 
 class Rows(Protocol):
@@ -49,7 +66,7 @@ class FileSizing:
     target_bytes: int = 120 << 20
     small_bytes: int = 100 << 20
     compression: str = "zstd"
-    log_format: Literal["avro", "parquet"] = "avro"
+    log_format: Literal["avro", "parquet"] = "parquet"
     record_positions: bool = True
 
 
