@@ -10,7 +10,7 @@ HUDI_VERSION := 1.2.0
 HUDI_JAR := .interop/$(HUDI_BUNDLE)-$(HUDI_VERSION).jar
 PEER_STAMP := .interop/venv/.installed
 
-.PHONY: help setup demo test check interop bench lock clean
+.PHONY: help setup demo test check interop bench soak lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +34,9 @@ interop: $(STAMP) $(PEER_STAMP) $(HUDI_JAR) ## Compare with Apache Hudi and hudi
 
 bench: $(STAMP) ## Measure
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(STAMP) ## Crash writers for minutes (ARGS="--minutes 5 --table-type mor") and check what they leave
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 lock: ## Resolve pyproject.toml into requirements.lock (needs uv)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: pip install uv, or make lock UV=path/to/uv" >&2; exit 1; }

@@ -111,6 +111,13 @@ _WITHOUT_EFFECT = (
     "hoodie.write.concurrency.mode",
     "hoodie.write.markers.type",
 )
+# Properties that create_table gives a table; writes find them there.
+_OF_CREATION = (
+    "hoodie.datasource.write.hive_style_partitioning",
+    "hoodie.datasource.write.partitionpath.urlencode",
+    "hoodie.record.merge.mode",
+    "hoodie.table.timeline.timezone",
+)
 _WRITE_VALUES = {
     "hoodie.archive.automatic": ("true", "false"),
     "hoodie.clean.automatic": ("true", "false"),
@@ -147,7 +154,8 @@ class WriteOptions:
 def is_write_option(key: str) -> bool:
     """Whether a spelling means something to writes alone."""
     spellings = {f.metadata["hoodie"] for f in fields(WriteOptions) if f.metadata}
-    known = key in spellings or key in _WRITE_VALUES or key in _WITHOUT_EFFECT or key.startswith("hoodie.write.lock.")
+    names = (*spellings, *_WRITE_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION)
+    known = key in names or key.startswith("hoodie.write.lock.")
     return known and key not in _ACCEPTED_VALUES and key != "hoodie.metadata.enable"
 
 
@@ -164,8 +172,12 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
             given[spellings[key].name] = _parse(key, str(value), spellings[key].type)
         elif key in _WRITE_VALUES:
             _check_value(key, str(value), _WRITE_VALUES[key])
-        elif key.startswith("hoodie.") and key not in (*reads, *_WITHOUT_EFFECT) and key not in given["lock"]:
-            _warn_unknown(key, (*spellings, *_WRITE_VALUES, *_WITHOUT_EFFECT))
+        elif (
+            key.startswith("hoodie.")
+            and key not in (*reads, *_WITHOUT_EFFECT, *_OF_CREATION)
+            and key not in given["lock"]
+        ):
+            _warn_unknown(key, (*spellings, *_WRITE_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION))
     return WriteOptions(**given)
 
 

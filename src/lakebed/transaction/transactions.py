@@ -9,7 +9,7 @@ from typing import Protocol
 from lakebed.errors import CommitUnknownError, WriteConflictError
 from lakebed.format.timeline.metadata import encode_commit
 from lakebed.model.commit import CommitMetadata
-from lakebed.model.instant import InstantTime
+from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome
 from lakebed.timeline import Documents
@@ -136,12 +136,7 @@ class Transactions:
         rivals = [*self._completed_rivals(section, attempt, seen), *pending]
         conflict = find_conflict(writes, rivals)
         if conflict is not None:
-            other, shared = conflict
-            raise WriteConflictError(
-                f"{other.action} {other.requested_at} changed what this write changes: {', '.join(shared[:3])}"
-                + (f" and {len(shared) - 3} more" if len(shared) > 3 else ""),
-                hint="run the write again: it then starts from the table as it stands now",
-            )
+            raise _conflict(*conflict)
 
     def _completed_rivals(self, section: Section, attempt: Attempt, seen: frozenset[InstantTime]) -> Iterable[Rival]:
         documents = Documents(self._ports.storage, section.config)
@@ -166,6 +161,19 @@ class Transactions:
         if outcome is Outcome.UNKNOWN:
             raise _unknown(attempt.instant)
         return outcome is Outcome.DONE
+
+
+def _conflict(other: Instant, shared: tuple[str, ...]) -> WriteConflictError:
+    places = ", ".join(shared[:3]) + (f" and {len(shared) - 3} more" if len(shared) > 3 else "")
+    if other.is_completed:
+        return WriteConflictError(
+            f"{other.action} {other.requested_at} changed what this write changes: {places}",
+            hint="run the write again: it then starts from the table as it stands now",
+        )
+    return WriteConflictError(
+        f"a {other.action} is planned at {other.requested_at} for what this write changes: {places}",
+        hint=f"let that {other.action} run, then run the write again",
+    )
 
 
 def _unknown(instant: InstantTime) -> CommitUnknownError:

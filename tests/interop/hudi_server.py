@@ -1,0 +1,130 @@
+"""Apache Hudi on Spark 3.5, and hudi-rs, as readers and writers of given tables: a JSON request in, a JSON answer out.
+
+usage: hudi_server.py BUNDLE_JAR FOLDER
+
+Runs on the peer's interpreter, in one process for all tests: a JVM takes long to start. Rows travel as Parquet files.
+Ends when its input does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hudi import HudiTableBuilder
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+
+def main(jar: Path, folder: Path) -> None:
+    """Answers requests until there are no more."""
+    answers = take_stdout()
+    server = HudiServer(make_session(jar, folder))
+    answers.write(json.dumps({"ready": True}) + "\n")
+    answers.flush()
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = getattr(server, request.pop("do"))(**request)
+        except Exception as error:
+            sys.stderr.write(f"{error}\n")
+            sys.stderr.flush()
+            answer = {"error": causes(error)}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+    server.spark.stop()
+
+
+def take_stdout() -> TextIO:
+    """Stdout for answers alone: what Java and Rust print goes to stderr from here on."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
+
+
+def make_session(jar: Path, folder: Path) -> SparkSession:
+    """One session for all tables, in UTC."""
+    settings = {
+        "spark.jars": str(jar),
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # The quick compiler alone: tables are small, and most of the time goes into code that has just been loaded.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC "
+        f"-Dderby.system.home={folder / 'derby'}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("interop")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def causes(error: Exception) -> str:
+    """The messages of a Java stack trace without its frames."""
+    lines = [
+        line for line in str(error).splitlines() if line.strip() and not line.startswith(("\t", "An error occurred"))
+    ]
+    return "\n".join([type(error).__name__, *lines])[:3000]
+
+
+class HudiServer:
+    """What can be asked for; each public method is a request."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    def read(self, path: str, outs: list[str], options: dict[str, str], filters: list[str]) -> dict[str, Any]:
+        """Apache Hudi's rows of a table, meta columns first, as a Parquet file for each filter."""
+        frame = self.spark.read.format("hudi").options(**options).load(path)
+        for out, where in zip(outs, filters, strict=True):
+            self._keep(frame.where(where), out)
+        return {}
+
+    def read_rs(self, path: str, out: str) -> dict[str, Any]:
+        """The rows that hudi-rs reads, as a Parquet file."""
+        batches = HudiTableBuilder.from_base_uri(path).build().read()
+        pq.write_table(pa.Table.from_batches(batches) if batches else pa.table({}), out)
+        return {}
+
+    def write(self, path: str, rows: str, options: dict[str, str]) -> dict[str, Any]:
+        """Writes the rows of a Parquet file to a table."""
+        frame = self.spark.read.parquet(rows).coalesce(1)
+        frame.write.format("hudi").options(**options).mode("append").save(path)
+        return {}
+
+    def sql(self, statements: list[str], settings: dict[str, str] | None = None) -> dict[str, Any]:
+        """Runs statements, with session settings for their time; the rows of the last, as text."""
+        for key, value in (settings or {}).items():
+            self.spark.conf.set(key, value)
+        try:
+            rows: list[Any] = []
+            for statement in statements:
+                rows = self.spark.sql(statement).collect()
+        finally:
+            for key in settings or {}:
+                self.spark.conf.unset(key)
+        return {"rows": [[str(value) for value in row] for row in rows]}
+
+    def _keep(self, frame: DataFrame, out: str) -> None:
+        pq.write_table(pa.Table.from_batches(frame._collect_as_arrow(), to_arrow_schema(frame.schema)), out)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
