@@ -165,18 +165,14 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     A known option that lakebed does not support raises; an unknown `hoodie.*` one warns with the nearest name.
     """
     spellings = {f.metadata["hoodie"]: f for f in fields(WriteOptions) if f.metadata}
-    reads = {f.metadata["hoodie"] for f in fields(ReadOptions)} | {*_ACCEPTED_VALUES}
+    others = {f.metadata["hoodie"] for f in fields(ReadOptions)} | {*_ACCEPTED_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION}
     given: dict[str, Any] = {"lock": {k: str(v) for k, v in options.items() if k.startswith("hoodie.write.lock.")}}
     for key, value in options.items():
         if key in spellings:
             given[spellings[key].name] = _parse(key, str(value), spellings[key].type)
         elif key in _WRITE_VALUES:
             _check_value(key, str(value), _WRITE_VALUES[key])
-        elif (
-            key.startswith("hoodie.")
-            and key not in (*reads, *_WITHOUT_EFFECT, *_OF_CREATION)
-            and key not in given["lock"]
-        ):
+        elif key.startswith("hoodie.") and key not in others and key not in given["lock"]:
             _warn_unknown(key, (*spellings, *_WRITE_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION))
     return WriteOptions(**given)
 

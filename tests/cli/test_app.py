@@ -192,6 +192,6 @@ def test_warnings_are_one_line(unpack) -> None:
     result = run("schema", unpack(COMPACTED).path, "--option", "hoodie.metadata.enabled=false")
     assert result.exit_code == 0
     assert result.stderr == (
-        "warning: unknown read option hoodie.metadata.enabled has no effect; "
+        "warning: unknown option hoodie.metadata.enabled has no effect; "
         "the nearest known one is hoodie.metadata.enable\n"
     )
