@@ -65,7 +65,7 @@ def maintain(transactions: Transactions, engine: Engine) -> None:
                 step(section, engine)
 
 
-_TAKEN_UP = (Action.COMPACTION, Action.CLEAN)
+_TAKEN_UP = (Action.COMPACTION, Action.CLEAN, Action.DELTA_COMMIT)
 
 
 def _delta_commits(timeline: Timeline) -> int:
@@ -79,6 +79,10 @@ def _delta_commits(timeline: Timeline) -> int:
 
 
 def _compact(section: Section, engine: Engine) -> None:
+    for pending_delta in _ownerless(section):
+        # A holder that lost the lock in the middle of it may still be there: what it has not completed, it never does.
+        revoke_tickets(section.ports, pending_delta)
+    section.forget_timeline(ROOT)
     for pending_delta in _ownerless(section):
         undo_metadata(section, pending_delta)
     timeline = section.metadata_timeline

@@ -34,6 +34,8 @@ from lakebed.storage.ranged import open_source
 
 _STAGING = ".hoodie/.staging"
 """Where new files are written before they get their name. A crash can leave a file there, never elsewhere."""
+_PASSING = ".hoodie/.temp/"
+"""Folders below it go with their last file. Each belongs to one instant, so nobody else is about to write there."""
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
@@ -152,7 +154,11 @@ class LocalStorage:
         with os_errors_typed(path), suppress(*_ABSENT):
             with posix.locked(folder):
                 outcome = posix.unlink(final)
-            return posix.sync(folder) if outcome is Outcome.DONE else outcome
+            if outcome is Outcome.DONE:
+                outcome = posix.sync(folder)
+            if path.startswith(_PASSING):
+                posix.remove_empty(folder)
+            return outcome
         return Outcome.DONE
 
     def open_ticket(self, ticket: Ticket) -> Outcome:

@@ -100,6 +100,11 @@ def empty_and_remove(folder: str) -> None:
         for name in os.listdir(folder):
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, name))
+    remove_empty(folder)
+
+
+def remove_empty(folder: str) -> None:
+    """Removes a folder if nothing is in it."""
     with suppress(FileNotFoundError):
         try:
             os.rmdir(folder)

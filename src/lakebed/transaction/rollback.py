@@ -38,7 +38,7 @@ class Rollbacks:
         """Rolls back every dead write; the instants that were undone."""
         with open_section(self._ports, self._timing) as section:
             pending = self.schedule(section)
-            self._sweep(section)
+            self.sweep(section)
         return self.execute_all(pending)
 
     def schedule(self, section: Section, own: InstantTime | None = None) -> tuple[InstantTime, ...]:
@@ -116,18 +116,32 @@ class Rollbacks:
         if outcome is Outcome.REFUSED:
             raise taken_over(attempt.instant)
         self._ports.at("rollback.R4")
-        delete_file(self._ports.storage, heartbeat_path(target))
         drop_markers(self._ports.storage, target)
-        attempt.heartbeat.stop()
+        delete_file(self._ports.storage, heartbeat_path(target))
+        attempt.heartbeat.rest()
         revoke_tickets(self._ports, attempt.instant)
+        attempt.heartbeat.stop()
 
-    def _sweep(self, section: Section) -> None:
-        """Removes heartbeats that died without an instant, or after their instant had completed."""
+    def delete_late_files(self, instant: InstantTime) -> None:
+        """Deletes what tasks of a write made after another process had rolled it back: their markers tell."""
+        marked = load_markers(self._ports.storage, instant)
+        if not marked:
+            return
+        with open_section(self._ports, self._timing) as section:
+            if section.timeline.completion_of(instant) is not None:
+                return
+        for path in sorted(marked):
+            delete_file(self._ports.storage, path)
+        drop_markers(self._ports.storage, instant)
+
+    def sweep(self, section: Section) -> None:
+        """Removes what lies about of processes that died before their instant was requested, or after it completed."""
         pending = {i.requested_at for i in section.timeline.pending()}
         for instant, is_alive in section.heartbeats.items():
             if not is_alive and instant not in pending:
-                delete_file(self._ports.storage, f"{HEARTBEATS}/{instant}")
                 drop_markers(self._ports.storage, InstantTime(instant))
+                revoke_tickets(self._ports, InstantTime(instant))
+                delete_file(self._ports.storage, f"{HEARTBEATS}/{instant}")
 
 
 def targets_of_rollbacks(section: Section) -> frozenset[str]:

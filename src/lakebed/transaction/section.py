@@ -109,9 +109,9 @@ class Section:
         for state in (State.INFLIGHT, State.REQUESTED):
             self.remove(Instant(requested_at, action, state), root)
 
-    def forget_timeline(self) -> None:
+    def forget_timeline(self, root: str = "") -> None:
         """Makes the next look at the timeline a new listing: after a ticket was revoked, what is there stays."""
-        self._files.pop("", None)
+        self._files.pop(root, None)
 
     def _listed(self, root: str) -> frozenset[Instant]:
         """The instant files of a timeline: listed once, and from then on as this section changes them."""

@@ -54,6 +54,7 @@ class Transactions:
         with self.section() as section:
             section.check_no_restore()
             pending = self.rollbacks.schedule(section)
+            self.rollbacks.sweep(section)
             attempt = start_attempt(section, section.next_time(), action)
             with attempt.given_up_on_failure():
                 self._ports.at("begin.1")
@@ -65,6 +66,8 @@ class Transactions:
     def declare(self, attempt: Attempt, metadata: CommitMetadata) -> None:
         """Puts the instant in flight, saying which file groups it sets out to write."""
         self._ports.at("begin.3")
+        if not attempt.heartbeat.is_certain():
+            raise taken_over(attempt.instant)
         data = encode_commit(metadata, replace=attempt.action is Action.REPLACE_COMMIT)
         path = instant_path(load_config(self._ports.storage), attempt.in_state(State.INFLIGHT))
         if not create_file(self._ports.storage, path, data):
@@ -104,11 +107,15 @@ class Transactions:
         raise taken_over(attempt.instant)
 
     def close(self, attempt: Attempt) -> None:
-        """Clears away what a completed instant no longer needs; whatever is left, the next process clears."""
+        """Clears away what a completed instant no longer needs; whatever is left, the next process clears.
+
+        The heartbeat goes last: by it the next process finds the rest.
+        """
         self._ports.at("commit.P8")
-        attempt.heartbeat.stop()
+        attempt.heartbeat.rest()
         drop_markers(self._ports.storage, attempt.instant)
         revoke_tickets(self._ports, attempt.instant)
+        attempt.heartbeat.stop()
 
     def abandon(self, attempt: Attempt) -> None:
         """Undoes a write of this process that did not complete."""
@@ -116,6 +123,7 @@ class Transactions:
             with self.section() as section:
                 pending = self.rollbacks.schedule(section, own=attempt.instant)
             self.rollbacks.execute_all(pending)
+            self.rollbacks.delete_late_files(attempt.instant)
         attempt.heartbeat.stop()
 
     def _check_alive(self, section: Section, attempt: Attempt) -> None:

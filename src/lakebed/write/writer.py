@@ -107,7 +107,8 @@ class Writer:
             written = self._execute(state, context, plan)
             result = self._commit(attempt, state, context, plan, written)
         except CommitUnknownError:
-            raise  # It may have taken place: nothing may be deleted.
+            attempt.heartbeat.rest()  # It may have taken place: nothing may be deleted. If not, others find it dead.
+            raise
         except BaseException:
             self._transactions.abandon(attempt)
             raise

@@ -1,0 +1,102 @@
+"""What a run leaves behind: the commits of the surviving table, and whatever should not be there any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from lakebed.format.timeline.metadata import decode_rollback
+from lakebed.model.words import Action
+from lakebed.table import TableState, open_handle
+from lakebed.timeline import load_timeline
+from lakebed.transaction.section import METADATA
+
+from .history import Commit
+from .register import open_for_reading, read_rows
+
+_NO_TICKETS = (".head.json", ".clock")
+
+
+def load_commits(table: Path) -> tuple[Commit, ...]:
+    """Completed writes in completion order, each with the rows that a reader right after it finds written by it."""
+    reader = open_for_reading(table)
+    return tuple(
+        Commit(
+            commit.requested_at,
+            commit.completed_at or "",
+            tuple(row for row in read_rows(reader, commit.requested_at) if row.instant == commit.requested_at),
+        )
+        for commit in reader.timeline.commits()
+    )
+
+
+def find_leftovers(table: Path) -> list[str]:
+    """What is wrong with a table on which nobody is at work, and which a write has just put in order."""
+    return [
+        *_pending(table),
+        *_traces(table),
+        *_wrong_files(table),
+        *_disagreements(table),
+    ]
+
+
+def _pending(table: Path) -> Iterator[str]:
+    handle = open_handle(table)
+    for root in ("", METADATA):
+        timeline = load_timeline(handle.storage, handle.config, root)
+        for instant in timeline.pending():
+            yield f"left pending: {root}{instant.requested_at} {instant.action} {instant.state}"
+        requested = [instant.requested_at for instant in timeline.commits()]
+        for twice in sorted({time for time in requested if requested.count(time) > 1}):
+            yield f"completed twice: {root}{twice}"
+
+
+def _traces(table: Path) -> Iterator[str]:
+    """Heartbeats, markers and tickets of writes that are over."""
+    rolled_back = _rolled_back(open_handle(table).state())
+    for kind, folder in (("heartbeat", ".heartbeat"), ("markers", ".temp"), ("ticket", ".tickets")):
+        for path in sorted((table / ".hoodie" / folder).rglob("*")):
+            of_zombie = kind == "markers" and not rolled_back.isdisjoint(path.parts)
+            if path.name not in _NO_TICKETS and not of_zombie:
+                yield f"left {kind}: {path.relative_to(table)}"
+
+
+def _wrong_files(table: Path) -> Iterator[str]:
+    """Data files of writes that did not take place, and differences between the metadata table and the store."""
+    listed, stored = (open_handle(table, use_metadata=use).state() for use in (True, False))
+    done = {instant.requested_at for instant in stored.timeline.commits()}
+    by_metadata = {(partition, file.name) for partition, files in listed.files.items() for file in files}
+    by_store = {(partition, file.name): file for partition, files in stored.files.items() for file in files}
+    strays = {where: file for where, file in by_store.items() if file.instant not in done}
+    rolled_back = _rolled_back(stored)
+    for (partition, name), file in sorted(strays.items()):
+        if file.instant not in rolled_back:
+            yield f"left file: {partition}/{name}, of a write that did not take place and was not rolled back"
+    for partition, name in sorted(by_metadata - by_store.keys()):
+        yield f"missing file: {partition}/{name} is in the metadata table and not in the store"
+    for partition, name in sorted(by_store.keys() - by_metadata - strays.keys()):
+        yield f"unlisted file: {partition}/{name} is in the store and not in the metadata table"
+
+
+def count_late_files(table: Path) -> int:
+    """Data files that writers made after they had been rolled back: no anomaly, as no reader sees them, but a leak."""
+    state = open_handle(table, use_metadata=False).state()
+    rolled_back = _rolled_back(state)
+    return sum(file.instant in rolled_back for files in state.files.values() for file in files)
+
+
+def _rolled_back(state: TableState) -> frozenset[str]:
+    """Writes that were rolled back. One that was paused may have left files after that: readers never see them."""
+    undone: set[str] = set()
+    for instant in state.timeline.completed():
+        if instant.action is Action.ROLLBACK:
+            path = state.documents.path(instant)
+            undone.update(decode_rollback(state.storage.get(path), path=path).commits)
+    return frozenset(undone)
+
+
+def _disagreements(table: Path) -> Iterator[str]:
+    """Rows by the metadata table's listing against rows by the listing of the store."""
+    with_metadata, without = (read_rows(open_for_reading(table, use_metadata=use)) for use in (True, False))
+    if with_metadata != without:
+        yield f"metadata table: {sorted({*with_metadata} ^ {*without}, key=lambda row: row.key)} are not in both"
