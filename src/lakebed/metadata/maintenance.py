@@ -39,8 +39,6 @@ from lakebed.model.words import Action, State
 from lakebed.storage import Storage
 from lakebed.timeline import Archive, Snapshot, Timeline
 from lakebed.transaction.archive import archive
-from lakebed.transaction.attempt import open_ticket
-from lakebed.transaction.rollback import undo_metadata
 from lakebed.transaction.section import Section, revoke_tickets
 from lakebed.transaction.settle import delete_file
 from lakebed.transaction.times import shift_time
@@ -65,7 +63,7 @@ def maintain(transactions: Transactions, engine: Engine) -> None:
                 step(section, engine)
 
 
-_TAKEN_UP = (Action.COMPACTION, Action.CLEAN, Action.DELTA_COMMIT)
+_TAKEN_UP = (Action.COMPACTION, Action.CLEAN)
 
 
 def _delta_commits(timeline: Timeline) -> int:
@@ -79,12 +77,6 @@ def _delta_commits(timeline: Timeline) -> int:
 
 
 def _compact(section: Section, engine: Engine) -> None:
-    for pending_delta in _ownerless(section):
-        # A holder that lost the lock in the middle of it may still be there: what it has not completed, it never does.
-        revoke_tickets(section.ports, pending_delta)
-    section.forget_timeline(ROOT)
-    for pending_delta in _ownerless(section):
-        undo_metadata(section, pending_delta)
     timeline = section.metadata_timeline
     pending = [i for i in timeline.pending() if i.action is Action.COMPACTION]
     if pending:
@@ -97,13 +89,6 @@ def _compact(section: Section, engine: Engine) -> None:
         if plan.operations:
             section.add(Instant(instant, Action.COMPACTION, State.REQUESTED), encode_compaction_plan(plan), ROOT)
             _execute_compaction(section, engine, instant, plan)
-
-
-def _ownerless(section: Section) -> list[InstantTime]:
-    """Delta commits that nobody will complete: no write of the table has their time, and nobody else has the lock."""
-    writes = {i.requested_at for i in section.timeline.pending()}
-    pending = [i for i in section.metadata_timeline.pending() if i.action is Action.DELTA_COMMIT]
-    return [i.requested_at for i in pending if i.requested_at not in writes]
 
 
 def _compaction_time(section: Section) -> InstantTime:
@@ -130,7 +115,7 @@ def _run_shard(task: _ShardTask) -> WriteStat:
 def _execute_compaction(section: Section, engine: Engine, instant: InstantTime, plan: CompactionPlan) -> None:
     ports = section.ports
     revoke_tickets(ports, instant)
-    ticket = open_ticket(section, instant)
+    ticket = section.open_ticket(instant)
     for path, file in _files(ports.storage, sorted({operation.partition for operation in plan.operations})):
         if file.instant == instant:
             delete_file(ports.storage, path)  # What an attempt before this one left.
@@ -180,7 +165,7 @@ def _plan_clean(section: Section) -> CleanPlan | None:
 def _execute_clean(section: Section, instant: InstantTime, plan: CleanPlan) -> None:
     ports = section.ports
     revoke_tickets(ports, instant)
-    ticket = open_ticket(section, instant)
+    ticket = section.open_ticket(instant)
     section.add(Instant(instant, Action.CLEAN, State.INFLIGHT), root=ROOT)
     for partition, names in plan.files.items():
         for name in names:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lakebed.errors import RolledBackError, StorageUnavailableError
+from lakebed.errors import RolledBackError
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.storage import Outcome, Ticket
+from lakebed.storage import Ticket
 from lakebed.transaction.heartbeats import Heartbeat
 from lakebed.transaction.section import Section, revoke_tickets
 
@@ -41,30 +41,33 @@ class Attempt:
         return Instant(self.instant, self.action.when_completed, State.COMPLETED, completed_at)
 
 
+def begin_attempt(section: Section, action: Action) -> Attempt:
+    """Draws a time and takes on the instant that it will be: its heartbeat beats, a ticket is alive."""
+    ports = section.ports
+    ports.at("begin.1")
+    heartbeat = Heartbeat(ports, section.timing, section.next_time(), ports.tokens())
+    while not heartbeat.claim():
+        heartbeat = Heartbeat(ports, section.timing, section.next_time(), ports.tokens())
+    # A holder that lost the lock before this claim may have claimed a time that another has used and is done with.
+    section.check_lease()
+    heartbeat.go_on()
+    attempt = Attempt(heartbeat.instant, action, heartbeat, Ticket(heartbeat.instant, heartbeat.owner))
+    with attempt.given_up_on_failure():
+        attempt.ticket = section.open_ticket(attempt.instant)
+    return attempt
+
+
 def start_attempt(section: Section, instant: InstantTime, action: Action) -> Attempt:
-    """Takes an instant on: its heartbeat beats, earlier tickets are dead, a new one is alive."""
+    """Takes an instant on again: its heartbeat beats, earlier tickets are dead, a new one is alive."""
     ports = section.ports
     owner = ports.tokens()
     heartbeat = Heartbeat(ports, section.timing, instant, owner)
-    ports.at("begin.1")
     heartbeat.start()
     attempt = Attempt(instant, action, heartbeat, Ticket(instant, owner))
     with attempt.given_up_on_failure():
         revoke_tickets(ports, instant)
-        attempt.ticket = open_ticket(section, instant)
+        attempt.ticket = section.open_ticket(instant)
     return attempt
-
-
-def open_ticket(section: Section, instant: InstantTime) -> Ticket:
-    """A new, live ticket of an instant."""
-    for _ in range(3):
-        ticket = Ticket(instant, section.ports.tokens())
-        outcome = section.ports.storage.open_ticket(ticket)
-        if outcome is Outcome.DONE or ticket in section.ports.storage.find_tickets(instant):
-            return ticket
-    raise StorageUnavailableError(
-        f"{section.ports.storage.url}: no ticket could be had for {instant}", hint="run the write again"
-    )
 
 
 def taken_over(instant: InstantTime) -> RolledBackError:

@@ -69,7 +69,8 @@ def _none(mine: WriteSet, other: WriteSet) -> frozenset[FileGroupId]:
 
 
 def _same_group(mine: WriteSet, other: WriteSet) -> frozenset[FileGroupId]:
-    return mine.changed & other.changed
+    """Also file groups that the other added: we saw them, but our files would sort below those that made them."""
+    return mine.changed & (other.changed | other.added)
 
 
 def _rewritten_group(mine: WriteSet, other: WriteSet) -> frozenset[FileGroupId]:
@@ -86,7 +87,7 @@ _C, _K, _O = WriteKind.COMPACTION, WriteKind.CLUSTERING, WriteKind.OVERWRITE
 
 RULES: dict[tuple[WriteKind, WriteKind], Overlap] = {
     (_U, _U): _same_group,
-    (_U, _I): _none,
+    (_U, _I): _same_group,
     (_U, _C): _rewritten_group,
     (_U, _K): _same_group,
     (_U, _O): _same_partition,
@@ -96,12 +97,12 @@ RULES: dict[tuple[WriteKind, WriteKind], Overlap] = {
     (_I, _K): _none,
     (_I, _O): _same_partition,
     (_C, _U): _rewritten_group,
-    (_C, _I): _none,
+    (_C, _I): _same_group,
     (_C, _C): _same_group,
     (_C, _K): _same_group,
     (_C, _O): _same_partition,
     (_K, _U): _same_group,
-    (_K, _I): _none,
+    (_K, _I): _same_group,
     (_K, _C): _same_group,
     (_K, _K): _same_group,
     (_K, _O): _same_partition,

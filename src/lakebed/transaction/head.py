@@ -8,31 +8,32 @@ from dataclasses import dataclass
 from lakebed.errors import CorruptTableError
 from lakebed.model.instant import InstantTime, instant_time
 from lakebed.storage import Storage
-from lakebed.transaction.settle import replace_file
+from lakebed.transaction.settle import create_file, swap_file
 
 _PATH = ".hoodie/.tickets/.head.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """`open` is set from before a commit section writes anything until it ends; `epoch` counts such sections."""
+    """`open` is the instant that the last section of its kind set out to complete; `epoch` counts such sections."""
 
     epoch: int = 0
     open: InstantTime | None = None
 
 
-def load_head(storage: Storage) -> Head:
-    """The head record; an empty one if there is none yet."""
-    data = storage.find(_PATH)
-    if data is None:
-        return Head()
+def load_head(storage: Storage) -> tuple[Head, str | None]:
+    """The head record and its etag; an empty one and None if there is none yet."""
+    stored = storage.find_with_etag(_PATH)
+    if stored is None:
+        return Head(), None
     try:
-        found = json.loads(data)
-        return Head(int(found["epoch"]), instant_time(found["open"]) if found["open"] else None)
+        found = json.loads(stored[0])
+        return Head(int(found["epoch"]), instant_time(found["open"]) if found["open"] else None), stored[1]
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptTableError(f"not a head record ({error})", path=_PATH, hint="delete the file") from error
 
 
-def save_head(storage: Storage, head: Head) -> None:
-    """Replaces the head record. Only the holder of the lock does that."""
-    replace_file(storage, _PATH, json.dumps({"epoch": head.epoch, "open": head.open}).encode())
+def swap_head(storage: Storage, head: Head, etag: str | None) -> bool:
+    """Replaces the head record that was loaded; False if another holder of the lock was faster."""
+    data = json.dumps({"epoch": head.epoch, "open": head.open}).encode()
+    return create_file(storage, _PATH, data) if etag is None else swap_file(storage, _PATH, data, etag)

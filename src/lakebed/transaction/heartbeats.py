@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Outcome
 from lakebed.transaction.ports import Ports
-from lakebed.transaction.settle import delete_file, replace_file, swap_file
+from lakebed.transaction.settle import create_file, delete_file, replace_file, swap_file
 
 FOLDER = ".hoodie/.heartbeat"
 _CLOCK = ".hoodie/.tickets/.clock"
@@ -44,10 +44,23 @@ class Heartbeat:
         self._is_lost = False
         self._stop: Callable[[], None] | None = None
 
-    def start(self) -> None:
-        """The first beat, durable when this returns, and then one after the other."""
-        replace_file(self._ports.storage, heartbeat_path(self.instant), self._content())
+    def claim(self) -> bool:
+        """The first beat of a new instant; False if another process has drawn the same time.
+
+        A holder that lost the lock before its instant was requested may still be about to request it, and a clock that
+        stands behind the timeline gives the next holder the same time.
+        """
         self._beaten_ms = self._ports.clock.now_ms()
+        return create_file(self._ports.storage, heartbeat_path(self.instant), self._content())
+
+    def start(self) -> None:
+        """The first beat of an instant that is taken on again, durable when this returns, and then the others."""
+        self._beaten_ms = self._ports.clock.now_ms()
+        replace_file(self._ports.storage, heartbeat_path(self.instant), self._content())
+        self.go_on()
+
+    def go_on(self) -> None:
+        """One beat after the other."""
         self._stop = self._ports.background.every(self._timing.heartbeat_seconds, self.beat)
 
     def beat(self) -> bool:
@@ -57,8 +70,9 @@ class Heartbeat:
             self._is_lost = True
             return False
         self._beats += 1
+        beaten_ms = self._ports.clock.now_ms()
         if swap_file(self._ports.storage, heartbeat_path(self.instant), self._content(), found[1]):
-            self._beaten_ms = self._ports.clock.now_ms()
+            self._beaten_ms = beaten_ms
         return True
 
     def is_certain(self) -> bool:
@@ -96,10 +110,11 @@ def heartbeat_path(instant: InstantTime) -> str:
 
 def load_heartbeats(ports: Ports, timing: Timing) -> dict[str, bool]:
     """Whether each instant that has a heartbeat file is alive. Asked under the lock, when the answer decides."""
-    files = {listed.path.rpartition("/")[2]: listed.modified for listed in ports.storage.list(FOLDER)}
-    if not files:
+    if not ports.storage.list(FOLDER):
         return {}
+    # The time comes first: if this process pauses in between, others look younger than they are, never older.
     now = _storage_time(ports)
+    files = {listed.path.rpartition("/")[2]: listed.modified for listed in ports.storage.list(FOLDER)}
     return {instant: now - modified <= timing.dead_after for instant, modified in files.items()}
 
 

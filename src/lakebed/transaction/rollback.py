@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from lakebed.errors import InvalidInputError, RolledBackError
+from lakebed.errors import InvalidInputError, LockUnavailableError, StorageUnavailableError, WriteConflictError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.timeline.metadata import decode_commit, encode_rollback
 from lakebed.format.timeline.plans import decode_rollback_plan, encode_rollback_plan
@@ -59,10 +59,10 @@ class Rollbacks:
             return self._plan_files(section, instant)
 
     def execute_all(self, rollbacks: Iterable[InstantTime]) -> tuple[InstantTime, ...]:
-        """Carries plans out; the instants undone. One that another process takes over meanwhile is that one's to do."""
+        """Carries plans out; the instants undone. A plan that cannot be carried out now waits for the next process."""
         undone = []
         for rollback in rollbacks:
-            with suppress(RolledBackError):
+            with suppress(WriteConflictError, LockUnavailableError, StorageUnavailableError):
                 undone.append(self.execute(rollback))
         return tuple(target for target in undone if target is not None)
 
@@ -71,6 +71,7 @@ class Rollbacks:
         with open_section(self._ports, self._timing) as section:
             if not _waits(section, rollback):
                 return None
+            section.check_lease()
             attempt = start_attempt(section, rollback, Action.ROLLBACK)
             with attempt.given_up_on_failure():
                 plan = _load_plan(section, rollback)
@@ -81,6 +82,7 @@ class Rollbacks:
             self._ports.at("rollback.R2")
             for path in _paths(plan):
                 delete_file(self._ports.storage, path)
+            drop_markers(self._ports.storage, InstantTime(plan.target.requested_at))
             self._finish(attempt, plan)
         return InstantTime(plan.target.requested_at)
 
@@ -99,8 +101,7 @@ class Rollbacks:
         target = InstantRef(instant.requested_at, str(instant.action))
         plan = RollbackPlan(target, _files_of(section, instant))
         rollback = Instant(section.next_time(), Action.ROLLBACK, State.REQUESTED)
-        section.check_lease()
-        section.add(rollback, encode_rollback_plan(plan, table_url=self._ports.storage.url))
+        section.request(rollback, encode_rollback_plan(plan, table_url=self._ports.storage.url))
         return rollback.requested_at
 
     def _finish(self, attempt: Attempt, plan: RollbackPlan) -> None:
@@ -109,16 +110,17 @@ class Rollbacks:
             self._ports.at("rollback.R3")
             if not _is_pending(section, attempt.instant) or not attempt.heartbeat.is_certain():
                 raise taken_over(attempt.instant)
+            if attempt.ticket not in self._ports.storage.find_tickets(attempt.instant):
+                attempt.ticket = section.open_ticket(attempt.instant)
+            # Before anything else: an owner that wakes up now must not find itself alive, nor ever after.
+            delete_file(self._ports.storage, heartbeat_path(target))
             undo_metadata(section, target, rollback=attempt)
             section.remove_pending(target, Action(plan.target.action))
             document = encode_rollback(_metadata_of(attempt.instant, plan, self._ports.storage.url))
             outcome = section.complete(attempt.ticket, attempt.completed(section.next_time()), document)
-        if outcome is Outcome.REFUSED:
+        if outcome is not Outcome.DONE:
             raise taken_over(attempt.instant)
         self._ports.at("rollback.R4")
-        drop_markers(self._ports.storage, target)
-        delete_file(self._ports.storage, heartbeat_path(target))
-        attempt.heartbeat.rest()
         revoke_tickets(self._ports, attempt.instant)
         attempt.heartbeat.stop()
 
@@ -128,20 +130,36 @@ class Rollbacks:
         if not marked:
             return
         with open_section(self._ports, self._timing) as section:
-            if section.timeline.completion_of(instant) is not None:
+            if any(i.requested_at == instant for i in section.timeline):
                 return
         for path in sorted(marked):
             delete_file(self._ports.storage, path)
         drop_markers(self._ports.storage, instant)
 
     def sweep(self, section: Section) -> None:
-        """Removes what lies about of processes that died before their instant was requested, or after it completed."""
+        """Removes what dead processes left: of instants that completed or never were, and in the metadata table."""
         pending = {i.requested_at for i in section.timeline.pending()}
         for instant, is_alive in section.heartbeats.items():
             if not is_alive and instant not in pending:
                 drop_markers(self._ports.storage, InstantTime(instant))
                 revoke_tickets(self._ports, InstantTime(instant))
                 delete_file(self._ports.storage, f"{HEARTBEATS}/{instant}")
+        if _ownerless(section):
+            for instant in _ownerless(section):
+                revoke_tickets(self._ports, instant)
+            section.forget_timeline(METADATA)
+            for instant in _ownerless(section):
+                undo_metadata(section, instant)
+
+
+def _ownerless(section: Section) -> tuple[InstantTime, ...]:
+    """Delta commits of the metadata table that nobody will complete: no instant of the table has their time.
+
+    A writer that lost the lock in the middle of a commit may have written there after it was rolled back.
+    """
+    known = {i.requested_at for i in section.timeline}
+    pending = (i for i in section.metadata_timeline.pending() if i.action is Action.DELTA_COMMIT)
+    return tuple(i.requested_at for i in pending if i.requested_at not in known)
 
 
 def targets_of_rollbacks(section: Section) -> frozenset[str]:
@@ -183,7 +201,9 @@ def _record_metadata_rollback(section: Section, target: InstantTime, rollback: A
         section.add(requested, encode_rollback_plan(plan, table_url=url), METADATA)
     section.add(rollback.in_state(State.INFLIGHT), root=METADATA)
     document = encode_rollback(_metadata_of(rollback.instant, plan, url))
-    section.complete(rollback.ticket, rollback.completed(section.next_time()), document, METADATA)
+    done = rollback.completed(section.next_time())
+    if section.complete(rollback.ticket, done, document, METADATA) is not Outcome.DONE:
+        raise taken_over(rollback.instant)
 
 
 def _check_can_undo(section: Section, target: InstantTime) -> Instant:

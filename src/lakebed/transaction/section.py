@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 
-from lakebed.errors import LockUnavailableError, TableRestoredError
+from lakebed.errors import LockUnavailableError, StorageUnavailableError, TableRestoredError
 from lakebed.format.timeline.instant_names import encode_instant_name
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant, InstantTime
@@ -15,7 +15,7 @@ from lakebed.storage import Outcome, Ticket
 from lakebed.timeline import Timeline
 from lakebed.timeline.active import list_instants
 from lakebed.timeline.config import load_config
-from lakebed.transaction.head import Head, load_head, save_head
+from lakebed.transaction.head import Head, load_head, swap_head
 from lakebed.transaction.heartbeats import Timing, load_heartbeats
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.settle import create_file, delete_file
@@ -65,10 +65,7 @@ class Section:
     def check_lease(self) -> None:
         """Raises LockUnavailableError unless the lock is surely held for as long as a section takes."""
         if not self.has_lease():
-            raise LockUnavailableError(
-                f"{self.ports.storage.url}: the table's lock ran out while it was held",
-                hint="run the write again; a longer lease helps where machines are paused or the store is slow",
-            )
+            raise _lost_lock(self.ports)
 
     def check_no_restore(self) -> None:
         """Raises TableRestoredError while a restore is under way: nothing else may complete."""
@@ -86,18 +83,56 @@ class Section:
         """Puts a requested or inflight instant on the timeline."""
         assert not instant.is_completed, instant
         if not create_file(self.ports.storage, self.path(instant, root), data):
-            raise AssertionError(f"{self.path(instant, root)} has other content: a time was drawn twice")
+            raise _lost_lock(self.ports)
         self._files[root] = self._listed(root) | {instant}
+
+    def request(self, instant: Instant, data: bytes, ticket: Ticket | None = None) -> None:
+        """Puts a new instant on the timeline, by its ticket: it does not appear once another process has the lock.
+
+        That one may draw the same time, or decide by a timeline that lacks this instant.
+        """
+        if not self.ports.lock.can_be_lost:
+            return self.add(instant, data)
+        self._announce(instant.requested_at)
+        if self.complete(ticket or self.open_ticket(instant.requested_at), instant, data) is not Outcome.DONE:
+            raise _lost_lock(self.ports)
+        return None if ticket else revoke_tickets(self.ports, instant.requested_at)
 
     def complete(self, ticket: Ticket, instant: Instant, data: bytes, root: str = "") -> Outcome:
         """Publishes a completed instant; REFUSED if the ticket was revoked."""
         self.check_lease()
         outcome = self.ports.storage.publish(ticket, self.path(instant, root), data)
-        if outcome is not Outcome.DONE and self.ports.storage.find(self.path(instant, root)) == data:
-            outcome = Outcome.DONE
+        if outcome is not Outcome.DONE:
+            outcome = self._settle(ticket, self.path(instant, root), data)
         if outcome is Outcome.DONE:
             self._files[root] = self._listed(root) | {instant}
         return outcome
+
+    def open_ticket(self, instant: InstantTime) -> Ticket:
+        """A new, live ticket of an instant."""
+        storage = self.ports.storage
+        for _ in range(3):
+            ticket = Ticket(instant, self.ports.tokens())
+            if storage.open_ticket(ticket) is Outcome.DONE or ticket in storage.find_tickets(instant):
+                return ticket
+        raise StorageUnavailableError(
+            f"{storage.url}: no ticket could be had for {instant}", hint="run the write again"
+        )
+
+    def _settle(self, ticket: Ticket, path: str, data: bytes) -> Outcome:
+        """Whether it was published after all. Once the ticket is dead what is there stays, and what is not never is."""
+        try:
+            revoke_tickets(self.ports, InstantTime(ticket.instant))
+            return Outcome.DONE if self.ports.storage.find(path) == data else Outcome.REFUSED
+        except StorageUnavailableError:
+            return Outcome.UNKNOWN
+
+    def _announce(self, instant: InstantTime) -> None:
+        """Tells whoever takes the lock over which instant's tickets to revoke."""
+        head, etag = load_head(self.ports.storage)
+        if not self.has_lease() or not swap_head(self.ports.storage, Head(head.epoch + 1, instant), etag):
+            raise _lost_lock(self.ports)
+        self.check_lease()
 
     def remove(self, instant: Instant, root: str = "") -> None:
         """Takes the file of one state off the timeline."""
@@ -134,29 +169,35 @@ def open_section(ports: Ports, timing: Timing, opens: InstantTime | None = None)
     """Holds the lock. `opens` names the instant that the section is to complete, for whoever takes the lock over."""
     ports.lock.acquire()
     try:
-        head = _take_over(ports) if ports.lock.can_be_lost else Head()
+        if ports.lock.can_be_lost:
+            _take_over(ports, opens)
         section = Section(ports, timing)
-        if ports.lock.can_be_lost and opens is not None:
-            save_head(ports.storage, Head(head.epoch + 1, opens))
         section.check_lease()
         yield section
-        # A lease that ran out meanwhile changes nothing about what was published; the next holder closes the record.
-        if ports.lock.can_be_lost and opens is not None and section.has_lease():
-            save_head(ports.storage, Head(head.epoch + 1))
         if timing.skew_ms:
             _outwait_skew(section, timing)
     finally:
         ports.lock.release()
 
 
-def _take_over(ports: Ports) -> Head:
-    """The head record; if it says that a holder was about to complete an instant, that holder is fenced off first."""
-    head = load_head(ports.storage)
+def _take_over(ports: Ports, opens: InstantTime | None) -> None:
+    """Fences off the holder before us, who may be paused in the middle of completing an instant, and takes its place.
+
+    The record is swapped, never just written: a holder that lost the lock and wakes up here must not erase the name of
+    the one that has it now. It is not cleared in the end, for that is one more write; a dead ticket dies only once.
+    """
+    head, etag = load_head(ports.storage)
     if head.open is not None:
         revoke_tickets(ports, head.open)
-        head = Head(head.epoch + 1)
-        save_head(ports.storage, head)
-    return head
+    if opens is not None and not swap_head(ports.storage, Head(head.epoch + 1, opens), etag):
+        raise _lost_lock(ports)
+
+
+def _lost_lock(ports: Ports) -> LockUnavailableError:
+    return LockUnavailableError(
+        f"{ports.storage.url}: the table's lock ran out while it was held",
+        hint="run the write again; a longer lease helps where machines are paused or the store is slow",
+    )
 
 
 def revoke_tickets(ports: Ports, instant: InstantTime) -> None:

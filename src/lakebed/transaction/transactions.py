@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
-from lakebed.errors import CommitUnknownError, WriteConflictError
+from lakebed.errors import CommitUnknownError, StorageUnavailableError, TableRestoredError, WriteConflictError
 from lakebed.format.timeline.metadata import encode_commit
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.instant import Instant, InstantTime
@@ -14,7 +14,7 @@ from lakebed.model.words import Action, State
 from lakebed.storage import Outcome
 from lakebed.timeline import Documents
 from lakebed.timeline.config import load_config
-from lakebed.transaction.attempt import Attempt, open_ticket, start_attempt, taken_over
+from lakebed.transaction.attempt import Attempt, begin_attempt, taken_over
 from lakebed.transaction.conflicts import Rival, WriteSet, find_conflict, overlapping, write_set_of
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.markers import drop_markers, open_markers
@@ -55,12 +55,11 @@ class Transactions:
             section.check_no_restore()
             pending = self.rollbacks.schedule(section)
             self.rollbacks.sweep(section)
-            attempt = start_attempt(section, section.next_time(), action)
+            attempt = begin_attempt(section, action)
             with attempt.given_up_on_failure():
                 self._ports.at("begin.1")
-                section.add(attempt.in_state(State.REQUESTED), plan)
-        with attempt.given_up_on_failure():
-            self.rollbacks.execute_all(pending)
+                section.request(attempt.in_state(State.REQUESTED), plan, attempt.ticket)
+        self.rollbacks.execute_all(pending)
         return attempt
 
     def declare(self, attempt: Attempt, metadata: CommitMetadata) -> None:
@@ -100,7 +99,9 @@ class Transactions:
                 completed_at = section.next_time()
                 outcome = section.complete(attempt.ticket, attempt.completed(completed_at), data)
             if outcome is Outcome.DONE:
-                self.close(attempt)
+                # The write has taken place, whatever becomes of what is left to clear away.
+                with suppress(StorageUnavailableError):
+                    self.close(attempt)
                 return completed_at
             if outcome is Outcome.UNKNOWN:
                 raise _unknown(attempt.instant)
@@ -122,6 +123,8 @@ class Transactions:
         with attempt.given_up_on_failure():
             with self.section() as section:
                 pending = self.rollbacks.schedule(section, own=attempt.instant)
+            attempt.heartbeat.rest()
+            revoke_tickets(self._ports, attempt.instant)
             self.rollbacks.execute_all(pending)
             self.rollbacks.delete_late_files(attempt.instant)
         attempt.heartbeat.stop()
@@ -134,17 +137,30 @@ class Transactions:
         if not is_inflight or not attempt.heartbeat.is_certain() or attempt.instant in targets_of_rollbacks(section):
             raise taken_over(attempt.instant)
         if attempt.ticket not in self._ports.storage.find_tickets(attempt.instant):
-            attempt.ticket = open_ticket(section, attempt.instant)
+            attempt.ticket = section.open_ticket(attempt.instant)
 
     def _check_conflicts(
         self, section: Section, attempt: Attempt, writes: WriteSet, seen: frozenset[InstantTime]
     ) -> None:
         self._ports.at("commit.P4")
+        self._check_snapshot(section, seen)
         pending = pending_rivals(self._ports.storage, section.config, section.timeline, attempt.instant)
         rivals = [*self._completed_rivals(section, attempt, seen), *pending]
         conflict = find_conflict(writes, rivals)
         if conflict is not None:
             raise _conflict(*conflict)
+
+    def _check_snapshot(self, section: Section, seen: frozenset[InstantTime]) -> None:
+        """What the write was planned on is still there, and nobody is about to take it back."""
+        completed = {instant.requested_at for instant in section.timeline.commits()}
+        first = section.timeline.first_requested_at
+        gone = {time for time in seen - completed if first is None or time >= first}
+        gone |= seen & targets_of_rollbacks(section)
+        if gone:
+            raise TableRestoredError(
+                f"{min(gone)}, which this write was planned on, was rolled back or is about to be",
+                hint="run the write again: it then starts from the table as it stands now",
+            )
 
     def _completed_rivals(self, section: Section, attempt: Attempt, seen: frozenset[InstantTime]) -> Iterable[Rival]:
         documents = Documents(self._ports.storage, section.config)

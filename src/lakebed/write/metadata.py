@@ -20,7 +20,6 @@ from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.table import TableState
-from lakebed.transaction.attempt import open_ticket
 from lakebed.transaction.section import METADATA, Section, revoke_tickets
 from lakebed.transaction.times import instant_ms, timeline_zone
 from lakebed.view import latest_slices
@@ -99,7 +98,7 @@ def _write_ahead(section: Section, change: MetadataChange, update: Update) -> No
     the write does not complete, the statistics are a little too wide, which excludes nothing that is there.
     """
     instant = section.next_time()
-    ticket = open_ticket(section, instant)
+    ticket = section.open_ticket(instant)
     for state in (State.REQUESTED, State.INFLIGHT):
         section.add(Instant(instant, Action.DELTA_COMMIT, state), root=METADATA)
     written = _write(section, change, replace(update, instant=instant))
