@@ -9,6 +9,7 @@ HUDI_BUNDLE := hudi-spark3.5-bundle_2.12
 HUDI_VERSION := 1.2.0
 HUDI_JAR := .interop/$(HUDI_BUNDLE)-$(HUDI_VERSION).jar
 PEER_STAMP := .interop/venv/.installed
+CONNECT_STAMP := .interop/connect/.installed
 
 .PHONY: help setup demo test check interop bench soak lock clean
 
@@ -29,8 +30,8 @@ check: $(STAMP) ## Check format, lint, types and import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-interop: $(STAMP) $(PEER_STAMP) $(HUDI_JAR) ## Compare with Apache Hudi and hudi-rs (needs Java 17 and Maven)
-	@$(BIN)/python -m pytest -m interop tests/interop $(ARGS)
+interop: $(STAMP) $(PEER_STAMP) $(CONNECT_STAMP) $(HUDI_JAR) ## Compare with Apache Hudi and hudi-rs (needs Java 17 and Maven)
+	@$(BIN)/python -m pytest -m interop tests $(ARGS)
 
 bench: $(STAMP) ## Measure
 	@$(BIN)/python -m benchmarks $(ARGS)
@@ -59,6 +60,11 @@ $(PEER_STAMP): tests/interop/requirements.txt
 	@mkdir -p .interop
 	$(PYTHON) -m venv .interop/venv
 	.interop/venv/bin/python -m pip install --quiet -r tests/interop/requirements.txt
+	@touch $@
+
+$(CONNECT_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --target .interop/connect \
+		"grpcio>=1.76" "grpcio-status>=1.76" "googleapis-common-protos>=1.71" "zstandard>=0.25"
 	@touch $@
 
 $(HUDI_JAR):

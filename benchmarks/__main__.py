@@ -1,27 +1,46 @@
-"""usage: python -m benchmarks [codecs] [avro] [scan] [lookup]    (all, if none is named)"""
+"""Runs benchmarks by name: python -m benchmarks --help"""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from importlib import import_module
 
 from benchmarks.report import print_conditions
+from benchmarks.settings import Settings
 
-BENCHMARKS = ("codecs", "avro", "scan", "lookup")
+READS = ("codecs", "avro", "scan", "lookup", "append")
+WRITES = ("write", "phases", "write_spark", "memory")
+ON_DEMAND = ("append", "phases", "write_spark", "memory")
+"""Long ones, and those that answer a question of their own: they run when they are named."""
 
 
-def main(names: list[str]) -> int:
-    """Runs the named benchmarks in the order of `BENCHMARKS`; 2 if a name is unknown, else 0, whatever was measured."""
-    unknown = sorted(set(names) - set(BENCHMARKS))
+def main(arguments: list[str]) -> int:
+    """Runs the named benchmarks, whatever is measured; 2 if a name is unknown."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    unknown = sorted({*given.names} - {*READS, *WRITES})
     if unknown:
-        print(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}", file=sys.stderr)
-        return 2
+        parser.error(f"there is no benchmark {', '.join(unknown)}; there are {', '.join((*READS, *WRITES))}")
+    settings = Settings(given.rows, given.batch_rows, given.rounds, given.record_index)
     print_conditions()
-    for name in BENCHMARKS:
-        if not names or name in names:
+    for name in (*READS, *WRITES):
+        if name in given.names or (not given.names and name not in ON_DEMAND):
             print(f"\n== {name} ==", flush=True)
-            import_module(f"benchmarks.{name}").main()
+            module = import_module(f"benchmarks.{name}")
+            module.main(settings) if name in WRITES else module.main()
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m benchmarks", description="Measures. All but the long ones by default.")
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join((*READS, *WRITES)))
+    writes = parser.add_argument_group("writes")
+    writes.add_argument("--rows", type=int, default=Settings().rows, help="in the first load")
+    writes.add_argument("--batch-rows", type=int, default=Settings().batch_rows, help="in a batch of upserts")
+    writes.add_argument("--rounds", type=int, help="how often to measure")
+    writes.add_argument("--record-index", action="store_true", help="on tables of lakebed and of Apache Hudi")
+    return parser
 
 
 if __name__ == "__main__":

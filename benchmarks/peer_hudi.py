@@ -18,6 +18,24 @@ from typing import Any, TextIO
 from hudi import HudiTableBuilder
 from pyspark.sql import DataFrame, SparkSession
 
+WRITES = {
+    "hoodie.clean.automatic": "false",
+    "hoodie.compact.inline": "false",
+    "hoodie.datasource.write.partitionpath.field": "city",
+    "hoodie.datasource.write.precombine.field": "ts",
+    "hoodie.datasource.write.recordkey.field": "uuid",
+    "hoodie.bulkinsert.shuffle.parallelism": "4",
+    "hoodie.insert.shuffle.parallelism": "4",
+    "hoodie.upsert.shuffle.parallelism": "4",
+    "hoodie.table.name": "bench",
+}
+"""Options of the writes that are measured: no table services, few tasks, the metadata table as by default."""
+INDEXES = {
+    False: {"hoodie.index.type": "SIMPLE"},
+    True: {"hoodie.index.type": "RECORD_INDEX", "hoodie.metadata.global.record.level.index.enable": "true"},
+}
+TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
+
 
 def main(jar: Path, folder: Path) -> None:
     """Answers requests until there are no more."""
@@ -80,6 +98,35 @@ class HudiPeer:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
+        self.rows: DataFrame | None = None
+
+    def take(self, rows: str) -> dict[str, Any]:
+        """Names the rows of the next write, which reads them."""
+        self.rows = self.spark.read.parquet(rows)
+        return {}
+
+    def first_load(self, path: str, table_type: str, record_index: bool) -> dict[str, Any]:
+        """Makes a table of the rows."""
+        return self.write_rows(path, "bulk_insert", table_type, record_index)
+
+    def upsert(self, path: str, table_type: str, record_index: bool) -> dict[str, Any]:
+        """Upserts the rows."""
+        return self.write_rows(path, "upsert", table_type, record_index)
+
+    def write_rows(self, path: str, operation: str, table_type: str, record_index: bool) -> dict[str, Any]:
+        """Writes the rows that were taken."""
+        assert self.rows is not None
+        named = {
+            "hoodie.datasource.write.operation": operation,
+            "hoodie.datasource.write.table.type": TYPES[table_type],
+        }
+        writer = self.rows.write.format("hudi").options(**WRITES, **INDEXES[record_index], **named).mode("append")
+        seconds, _ = timed(lambda: writer.save(path))
+        return {"seconds": seconds}
+
+    def totals(self, path: str) -> dict[str, Any]:
+        """Numbers that tell whether another table has the same rows."""
+        return {"totals": self.digest(path, ["count(*)", "sum(ts)"])["digest"]}
 
     def write(self, path: str, rows: str, mode: str, options: dict[str, str]) -> dict[str, Any]:
         """Writes the rows of a Parquet file to a table."""

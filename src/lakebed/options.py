@@ -191,7 +191,7 @@ def _parse(key: str, text: str, kind: object) -> object:
         if kind != "int":
             return word
         number = int(word)
-        if number <= 0:
+        if number < (0 if key == "hoodie.parquet.small.file.limit" else 1):
             raise ValueError(word)
         return number
     except (KeyError, ValueError) as error:

@@ -21,7 +21,8 @@ def conform_batch(batch: pa.RecordBatch, schema: pa.Schema, *, first_row: int = 
         given = pa.nulls(batch.num_rows, field.type) if place < 0 else batch.column(place)
         values = _conform(given, field.type, field.name)
         _check_nulls(values, field, field.name, first_row)
-        columns.append(values)
+        is_partly_required = _has_required_parts(field.type)
+        columns.append(_without_hidden_nulls(values, required=False) if is_partly_required else values)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -119,6 +120,30 @@ def _has_required_parts(kind: pa.DataType) -> bool:
     else:
         return False
     return any(not part.nullable or _has_required_parts(part.type) for part in parts)
+
+
+def _without_hidden_nulls(values: pa.Array, *, required: bool) -> pa.Array:
+    """The same values; what is `required` has no null of its own where the struct that holds it is null.
+
+    Spark gives such nulls. Nobody sees them, but writers that look at a field without its struct refuse them.
+    """
+    kind = values.type
+    values = pa.concat_arrays([values]) if values.offset and pat.is_nested(kind) else values
+    mask = None if required or not values.null_count else pc.is_null(values)
+    if pat.is_struct(kind):
+        parts = [
+            _without_hidden_nulls(values.field(place), required=not field.nullable) for place, field in enumerate(kind)
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+    if pat.is_map(kind):
+        items = _without_hidden_nulls(values.items, required=not kind.item_field.nullable)
+        return pa.MapArray.from_arrays(values.offsets, values.keys, items, type=kind, mask=mask)
+    if pat.is_list(kind):
+        items = _without_hidden_nulls(values.values, required=not kind.value_field.nullable)
+        return pa.ListArray.from_arrays(values.offsets, items, type=kind, mask=mask)
+    if not required or not values.null_count:
+        return values
+    return pa.Array.from_buffers(kind, len(values), [None, *values.buffers()[1:]], offset=values.offset)
 
 
 def _null_found(column: str, where: str) -> InvalidInputError:

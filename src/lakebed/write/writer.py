@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from lakebed.engine.engines import InProcess
 from lakebed.engine.randomness import new_file_id
+from lakebed.engine.threads import map_tasks
 from lakebed.errors import CommitUnknownError, LakebedError, WriteConflictError
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
@@ -35,8 +36,8 @@ from lakebed.write.metadata import CommitChanges
 from lakebed.write.operations import DELETE_PARTITION, Operation
 from lakebed.write.plan import TagRule, WritePlan, key_scans, plan_rows, replaced_groups
 from lakebed.write.schema import declared_schema, evolve_schema
-from lakebed.write.staging import RowSource
-from lakebed.write.values import FileSizing, WriteContext, WrittenFile
+from lakebed.write.staging import RowSource, stage_table
+from lakebed.write.values import FileSizing, WriteContext, WriteTask, WrittenFile
 
 _LOG = logging.getLogger(__name__)
 _TYPICAL_FILE_BYTES = 1 << 20
@@ -150,7 +151,7 @@ class Writer:
 
     def _execute(self, state: TableState, context: WriteContext, plan: WritePlan) -> tuple[WrittenFile, ...]:
         _create_partitions(state, context, {task.group.partition for task in plan.tasks})
-        results = plan.engine.map(plan.tasks, run_write_task)
+        results = plan.engine.map(_sent_tasks(plan), run_write_task)
         written = tuple(file for files in results for file in files)
         delete_strays(context, written)
         return written
@@ -189,6 +190,17 @@ class Writer:
 
 
 _Planner = Callable[[TableState, WriteContext], WritePlan]
+
+
+def _sent_tasks(plan: WritePlan) -> Sequence[WriteTask]:
+    """The tasks of a plan. Those for other processes have their rows in files: all of them are sent to each worker."""
+    if isinstance(plan.engine, InProcess):
+        return plan.tasks
+    return list(map_tasks(plan.tasks, _with_staged_rows))
+
+
+def _with_staged_rows(task: WriteTask) -> WriteTask:
+    return replace(task, rows=stage_table(task.context.storage, task.context.instant, task.rows.read()))
 
 
 def _create_partitions(state: TableState, context: WriteContext, partitions: Iterable[str]) -> None:

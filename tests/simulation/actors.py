@@ -1,0 +1,420 @@
+"""Who works on the table: writers of several kinds, cleaners, an operator, a compactor and readers."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from random import Random
+
+from lakebed.errors import CommitUnknownError, CorruptTableError, InvalidInputError, LakebedError, WriteConflictError
+from lakebed.format.file_names import encode_base_file_name, encode_log_file_name
+from lakebed.model.commit import CommitMetadata, CompactionOperation, CompactionPlan, WriteStat
+from lakebed.model.files import FileGroupId
+from lakebed.model.instant import InstantTime
+from lakebed.model.words import Action, State
+from lakebed.timeline import Documents, load_timeline
+from lakebed.timeline.config import load_config
+from lakebed.transaction.attempt import Attempt, begin_attempt
+from lakebed.transaction.conflicts import WriteKind, WriteSet, overlapping
+from lakebed.transaction.heartbeats import Timing
+from lakebed.transaction.markers import write_markers
+from lakebed.transaction.section import Section
+from lakebed.transaction.settle import create_file, delete_file
+from lakebed.transaction.transactions import Transactions
+
+from .checker import History, Read, Told, Write
+from .codecs import Codec
+from .invariants import Invariants, require
+from .scheduler import Process
+from .table import MDT_FOLDER, DuplicateKeyError, Group, MissingFileError, Rows, View, encode_rows, load_view
+from .world import World
+
+
+@dataclass(slots=True)
+class Client:
+    """A process with the protocol layer in it, and its part of the history."""
+
+    world: World
+    process: Process
+    timing: Timing
+    dice: Random
+    history: History
+    invariants: Invariants
+    is_cow: bool
+    codec: Codec
+    transactions: Transactions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.transactions = Transactions(self.world.ports(self.process), self.timing)
+
+    @property
+    def storage(self):
+        """The store, as this process reaches it."""
+        return self.transactions._ports.storage
+
+    def view(self) -> View:
+        """A snapshot of the table."""
+        return load_view(self.world, self.storage)
+
+    def check_no_timers(self) -> None:
+        """A process that has given everything up must not keep anything alive: others would wait for ever."""
+        if self.process.timers:
+            self.world.scheduler.sleep(int(self.timing.heartbeat_seconds * 3000))
+        left = len(self.process.timers)
+        require(not left or self.process.is_dead, "X9", f"{self.process.name} ended and {left} heartbeats go on")
+
+
+@dataclass(slots=True)
+class Output:
+    """What a write is going to do, before it does."""
+
+    action: Action
+    kind: WriteKind
+    files: dict[FileGroupId, Rows] = field(default_factory=dict)
+    bases: dict[FileGroupId, Group | None] = field(default_factory=dict)
+    replaced: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    saw: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    new_keys: tuple[str, ...] = ()
+    whole: frozenset[str] = frozenset()
+
+    @property
+    def appends(self) -> dict[str, bool]:
+        """The keys that are touched, and whether they live on."""
+        return {key: value[1] for rows in self.files.values() for key, value in rows.items() if key in self.saw}
+
+
+def run_writer(client: Client, operations: Iterable[str]) -> None:
+    """One write after the other; a write that lost a conflict is not run again."""
+    for operation in operations:
+        write(client, operation)
+    client.check_no_timers()
+
+
+def write(client: Client, operation: str) -> None:
+    """One write, from begin to its end, whatever that is."""
+    transactions, action = client.transactions, _action_of(client, operation)
+    try:
+        attempt = transactions.begin(action)
+    except LakebedError:
+        client.world.reached["begin gave up"] += 1
+        return
+    record = Write(len(client.history.writes) + 1, client.process.name, attempt.instant, told=Told.UNKNOWN)
+    require(attempt.instant not in client.history.writes, "I1", f"{attempt.instant} was begun twice")
+    client.history.writes[attempt.instant] = record
+    try:
+        _carry_out(client, attempt, record, operation)
+        record.told = Told.OK
+    except CommitUnknownError:
+        settle(client, attempt, record)
+    except (LakebedError, MissingFileError, DuplicateKeyError) as error:
+        client.world.reached[f"told {type(error).__name__}"] += 1
+        give_up(client, attempt, record)
+
+
+def settle(client: Client, attempt: Attempt, record: Write) -> None:
+    """Undoes an unknown commit if it did not take place, and looks whether it did."""
+    client.world.reached["told CommitUnknownError"] += 1
+    give_up(client, attempt, record)
+    try:
+        timeline = load_timeline(client.storage, load_config(client.storage))
+        record.told = Told.OK if timeline.completion_of(attempt.instant) else Told.FAILED
+    except LakebedError:
+        record.told = Told.UNKNOWN
+
+
+def give_up(client: Client, attempt: Attempt, record: Write) -> None:
+    """What a client does when its write failed."""
+    record.told = Told.FAILED
+    try:
+        client.transactions.abandon(attempt)
+    except LakebedError:
+        client.world.reached["abandon gave up"] += 1
+
+
+def _carry_out(client: Client, attempt: Attempt, record: Write, operation: str) -> None:
+    view = client.view()
+    output = PLANS[operation](client, view, record.number)
+    record.saw, record.appends, record.seen = output.saw, output.appends, view.seen
+    client.transactions.declare(attempt, _metadata_of(output, {}, planned=True))
+    paths = _write_files(client, attempt, output)
+    metadata = _metadata_of(output, paths)
+    client.transactions.commit(
+        attempt,
+        _write_set_of(client, output),
+        view.seen,
+        metadata,
+        Listing(tuple(paths.values()), client.world.token),
+        also=lambda section: _check_keys(section, attempt, view.seen, output),
+    )
+
+
+def _action_of(client: Client, operation: str) -> Action:
+    if operation == "overwrite":
+        return Action.REPLACE_COMMIT
+    return Action.COMMIT if client.is_cow else Action.DELTA_COMMIT
+
+
+def plan_upsert(client: Client, view: View, number: int, *, alive: bool = True) -> Output:
+    """Appends to some rows of some file groups, and may add keys to one of them as small-file inserts do."""
+    output = Output(_action_of(client, "upsert"), WriteKind.UPSERT)
+    groups = sorted(view.groups)
+    for group in client.dice.sample(groups, min(len(groups), client.dice.randint(1, 2))):
+        rows = view.groups[group].rows
+        keys = client.dice.sample(sorted(rows), min(len(rows), 2))
+        _append(output, view.groups[group], {key: rows[key][0] for key in keys}, number, alive, client.is_cow)
+    if alive and output.files and client.dice.random() < 0.3:
+        _add_key(client, view, output, number)
+    return output
+
+
+def plan_delete(client: Client, view: View, number: int) -> Output:
+    """Deletes some rows."""
+    return plan_upsert(client, view, number, alive=False)
+
+
+def plan_insert(client: Client, view: View, number: int) -> Output:
+    """Adds new keys in a new file group."""
+    output = Output(_action_of(client, "insert"), WriteKind.INSERT)
+    known = view.rows()
+    keys = [key for key in _fresh_keys(client) if key not in known]
+    if keys:
+        partition = client.dice.choice(_partitions(view))
+        group = FileGroupId(partition, f"n{number}")
+        output.files[group] = dict.fromkeys(keys, ((number,), True))
+        output.bases[group] = None
+        output.saw.update(dict.fromkeys(keys, ()))
+        output.new_keys = tuple(keys)
+    return output
+
+
+def plan_overwrite(client: Client, view: View, number: int) -> Output:
+    """Replaces a partition by one file group with the same rows, of which half are deleted."""
+    partition = client.dice.choice(_partitions(view))
+    old = [group for group in sorted(view.groups) if group.partition == partition]
+    rows: Rows = {}
+    for group in old:
+        for key, (numbers, _) in view.groups[group].rows.items():
+            rows[key] = ((*numbers, number), client.dice.random() < 0.5)
+    output = Output(Action.REPLACE_COMMIT, WriteKind.OVERWRITE, whole=frozenset({partition}))
+    if rows:
+        output.files[FileGroupId(partition, f"o{number}")] = rows
+        output.bases[FileGroupId(partition, f"o{number}")] = None
+    output.saw.update({key: value[0][:-1] for key, value in rows.items()})
+    output.replaced = {partition: tuple(group.file_id for group in old)}
+    return output
+
+
+PLANS: dict[str, Callable[[Client, View, int], Output]] = {
+    "upsert": plan_upsert,
+    "delete": plan_delete,
+    "insert": plan_insert,
+    "overwrite": plan_overwrite,
+}
+
+
+def _append(
+    output: Output, base: Group, lists: dict[str, tuple[int, ...]], number: int, alive: bool, cow: bool
+) -> None:
+    changed: Rows = {key: ((*numbers, number), alive) for key, numbers in lists.items()}
+    output.files[base.group] = {**base.rows, **changed} if cow else changed
+    output.bases[base.group] = base
+    output.saw.update(lists)
+
+
+def _add_key(client: Client, view: View, output: Output, number: int) -> None:
+    known = view.rows()
+    keys = [key for key in _fresh_keys(client) if key not in known][:1]
+    group = min(output.files)
+    for key in keys:
+        output.files[group] = {**output.files[group], key: ((number,), True)}
+        output.saw[key] = ()
+    output.new_keys = tuple(keys)
+
+
+def _fresh_keys(client: Client) -> list[str]:
+    return [f"n{client.dice.randint(0, 5)}" for _ in range(client.dice.randint(1, 2))][:2]
+
+
+def _partitions(view: View) -> list[str]:
+    return sorted({group.partition for group in view.groups}) or ["p0"]
+
+
+def _write_files(client: Client, attempt: Attempt, output: Output) -> dict[FileGroupId, str]:
+    """Marker, then file, with a name of its own per try of a task; a task may run twice, and one try counts."""
+    paths: dict[FileGroupId, str] = {}
+    for number, (group, rows) in enumerate(output.files.items()):
+        tries = [_path_of(client, attempt, output, group, number, 0)]
+        if client.dice.random() < 0.1:
+            tries.append(_path_of(client, attempt, output, group, number, 1))
+        for path in tries:
+            write_markers(client.storage, attempt.instant, [path], client.world.token())
+            require(create_file(client.storage, path, encode_rows(rows)), "I2", f"{path} has other content")
+        for path in tries[1:]:
+            delete_file(client.storage, path)
+        paths[group] = tries[0]
+    client.process.label = "files written"
+    return paths
+
+
+def _path_of(client: Client, attempt: Attempt, output: Output, group: FileGroupId, task: int, run: int) -> str:
+    token = f"{task}-{run}-{client.world.token()[1:]}"
+    is_log = not client.is_cow and output.bases[group] is not None and output.kind is WriteKind.UPSERT
+    name = (
+        encode_log_file_name(group.file_id, attempt.instant, 1, token)
+        if is_log
+        else encode_base_file_name(group.file_id, token, attempt.instant)
+    )
+    return f"{group.partition}/{name}"
+
+
+def _metadata_of(output: Output, paths: dict[FileGroupId, str], *, planned: bool = False) -> CommitMetadata:
+    stats: dict[str, tuple[WriteStat, ...]] = {}
+    for group in output.files:
+        base = output.bases[group]
+        stat = WriteStat(group.file_id, paths.get(group, ""), group.partition, base.last if base else None)
+        stats[group.partition] = (*stats.get(group.partition, ()), stat)
+    operation = output.kind.value.upper() if output.kind is not WriteKind.OVERWRITE else "INSERT_OVERWRITE"
+    return CommitMetadata(
+        stats,
+        output.replaced if not planned else {},
+        operation=operation,
+        compacted=output.kind is WriteKind.COMPACTION,
+        extra_metadata={"keys": ",".join(output.new_keys)},
+    )
+
+
+def _write_set_of(client: Client, output: Output) -> WriteSet:
+    old = frozenset(group for group, base in output.bases.items() if base is not None)
+    replaced = frozenset(FileGroupId(p, file_id) for p, ids in output.replaced.items() for file_id in ids)
+    appends = output.kind is WriteKind.UPSERT and not client.is_cow
+    return WriteSet(
+        output.kind,
+        appended=old if appends else frozenset(),
+        rewritten=replaced if appends else old | replaced,
+        added=frozenset(output.files) - old,
+        partitions=output.whole,
+    )
+
+
+def _check_keys(section: Section, attempt: Attempt, seen: frozenset[InstantTime], output: Output) -> None:
+    """I24: keys that are new to this write must not have been added by one that overlapped it."""
+    documents = Documents(section.ports.storage, section.config)
+    for instant in overlapping(section.timeline, attempt.instant, seen) if output.new_keys else ():
+        theirs = documents.commit(instant).extra_metadata.get("keys", "").split(",")
+        if instant.requested_at not in seen and set(theirs) & set(output.new_keys):
+            raise WriteConflictError("keys", hint="simulated")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a write adds to the metadata table: the names of its files."""
+
+    paths: tuple[str, ...]
+    token: Callable[[], str]
+
+    def write(self, section: Section, instant: InstantTime) -> CommitMetadata | None:
+        """One log file in the partition of file listings."""
+        name = encode_log_file_name("files-0000-0", instant, 1, f"0-0-{self.token()[1:]}")
+        create_file(section.ports.storage, f"{MDT_FOLDER}/{name}", marshal.dumps(list(self.paths)))
+        return CommitMetadata({"files": (WriteStat("files-0000-0", f"files/{name}", "files"),)}, operation="UPSERT")
+
+
+def run_cleaner(client: Client, rounds: int, delay_ms: int) -> None:
+    """Rolls back what is dead, a few times."""
+    for _ in range(rounds):
+        client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
+        try:
+            client.transactions.rollbacks.run()
+        except LakebedError:
+            client.world.reached["cleaner gave up"] += 1
+    client.check_no_timers()
+
+
+def run_operator(client: Client, delay_ms: int) -> None:
+    """Takes the newest completed write back."""
+    client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
+    rollbacks = client.transactions.rollbacks
+    try:
+        commits = client.view().timeline.commits()
+        target = commits[-1].requested_at
+        if len(commits) < 2:
+            return
+        client.invariants.to_undo.add(target)
+        try:
+            rollback = rollbacks.schedule_completed(target)
+        except InvalidInputError:
+            client.invariants.to_undo.discard(target)
+            return
+        client.world.reached["rollback of a completed write"] += 1
+        rollbacks.execute(rollback)
+    except (LakebedError, MissingFileError):
+        client.world.reached["operator gave up"] += 1
+    client.check_no_timers()
+
+
+def run_reader(client: Client, rounds: int, delay_ms: int) -> None:
+    """Snapshots, some time apart."""
+    for _ in range(rounds):
+        client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
+        began = client.world.scheduler.steps
+        taken_back = len(client.invariants.to_undo)
+        try:
+            view = client.view()
+            rows = view.rows()
+        except (LakebedError, MissingFileError) as error:
+            # What an operator takes back may vanish under a reader; nothing else may.
+            is_fault = isinstance(error, LakebedError) and not isinstance(error, CorruptTableError)
+            require(is_fault or bool(taken_back or client.invariants.to_undo), "I23", f"a reader found {error}")
+            continue
+        client.history.reads.append(Read(client.process.name, view.seen, rows, began, client.world.scheduler.steps))
+
+
+def run_compactor(client: Client, delay_ms: int) -> None:
+    """Plans a compaction of one file group under the lock, carries it out, completes it."""
+    client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
+    try:
+        attempt, group = _plan_compaction(client)
+    except (LakebedError, MissingFileError):
+        for task in list(client.process.timers):
+            client.world.scheduler.end(task)
+        return
+    if attempt is None or group is None:
+        return
+    output = Output(Action.COMPACTION, WriteKind.COMPACTION, {group.group: group.rows}, {group.group: group})
+    record = Write(len(client.history.writes) + 1, client.process.name, attempt.instant)
+    client.history.writes[attempt.instant] = record
+    try:
+        seen = client.view().seen
+        client.transactions.declare(attempt, _metadata_of(output, {}, planned=True))
+        paths = _write_files(client, attempt, output)
+        client.transactions.commit(
+            attempt,
+            _write_set_of(client, output),
+            seen,
+            _metadata_of(output, paths),
+            Listing(tuple(paths.values()), client.world.token),
+        )
+        client.world.reached["compaction"] += 1
+    except (LakebedError, MissingFileError):
+        attempt.heartbeat.rest()
+
+
+def _plan_compaction(client: Client) -> tuple[Attempt | None, Group | None]:
+    with client.transactions.section() as section:
+        view = load_view(client.world, client.storage)
+        busy = any(i.action in (Action.COMPACTION, Action.ROLLBACK) for i in section.timeline.pending())
+        groups = [group for group in view.groups.values() if group.logs]
+        if busy or not groups:
+            return None, None
+        group = client.dice.choice(groups)
+        operation = CompactionOperation(
+            group.group.partition,
+            group.group.file_id,
+            group.base.instant if group.base else "",
+            log_files=tuple(log.name for log in group.logs),
+        )
+        attempt = begin_attempt(section, Action.COMPACTION)
+        plan = CompactionPlan((operation,))
+        section.request(attempt.in_state(State.REQUESTED), client.codec.encode_compaction_plan(plan), attempt.ticket)
+    return attempt, group

@@ -1,0 +1,489 @@
+"""Naive versions of the protocol, one per hazard: the simulation must tell each of them from the real one.
+
+A mutant swaps functions of the protocol layer for what one would write at first. Where a second line of defence hides a
+mistake, the mutant takes that line away too. `tweak` makes schedules in which the hazard has a chance to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+import lakebed.timeline.active as active
+import lakebed.transaction.attempt as attempt_module
+import lakebed.transaction.conflicts as conflicts
+import lakebed.transaction.head as head_module
+import lakebed.transaction.heartbeats as heartbeats
+import lakebed.transaction.rollback as rollback
+import lakebed.transaction.section as section_module
+import lakebed.transaction.times as times
+import lakebed.transaction.transactions as transactions
+from lakebed.errors import WriteConflictError
+from lakebed.storage import Outcome
+from lakebed.timeline import Timeline
+from lakebed.transaction.heartbeats import Heartbeat, heartbeat_path
+from lakebed.transaction.rollback import Rollbacks
+from lakebed.transaction.section import Section, open_section
+from lakebed.transaction.settle import delete_file, replace_file
+from lakebed.transaction.transactions import Transactions
+
+from . import actors, table
+from .faults import Fault
+from .schedules import Setup, Tweak, same
+from .world import LockKind, SimLock, SimStorage
+
+Patch = tuple[Any, str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One mistake: what is swapped, and in which schedules it should show."""
+
+    name: str
+    about: str
+    patches: Callable[[], tuple[Patch, ...]]
+    tweak: Tweak = same
+
+    def __str__(self) -> str:
+        return self.name
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The protocol layer with the mistake in it."""
+        with ExitStack() as stack:
+            for owner, name, value in self.patches():
+                stack.enter_context(mock.patch.object(owner, name, value))
+            yield
+
+
+MUTANTS: list[Mutant] = []
+
+
+def mutant(name: str, about: str, tweak: Tweak = same) -> Callable[[Callable[[], tuple[Patch, ...]]], None]:
+    """Registers the patches of a mutant."""
+
+    def register(patches: Callable[[], tuple[Patch, ...]]) -> None:
+        MUTANTS.append(Mutant(name, about, patches, tweak))
+
+    return register
+
+
+def with_leases(setup: Setup) -> Setup:
+    """A lock that can be lost, and pauses that lose it."""
+    rates = {**setup.rates, Fault.PAUSE: 0.03}
+    return replace(setup, lock=LockKind(can_be_lost=True), rates=rates, has_foreign=False, cleaners=2)
+
+
+def with_pauses(setup: Setup) -> Setup:
+    """Processes that stand still, and two cleaners that notice."""
+    return replace(setup, rates={**setup.rates, Fault.PAUSE: 0.03}, has_foreign=False, cleaners=2)
+
+
+def with_lost_replies(setup: Setup) -> Setup:
+    """A store that often does not say what became of a write."""
+    return replace(setup, rates={**setup.rates, Fault.LOST_BEFORE: 0.02, Fault.LOST_AFTER: 0.04})
+
+
+def with_crashes(setup: Setup) -> Setup:
+    """Processes that die."""
+    rates = {**setup.rates, Fault.CRASH_BEFORE: 0.006, Fault.CRASH_AFTER: 0.006}
+    return replace(setup, rates=rates, cleaners=1, restarts=1)
+
+
+def with_wild_clocks(setup: Setup) -> Setup:
+    """Clocks that are wrong by minutes and jump back by an hour."""
+    return replace(setup, skew_ms=0, wild_ms=600_000, rates={**setup.rates, Fault.CLOCK_BACK: 0.01}, cleaners=2)
+
+
+def with_pages(setup: Setup) -> Setup:
+    """Listings in small pages, and readers who list."""
+    lock = LockKind(can_be_lost=False)
+    writers = (("insert", "insert"),) * 3
+    return replace(setup, lock=lock, page_size=2, readers=3, writers=writers, cleaners=0, rates={Fault.PAUSE: 0.04})
+
+
+def with_many_writers(setup: Setup) -> Setup:
+    """Four writers on few file groups."""
+    shape = replace(setup.shape, groups=1, partitions=("p0",))
+    return replace(setup, shape=shape, writers=(("upsert", "upsert"),) * 4, rates={}, has_foreign=False)
+
+
+def with_inserts(setup: Setup) -> Setup:
+    """Writers that add the same keys."""
+    return replace(setup, writers=(("insert", "upsert"),) * 4, rates={})
+
+
+def with_late_snapshots(setup: Setup) -> Setup:
+    """Inserts that complete while others have begun and not yet looked."""
+    shape = replace(setup.shape, groups=1, partitions=("p0",), is_cow=True)
+    writers = (("insert", "insert"), ("insert",), ("upsert",), ("upsert",))
+    return replace(setup, shape=shape, writers=writers, rates={Fault.PAUSE: 0.05}, lock=LockKind(can_be_lost=False))
+
+
+def with_metadata(setup: Setup) -> Setup:
+    """A table with a metadata table."""
+    return replace(setup, shape=replace(setup.shape, has_metadata=True))
+
+
+def with_operator(setup: Setup) -> Setup:
+    """Somebody who takes writes back while others write."""
+    return replace(setup, has_operator=True, writers=(("upsert", "upsert", "upsert"),) * 3, rates={})
+
+
+def _drawn_early() -> tuple[Patch, ...]:
+    acquire = SimLock.acquire
+
+    def acquire_later(self: SimLock) -> None:
+        self.drawn_ms = self._world.now_ms + self._process.skew_ms
+        acquire(self)
+
+    def next_time(self: Section) -> str:
+        zone = times.timeline_zone(self.config)
+        drawn = times.format_time(self.ports.lock.drawn_ms, zone)  # type: ignore[attr-defined]
+        self._highest = times.following_time(drawn, self._highest)
+        return self._highest
+
+    return (SimLock, "acquire", acquire_later), (Section, "next_time", next_time)
+
+
+mutant("H1", "times are drawn before the lock is held", with_many_writers)(_drawn_early)
+mutant("H2", "times come from the clock alone", with_wild_clocks)(
+    lambda: ((section_module, "following_time", lambda now, highest: now),)
+)
+
+
+def _stale_cleaner() -> tuple[Patch, ...]:
+    schedule = Rollbacks.schedule
+
+    def run(self: Rollbacks) -> tuple[str, ...]:
+        config = section_module.load_config(self._ports.storage)
+        stale = active.list_instants(self._ports.storage, config)
+        with open_section(self._ports, self._timing) as section:
+            section._files[""] = frozenset(stale)
+            pending = schedule(section=section, self=self)
+        return tuple(target for target in map(self.execute, pending) if target is not None)
+
+    def plan(self: Rollbacks, section: Section, instant: Any) -> None:
+        self._plan_files(section, instant)
+
+    return (Rollbacks, "run", run), (Rollbacks, "_plan", plan)
+
+
+mutant("H3", "a cleaner decides by a listing from before the lock", with_pauses)(_stale_cleaner)
+
+
+def _late_first_beat() -> tuple[Patch, ...]:
+    def go_on(self: Heartbeat) -> None:
+        def beat() -> bool:
+            replace_file(self._ports.storage, heartbeat_path(self.instant), self._content())
+            return True
+
+        self._stop = self._ports.background.every(1.0, beat)
+
+    return (Heartbeat, "claim", lambda self: True), (Heartbeat, "go_on", go_on)
+
+
+mutant("H4", "an instant is requested before its first beat")(_late_first_beat)
+
+
+def _no_tickets() -> tuple[Patch, ...]:
+    def publish(self: SimStorage, ticket: Any, final: str, data: bytes) -> Outcome:
+        return self._write("publish", final, lambda: self._put_new(final, data, published=True))
+
+    return ((SimStorage, "publish", publish),)
+
+
+mutant("H5", "nothing but the lease fences a late commit", with_leases)(_no_tickets)
+mutant("H6", "a rollback is run while another process runs it", lambda setup: with_crashes(replace(setup, cleaners=3)))(
+    lambda: ((rollback, "_waits", lambda section, instant: rollback._is_pending(section, instant)),)
+)
+
+
+def _single_listing() -> tuple[Patch, ...]:
+    def load_timeline(storage: Any, config: Any, root: str = "") -> Timeline:
+        return Timeline.of(active.list_instants(storage, config, root))
+
+    return (table, "load_timeline", load_timeline), (actors, "load_timeline", load_timeline)
+
+
+mutant("H7", "a reader lists once", with_pages)(_single_listing)
+
+
+def _fresh_completion_time() -> tuple[Patch, ...]:
+    def complete(self: Section, ticket: Any, instant: Any, data: bytes, root: str = "") -> Outcome:
+        outcome = self.ports.storage.publish(ticket, self.path(instant, root), data)
+        if outcome is Outcome.UNKNOWN:
+            instant = replace(instant, completed_at=self.next_time())
+            outcome = self.ports.storage.publish(ticket, self.path(instant, root), data)
+        self._files.pop(root, None)
+        return outcome
+
+    return ((Section, "complete", complete),)
+
+
+mutant("H9", "a lost reply is answered by a completed file with a new time", with_lost_replies)(_fresh_completion_time)
+
+
+def _local_clock() -> tuple[Patch, ...]:
+    from datetime import datetime, timezone
+
+    def storage_time(ports: Any) -> datetime:
+        return datetime.fromtimestamp(ports.clock.now_ms() / 1000, timezone.utc)
+
+    return ((heartbeats, "_storage_time", storage_time),)
+
+
+mutant("H10", "heartbeats are judged by the local clock", with_wild_clocks)(_local_clock)
+
+
+def _metadata_last() -> tuple[Patch, ...]:
+    commit_metadata = Transactions._commit_metadata
+    complete = Section.complete
+
+    def later(self: Transactions, section: Section, attempt: Any, metadata_table: Any) -> bool:
+        section.after = lambda: commit_metadata(self, section, attempt, metadata_table)  # type: ignore[attr-defined]
+        return True
+
+    def complete_then(self: Section, ticket: Any, instant: Any, data: bytes, root: str = "") -> Outcome:
+        outcome = complete(self, ticket, instant, data, root)
+        if "after" in self.__dict__ and not root:
+            self.__dict__.pop("after")()
+        return outcome
+
+    return (Transactions, "_commit_metadata", later), (Section, "complete", complete_then)
+
+
+mutant("H11", "the metadata table is written after the commit", with_metadata)(_metadata_last)
+
+
+def _early_check() -> tuple[Patch, ...]:
+    commit, check = Transactions.commit, Transactions._check_conflicts
+
+    def commit_after_check(self: Transactions, attempt: Any, writes: Any, seen: Any, *rest: Any, **named: Any) -> str:
+        with self.section() as section:
+            check(self, section, attempt, writes, seen)
+        return commit(self, attempt, writes, seen, *rest, **named)
+
+    return (
+        (Transactions, "commit", commit_after_check),
+        (Transactions, "_check_conflicts", lambda self, section, attempt, writes, seen: None),
+    )
+
+
+mutant("H12", "conflicts are looked for before the lock is held", with_many_writers)(_early_check)
+
+
+def _refusal_is_final() -> tuple[Patch, ...]:
+    def complete(self: Section, ticket: Any, instant: Any, data: bytes, root: str = "") -> Outcome:
+        outcome = self.ports.storage.publish(ticket, self.path(instant, root), data)
+        self._files.pop(root, None)
+        if outcome is not Outcome.DONE and not root:
+            raise WriteConflictError("lost the race", hint="simulated")
+        return outcome
+
+    def abandon(self: Transactions, attempt: Any) -> None:
+        attempt.heartbeat.stop()
+        for path in actors_files(self, attempt):
+            delete_file(self._ports.storage, path)
+
+    def actors_files(self: Transactions, attempt: Any) -> list[str]:
+        from lakebed.transaction.markers import load_markers
+
+        return sorted(load_markers(self._ports.storage, attempt.instant))
+
+    return (Section, "complete", complete), (Transactions, "abandon", abandon)
+
+
+mutant("H13", "a refusal is taken for a lost race, and files are deleted", with_lost_replies)(_refusal_is_final)
+mutant("H19", "only writes that the snapshot did not see are rivals", with_many_writers)(
+    lambda: (
+        (
+            transactions,
+            "overlapping",
+            lambda timeline, requested_at, seen: [i for i in timeline.commits() if i.requested_at not in seen],
+        ),
+    )
+)
+mutant("H20", "only writes requested after the newest one seen are rivals", with_many_writers)(
+    lambda: (
+        (
+            transactions,
+            "overlapping",
+            lambda timeline, requested_at, seen: [i for i in timeline.commits() if i.requested_at > max(seen)],
+        ),
+    )
+)
+mutant("H21", "keys that two writes add are not compared", with_inserts)(
+    lambda: ((actors, "_check_keys", lambda section, attempt, seen, output: None),)
+)
+mutant("conflict rules off", "the first to complete does not win", with_many_writers)(
+    lambda: ((transactions, "find_conflict", lambda mine, rivals: None),)
+)
+
+
+def _planned_without_lock() -> tuple[Patch, ...]:
+    def plan(self: Rollbacks, section: Section, instant: Any) -> None:
+        self._ports.lock.release()
+        self._plan_files(section, instant)
+        self._ports.lock.acquire()
+
+    return ((Rollbacks, "_plan", plan),)
+
+
+mutant("H41", "a rollback is planned without the lock, and no ticket is revoked", with_pauses)(_planned_without_lock)
+
+
+def _undone_in_wrong_order() -> tuple[Patch, ...]:
+    undo = rollback.undo_metadata
+
+    def only_for_commits(section: Section, target: str, rollback: Any = None) -> None:
+        if rollback is None:
+            undo(section, target)
+
+    return ((rollback, "undo_metadata", only_for_commits),)
+
+
+mutant("I37", "a rollback forgets the metadata table", lambda setup: with_crashes(with_metadata(setup)))(
+    _undone_in_wrong_order
+)
+mutant("no markers", "files are written without a marker", with_crashes)(
+    lambda: ((actors, "write_markers", lambda storage, instant, paths, token: None),)
+)
+mutant("no revoke", "whoever takes over does not revoke", with_leases)(
+    lambda: tuple(
+        (module, "revoke_tickets", lambda ports, instant: None)
+        for module in (section_module, rollback, transactions, attempt_module)
+    )
+)
+
+
+def _no_check_alive() -> tuple[Patch, ...]:
+    def check_alive(self: Transactions, section: Section, attempt: Any) -> None:
+        del section
+        if attempt.ticket not in self._ports.storage.find_tickets(attempt.instant):
+            attempt.ticket = type(attempt.ticket)(attempt.instant, self._ports.tokens())
+            self._ports.storage.open_ticket(attempt.ticket)
+
+    return ((Transactions, "_check_alive", check_alive),)
+
+
+mutant("no P3", "a commit does not look whether it is being rolled back", with_pauses)(_no_check_alive)
+
+
+def _released_early() -> tuple[Patch, ...]:
+    complete = Section.complete
+
+    def complete_unlocked(self: Section, ticket: Any, instant: Any, data: bytes, root: str = "") -> Outcome:
+        self.ports.lock.release()
+        try:
+            return complete(self, ticket, instant, data, root)
+        finally:
+            self.ports.lock.acquire()
+
+    return ((Section, "complete", complete_unlocked),)
+
+
+mutant("released early", "the lock is given up before the instant is published", with_many_writers)(_released_early)
+
+
+def _files_deleted_first() -> tuple[Patch, ...]:
+    def unpublish_last(section: Section, plan: Any) -> None:
+        """The completed file stays until the end."""
+
+    finish = Rollbacks._finish
+
+    def finish_then(self: Rollbacks, attempt: Any, plan: Any) -> None:
+        with open_section(self._ports, self._timing) as section:
+            for instant in section.timeline.commits():
+                if instant.requested_at == plan.target.requested_at:
+                    section.remove(instant)
+        finish(self, attempt, plan)
+
+    return (rollback, "_unpublish", unpublish_last), (Rollbacks, "_finish", finish_then)
+
+
+mutant("H52", "files of a completed write are deleted while it is published", with_operator)(_files_deleted_first)
+mutant("no sweep", "what dead processes leave behind stays", with_crashes)(
+    lambda: ((Rollbacks, "sweep", lambda self, section: None),)
+)
+
+
+def _heartbeat_stops_early() -> tuple[Patch, ...]:
+    declare = Transactions.declare
+
+    def declare_quietly(self: Transactions, attempt: Any, metadata: Any) -> None:
+        declare(self, attempt, metadata)
+        attempt.heartbeat.stop()
+        attempt.heartbeat.is_certain = lambda: True
+
+    return ((Transactions, "declare", declare_quietly),)
+
+
+mutant("I5", "a heartbeat ends before its instant is decided")(_heartbeat_stops_early)
+
+
+def _pending_removed_first() -> tuple[Patch, ...]:
+    undo = rollback.undo_metadata
+
+    def pending_first(section: Section, target: str, rollback: Any = None) -> None:
+        if rollback is not None:
+            for instant in section.timeline.pending():
+                if instant.requested_at == target:
+                    section.remove_pending(target, instant.action)
+        undo(section, target, rollback)
+
+    return ((rollback, "undo_metadata", pending_first),)
+
+
+mutant(
+    "I37 order",
+    "a rollback removes the instant before the metadata table forgets it",
+    lambda setup: with_crashes(with_metadata(replace(setup, readers=2))),
+)(_pending_removed_first)
+
+
+def _head_written() -> tuple[Patch, ...]:
+    def write_head(storage: Any, head: Any, etag: str | None) -> bool:
+        del etag
+        current = storage.find_with_etag(head_module._PATH)
+        return swap_head(storage, head, current[1] if current else None)
+
+    swap_head = head_module.swap_head
+    return ((section_module, "swap_head", write_head),)
+
+
+mutant("head erased", "the head record is written over, whoever wrote it", with_leases)(_head_written)
+mutant("plan not fenced", "a plan appears after its section lost the lock", with_leases)(
+    lambda: ((Section, "request", lambda self, instant, data, ticket=None: self.add(instant, data)),)
+)
+
+
+def _heartbeat_outlives_rollback() -> tuple[Patch, ...]:
+    def keep_heartbeats(storage: Any, path: str) -> None:
+        if not path.startswith(".hoodie/.heartbeat/"):
+            delete_file(storage, path)
+
+    return ((rollback, "delete_file", keep_heartbeats), (Rollbacks, "sweep", lambda self, section: None))
+
+
+mutant("heartbeat kept", "a rollback leaves the heartbeat of its target", with_crashes)(_heartbeat_outlives_rollback)
+mutant("no rest", "whoever gives up leaves its heartbeat running", with_leases)(
+    lambda: ((attempt_module.Attempt, "given_up_on_failure", lambda self: nullcontext()),)
+)
+mutant("stale snapshot", "a write goes on though what it read was taken back", with_operator)(
+    lambda: ((Transactions, "_check_snapshot", lambda self, section, seen: None),)
+)
+mutant("new groups", "a file group that a rival added is nobody's", with_late_snapshots)(
+    lambda: ((conflicts, "RULES", _rules_without_added_groups()),)
+)
+
+
+def _rules_without_added_groups() -> dict[Any, Any]:
+    def same_group(mine: Any, other: Any) -> Any:
+        return mine.changed & other.changed
+
+    naive = {conflicts._same_group: same_group}
+    return {pair: naive.get(rule, rule) for pair, rule in conflicts.RULES.items()}

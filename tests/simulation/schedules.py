@@ -1,0 +1,339 @@
+"""A schedule: everything that one seed decides, run from the first call to the last check."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import lru_cache
+from random import Random
+
+from lakebed.errors import LakebedError
+from lakebed.transaction.heartbeats import Timing
+
+from .actors import Client, run_cleaner, run_compactor, run_operator, run_reader, run_writer
+from .checker import History, Read, Told, Write, find_anomalies
+from .codecs import FAST, REAL, Codec, fast_codecs
+from .faults import Fault, Faults, SeededFaults
+from .invariants import Invariants, ViolationError, leftovers
+from .scheduler import Process, Scheduler, StuckError, Style
+from .table import FIRST, FIRST_DONE, DuplicateKeyError, MissingFileError, Shape, load_view, new_table
+from .world import LockKind, Store, World
+
+START_MS = 1_720_000_000_000
+LEASE_MS = 10_000
+HEARTBEAT_S = 6.0
+OPERATIONS = ("upsert", "upsert", "upsert", "delete", "insert", "overwrite")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a seed decides before the first call."""
+
+    seed: int
+    shape: Shape
+    lock: LockKind
+    style: Style
+    skew_ms: int
+    wild_ms: int
+    page_size: int
+    rates: dict[Fault, float]
+    writers: tuple[tuple[str, ...], ...]
+    cleaners: int
+    readers: int
+    has_operator: bool
+    has_compactor: bool
+    has_foreign: bool
+    restarts: int
+    is_real: bool
+    """Whether documents are encoded as on a real table."""
+
+
+def draw_setup(seed: int) -> Setup:
+    """The setup of a seed."""
+    dice = Random(seed)
+    is_cow = dice.random() < 0.5
+    is_wild = dice.random() < 0.1
+    rates = _draw_rates(dice, is_wild)
+    lock = LockKind(can_be_lost=dice.random() < 0.6, lease_ms=LEASE_MS)
+    return Setup(
+        seed=seed,
+        shape=Shape(
+            is_cow,
+            has_metadata=dice.random() < 0.6,
+            partitions=("p0", "p1")[: dice.randint(1, 2)],
+            groups=dice.randint(1, 4),
+            keys=dice.randint(4, 12),
+        ),
+        lock=lock,
+        style=dice.choice(list(Style)),
+        skew_ms=200 if not is_wild and dice.random() < 0.2 else 0,
+        wild_ms=600_000 if is_wild else 0,
+        page_size=dice.choice((0, 0, 0, 3, 7)),
+        rates=rates,
+        writers=tuple(
+            tuple(dice.choice(OPERATIONS) for _ in range(dice.randint(1, 2))) for _ in range(dice.randint(1, 3))
+        ),
+        cleaners=dice.choice((0, 1, 1, 2)),
+        readers=dice.choice((0, 1, 1)),
+        has_operator=dice.random() < 0.1,
+        has_compactor=not is_cow and dice.random() < 0.4,
+        has_foreign=dice.random() < 0.2 and not (lock.can_be_lost and rates[Fault.PAUSE]),
+        restarts=dice.randint(0, 2),
+        is_real=seed % 10 == 0,
+    )
+
+
+def _draw_rates(dice: Random, is_wild: bool) -> dict[Fault, float]:
+    """Each kind of fault is off in some schedules, so that plain ones exist, and ones with few kinds."""
+    scale = dice.choice((0.0, 0.5, 1.0, 2.0))
+    chances = {
+        Fault.CRASH_BEFORE: 0.003,
+        Fault.CRASH_AFTER: 0.003,
+        Fault.LOST_BEFORE: 0.004,
+        Fault.LOST_AFTER: 0.006,
+        Fault.LATE: 0.002,
+        Fault.UNAVAILABLE: 0.002,
+        Fault.PAUSE: 0.02,
+        Fault.NO_BEATS: 0.002,
+        Fault.GHOST: 0.001,
+        Fault.LOST_RELEASE: 0.001,
+        Fault.CLOCK_BACK: 0.001 if is_wild else 0.0,
+    }
+    return {kind: rate * scale * (dice.random() < 0.6) for kind, rate in chances.items()}
+
+
+@dataclass(slots=True)
+class Result:
+    """How a schedule went."""
+
+    setup: Setup
+    world: World
+    history: History
+    failure: str | None = None
+    reached: Counter[str] = field(default_factory=Counter)
+
+    def describe(self) -> str:
+        """What failed, and how to see it again."""
+        return (
+            f"seed {self.setup.seed}, trace {self.world.trace_hash()}: {self.failure}\n"
+            f"  replay: python -m tests.simulation --seed {self.setup.seed}"
+        )
+
+
+Tweak = Callable[[Setup], Setup]
+
+
+def same(setup: Setup) -> Setup:
+    """The setup as drawn."""
+    return setup
+
+
+def run_schedule(setup: Setup, faults: Faults | None = None) -> Result:
+    """Runs one schedule. Codecs are those that are patched in at the moment."""
+    return Schedule(setup, faults).run()
+
+
+class Schedule:
+    """One run of a setup."""
+
+    def __init__(self, setup: Setup, faults: Faults | None = None) -> None:
+        self.setup = setup
+        self.dice = Random(setup.seed ^ 0x5EED)
+        self.codec: Codec = REAL if setup.is_real else FAST
+        scheduler = Scheduler(self.dice, setup.style, START_MS)
+        faults = faults or SeededFaults(self.dice, setup.rates, pause_max_ms=LEASE_MS * 10)
+        self.world = World(scheduler, _template(setup.shape, setup.is_real).copy(), setup.lock, faults)
+        self.world.page_size = setup.page_size
+        self.history = History({FIRST: _first_write(setup.shape)})
+        self.invariants = Invariants(
+            self.world,
+            self.history,
+            has_metadata=setup.shape.has_metadata,
+            beat_ms=int(HEARTBEAT_S * 1000),
+            codec=self.codec,
+        )
+        self.world.witness = self.invariants
+        self.processes: list[Process] = []
+        self.timing = Timing(HEARTBEAT_S, 2, setup.skew_ms, section_seconds=1.0)
+
+    def run(self) -> Result:
+        """From the first call to the last check."""
+        result = Result(self.setup, self.world, self.history, reached=self.world.reached)
+        try:
+            self.start_actors()
+            self.world.scheduler.run()
+            self.check_end()
+        except (ViolationError, StuckError, AssertionError, MissingFileError, DuplicateKeyError) as error:
+            result.failure = f"{type(error).__name__}: {error}"
+        finally:
+            self.world.scheduler.close()
+        return result
+
+    def start_actors(self) -> None:
+        """All actors of the setup."""
+        setup = self.setup
+        for number, operations in enumerate(setup.writers):
+            self.start(f"writer{number}", lambda client, todo=operations: run_writer(client, todo), setup.restarts)
+        for number in range(setup.cleaners):
+            self.start(f"cleaner{number}", lambda client: run_cleaner(client, 2, 60_000), setup.restarts)
+        for number in range(setup.readers):
+            self.start(f"reader{number}", lambda client: run_reader(client, 3, 2_000), 0)
+        if setup.has_operator:
+            self.start("operator", lambda client: run_operator(client, 3_000), 0)
+        if setup.has_foreign:
+            self.start("foreign", lambda client: run_writer(client, ("upsert", "insert")), 1, is_foreign=True)
+        if setup.has_compactor:
+            self.start("compactor", lambda client: run_compactor(client, 3_000), 0)
+
+    def start(
+        self,
+        name: str,
+        program: Callable[[Client], None],
+        restarts: int = 0,
+        delay_ms: int = 0,
+        *,
+        is_foreign: bool = False,
+    ) -> Process:
+        """A process with a program. When it dies another one takes its place, as often as told."""
+        spread = self.setup.skew_ms // 2 or self.setup.wild_ms
+        process = Process(name, self.dice.randint(-spread, spread) if spread else 0, is_foreign)
+        self.processes.append(process)
+
+        def main() -> None:
+            try:
+                program(self.client(process))
+            finally:
+                if process.is_dead and restarts:
+                    delay = self.dice.randint(1, 40_000)
+                    self.start(f"{name}'", program, restarts - 1, delay, is_foreign=is_foreign)
+
+        self.world.scheduler.start(process, main, delay_ms or self.dice.randint(0, 50))
+        return process
+
+    def client(self, process: Process) -> Client:
+        """The protocol layer in a process."""
+        return Client(
+            self.world,
+            process,
+            self.timing,
+            self.dice,
+            self.history,
+            self.invariants,
+            self.setup.shape.is_cow,
+            self.codec,
+        )
+
+    def check_end(self) -> None:
+        """Everyone stops, a stranger cleans up, and the table must be whole and the history legal."""
+        self.settle()
+        view = load_view(self.world, self.client(self._stranger).storage)
+        self.history.reads.append(
+            Read("the end", view.seen, view.rows(), self.world.scheduler.steps, self.world.scheduler.steps)
+        )
+        for check in (find_anomalies(self.history), self._stray_files(), self._stray_entries(), self._overlaps()):
+            for anomaly in check:
+                raise ViolationError(anomaly)
+
+    def settle(self) -> None:
+        """Quiescence: no faults, all processes gone, a cleaner that comes three times. Nothing may be left over."""
+        scheduler = self.world.scheduler
+        self.world.calm()
+        scheduler.close()
+        for process in self.processes:
+            process.died_ms = min(process.died_ms, scheduler.now_ms)
+        for hold in list(self.world.holds):
+            self.world.finish(hold)
+        self._stranger = Process("stranger")
+        scheduler.now_ms += 600_000
+        scheduler.steps_max = scheduler.steps + 5_000
+        problems: list[LakebedError] = []
+        scheduler.start(self._stranger, lambda: self._clean(problems))
+        scheduler.run()
+        for problem in problems:
+            raise ViolationError(f"quiescence: {problem}")
+        known = self.invariants.zombie_files
+        for leftover in leftovers(self.world, zombie_files=known, all_have_tickets=not self.setup.has_foreign):
+            raise ViolationError(f"quiescence: {leftover} is left over")
+
+    def _clean(self, problems: list[LakebedError]) -> None:
+        for _ in range(3):
+            try:
+                self.client(self._stranger).transactions.rollbacks.run()
+            except LakebedError as error:
+                problems.append(error)
+            self.world.scheduler.sleep(300_000)
+
+    def _stray_files(self) -> Iterator[str]:
+        """Files of writes that did not complete are gone, unless they appeared after their rollback was planned."""
+        if self.setup.has_foreign:
+            return  # It revokes no tickets, so that nobody can tell when a rollback was planned.
+        pending = {instant.requested_at for instant in self.invariants.timeline().pending()}
+        for folder, files in self.world.store.folders.items():
+            if not folder.startswith(".hoodie"):
+                for name in files:
+                    instant = name.rpartition("_")[2].partition(".")[0] if name[0] != "." else name.split("_")[1][:17]
+                    is_known = instant in self.invariants.completions or instant in pending
+                    if not is_known and f"{folder}/{name}" not in self.invariants.zombie_files:
+                        yield f"I22: {folder}/{name} is left of a write that is gone"
+
+    def _stray_entries(self) -> Iterator[str]:
+        """I13: readers take what the metadata table says of a write that is not pending for true."""
+        known = self.invariants
+        pending = {instant.requested_at for instant in known.timeline().pending()}
+        for instant in sorted(known.metadata_completions.keys() - known.completions.keys() - pending):
+            yield f"I13: the metadata table has {instant}, which did not take place"
+
+    def _overlaps(self) -> Iterator[str]:
+        """I21: completed writes that changed the same file group did not overlap in time."""
+        intervals: dict[str, list[tuple[str, str, bool]]] = {}
+        for instant in self.invariants.timeline().commits():
+            stored = self.world.store.get(
+                f".hoodie/timeline/{instant.requested_at}_{instant.completed_at}.{instant.action}"
+            )
+            assert stored is not None
+            metadata = self.codec.decode_commit(stored.data, path="")
+            for stat in metadata.stats:
+                interval = (instant.requested_at, instant.completed_at or "", metadata.compacted)
+                intervals.setdefault(f"{stat.partition}/{stat.file_id}", []).append(interval)
+        for group, found in intervals.items():
+            for before, after in zip(sorted(found), sorted(found)[1:], strict=False):
+                if before[1] > after[0] and not (before[2] or after[2]):
+                    yield f"I21: {before[:2]} and {after[:2]} both changed {group}"
+
+
+@lru_cache(maxsize=1000)
+def _template(shape: Shape, is_real: bool) -> Store:
+    return new_table(shape, (REAL if is_real else FAST).encode_commit)
+
+
+def _first_write(shape: Shape) -> Write:
+    keys = {f"k{key}": True for key in range(shape.keys)}
+    return Write(0, "the table's maker", FIRST, keys, told=Told.OK, completed_at=FIRST_DONE)
+
+
+def run_seeds(
+    seeds: Iterable[int], tweak: Tweak = same, *, stop_at_failure: bool = True
+) -> tuple[Counter[str], list[Result]]:
+    """Runs schedules; what they reached, and those that failed. Real and cheap codecs take turns as the seeds say."""
+    reached: Counter[str] = Counter()
+    failed: list[Result] = []
+    with ExitStack() as stack:
+        forget = stack.enter_context(fast_codecs())
+        for seed in seeds:
+            setup = tweak(draw_setup(seed))
+            if setup.is_real:
+                stack.close()
+            result = run_schedule(setup)
+            if setup.is_real:
+                forget = stack.enter_context(fast_codecs())
+            forget()
+            reached.update(result.reached)
+            reached["schedules"] += 1
+            reached["calls"] += len(result.world.trace)
+            if result.failure is not None:
+                failed.append(result)
+                if stop_at_failure:
+                    break
+    return reached, failed

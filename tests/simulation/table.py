@@ -1,0 +1,239 @@
+"""The table that actors write and read: rows are lists of the numbers of the writes that changed them.
+
+A write appends its number to the list of each key that it touches, so that what is read reveals which writes came
+before. A deleted row keeps its list. Data files have real names and hold {key: (numbers, is alive)}.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from lakebed.format.file_names import decode_data_file_name, encode_base_file_name, log_merge_order
+from lakebed.format.properties import encode_properties, table_checksum
+from lakebed.model.commit import CommitMetadata, WriteStat
+from lakebed.model.config import TableConfig
+from lakebed.model.files import BaseFile, FileGroupId, LogFile
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.timeline import Documents, Timeline, load_timeline
+from lakebed.timeline.config import load_config
+from lakebed.transaction.section import METADATA
+
+from .world import Store, World
+
+Value = tuple[tuple[int, ...], bool]
+Rows = dict[str, Value]
+
+FIRST = InstantTime("20240101000000000")
+FIRST_DONE = InstantTime("20240101000000500")
+MDT_FOLDER = f"{METADATA}files"
+
+
+def encode_rows(rows: Mapping[str, Value]) -> bytes:
+    """The content of a data file."""
+    return marshal.dumps(dict(rows))
+
+
+def decode_rows(data: bytes) -> Rows:
+    """The rows of a data file."""
+    return marshal.loads(data)
+
+
+@lru_cache(maxsize=100_000)
+def data_file(name: str) -> BaseFile | LogFile | None:
+    """The data file of a name."""
+    return decode_data_file_name(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What table is made for a schedule."""
+
+    is_cow: bool
+    has_metadata: bool
+    partitions: tuple[str, ...]
+    groups: int
+    keys: int
+
+
+def new_table(shape: Shape, encode_commit: object) -> Store:
+    """A table with one commit that inserted the first keys."""
+    store = Store()
+    store.put(".hoodie/hoodie.properties", _properties(shape), 0)
+    stats: dict[str, list[WriteStat]] = {}
+    for number in range(shape.groups):
+        partition = shape.partitions[number % len(shape.partitions)]
+        rows: Rows = {f"k{key}": ((0,), True) for key in range(number, shape.keys, shape.groups)}
+        name = encode_base_file_name(f"g{number}", "0-0-0", FIRST)
+        store.put(f"{partition}/{name}", encode_rows(rows), 0)
+        stats.setdefault(partition, []).append(WriteStat(f"g{number}", f"{partition}/{name}", partition))
+    metadata = CommitMetadata({key: tuple(value) for key, value in stats.items()}, operation="INSERT")
+    action = "commit" if shape.is_cow else "deltacommit"
+    document = encode_commit(metadata, replace=False)  # type: ignore[operator]
+    inflight = "inflight" if shape.is_cow else "deltacommit.inflight"
+    for root, what in (("", action), *(((METADATA, "deltacommit"),) if shape.has_metadata else ())):
+        folder = f"{root}.hoodie/timeline"
+        store.put(f"{folder}/{FIRST}.{what}.requested", b"", 0)
+        store.put(f"{folder}/{FIRST}.{'deltacommit.inflight' if root else inflight}", b"", 0)
+        done = "20240101000000400" if root else FIRST_DONE
+        store.put(f"{folder}/{FIRST}_{done}.{what}", document, 0)
+    if shape.has_metadata:
+        paths = [stat.path for stat in metadata.stats]
+        store.put(f"{MDT_FOLDER}/.files-0000-0_{FIRST}.log.1_0-0-0", marshal.dumps(paths), 0)
+    return store
+
+
+def _properties(shape: Shape) -> bytes:
+    properties = {
+        "hoodie.table.name": "sim",
+        "hoodie.table.type": "COPY_ON_WRITE" if shape.is_cow else "MERGE_ON_READ",
+        "hoodie.table.version": "9",
+        "hoodie.timeline.layout.version": "2",
+        "hoodie.table.timeline.timezone": "UTC",
+        "hoodie.table.metadata.partitions": "files" if shape.has_metadata else "",
+    }
+    properties["hoodie.table.checksum"] = str(table_checksum(properties))
+    return encode_properties(properties, comment="simulated", date="today")
+
+
+@dataclass(slots=True)
+class Group:
+    """The newest slice of a file group, as a snapshot has it."""
+
+    group: FileGroupId
+    base: BaseFile | None
+    logs: tuple[LogFile, ...]
+    rows: Rows
+
+    @property
+    def last(self) -> str:
+        """The instant of the newest file."""
+        times = [file.instant for file in (self.base, *self.logs) if file is not None]
+        return max(times)
+
+
+@dataclass(slots=True)
+class View:
+    """What one reader sees."""
+
+    config: TableConfig
+    timeline: Timeline
+    groups: dict[FileGroupId, Group]
+
+    @property
+    def seen(self) -> frozenset[InstantTime]:
+        """The writes in the snapshot."""
+        return frozenset(instant.requested_at for instant in self.timeline.commits())
+
+    def rows(self) -> Rows:
+        """All rows. A key that is in two file groups has both lists, one after the other."""
+        found: Rows = {}
+        for group in self.groups.values():
+            for key, (numbers, alive) in group.rows.items():
+                if key in found:
+                    raise DuplicateKeyError(f"{key} is in {group.group} and elsewhere")
+                found[key] = (numbers, alive)
+        return found
+
+
+class DuplicateKeyError(Exception):
+    """One key in two file groups."""
+
+
+class MissingFileError(Exception):
+    """A file that a completed write names is not there, or not listed."""
+
+
+def load_view(world: World, storage: object) -> View:
+    """A snapshot, read as readers do: the timeline listed twice, then files by the metadata table or by listing."""
+    config = load_config(storage)  # type: ignore[arg-type]
+    timeline = load_timeline(storage, config)  # type: ignore[arg-type]
+    commits = timeline.commits()
+    documents = Documents(storage, config)  # type: ignore[arg-type]
+    contents = {instant.requested_at: documents.commit(instant) for instant in commits}
+    paths = (
+        _listed_by_metadata(world, storage, config, timeline)
+        if config.metadata_partitions
+        else _listed_in_folders(storage, contents.values())
+    )
+    return View(config, timeline, slice_files(world.store, timeline, contents, paths))
+
+
+def _listed_by_metadata(world: World, storage: object, config: TableConfig, timeline: Timeline) -> set[str]:
+    """Files that the metadata table lists, of writes that count; a write still pending on the table does not (I13)."""
+    metadata = load_timeline(storage, config, METADATA)  # type: ignore[arg-type]
+    pending = {instant.requested_at for instant in timeline.pending()}
+    valid = {instant.requested_at for instant in metadata.commits()} - pending
+    paths: set[str] = set()
+    for listed in storage.list(MDT_FOLDER):  # type: ignore[attr-defined]
+        file = data_file(listed.path.rpartition("/")[2])
+        stored = world.store.get(listed.path)
+        if file is not None and file.instant in valid and stored is not None:
+            paths.update(marshal.loads(stored.data))
+    return paths
+
+
+def _listed_in_folders(storage: object, contents: Iterable[CommitMetadata]) -> set[str]:
+    folders = sorted({partition for metadata in contents for partition in metadata.write_stats})
+    return {listed.path for folder in folders for listed in storage.list(folder)}  # type: ignore[attr-defined]
+
+
+def slice_files(
+    store: Store, timeline: Timeline, contents: Mapping[InstantTime, CommitMetadata], paths: Iterable[str]
+) -> dict[FileGroupId, Group]:
+    """The newest slice of each file group: of files whose write counts, in file groups that are not replaced."""
+    bases: dict[FileGroupId, list[BaseFile]] = {}
+    logs: dict[FileGroupId, list[LogFile]] = {}
+    for path in sorted(paths):
+        partition, _, name = path.rpartition("/")
+        file = data_file(name)
+        if file is None or timeline.completion_of(file.instant) is None:
+            continue
+        group = FileGroupId(partition, file.file_id)
+        if isinstance(file, BaseFile):
+            bases.setdefault(group, []).append(file)
+        else:
+            logs.setdefault(group, []).append(file)
+    replaced = {
+        FileGroupId(partition, file_id)
+        for metadata in contents.values()
+        for partition, ids in metadata.replaced_file_ids.items()
+        for file_id in ids
+    }
+    found = sorted({*bases, *logs} - replaced)
+    _check_files(timeline, contents, paths, replaced)
+    return {group: _newest(store, timeline, group, bases.get(group, []), logs.get(group, [])) for group in found}
+
+
+def _check_files(
+    timeline: Timeline,
+    contents: Mapping[InstantTime, CommitMetadata],
+    paths: Iterable[str],
+    replaced: set[FileGroupId],
+) -> None:
+    known = set(paths)
+    for instant in timeline.commits():
+        for stat in contents[instant.requested_at].stats:
+            if stat.path not in known and FileGroupId(stat.partition, stat.file_id) not in replaced:
+                raise MissingFileError(f"{stat.path} of {instant.requested_at} is not listed")
+
+
+def _newest(store: Store, timeline: Timeline, group: FileGroupId, bases: list[BaseFile], logs: list[LogFile]) -> Group:
+    base = max(bases, key=lambda file: (file.instant, file.write_token), default=None)
+    on_top = [log for log in logs if base is None or (timeline.completion_of(log.instant) or "") > base.instant]
+    ordered = tuple(sorted(on_top, key=log_merge_order))
+    rows: Rows = {}
+    for file in (base, *ordered):
+        if file is not None:
+            stored = store.get(f"{group.partition}/{file.name}")
+            if stored is None:
+                raise MissingFileError(f"{group.partition}/{file.name} is listed and not there")
+            rows.update(decode_rows(stored.data))
+    return Group(group, base, ordered, rows)
+
+
+def completed_instant(timeline: Timeline, requested_at: InstantTime) -> Instant | None:
+    """The completed write of that time."""
+    return next((i for i in timeline.commits() if i.requested_at == requested_at), None)

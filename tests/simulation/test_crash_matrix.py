@@ -1,0 +1,103 @@
+"""Every fault at every call of small scenarios, then recovery, then all checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from .codecs import fast_codecs
+from .faults import Fault, PlannedFault, PlannedFaults, possible_faults
+from .scheduler import Style
+from .schedules import Setup, draw_setup, run_schedule
+from .table import Shape
+from .world import LockKind
+
+# A crash after a call is one before the next.
+FAULTS = (Fault.CRASH_BEFORE, Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.UNAVAILABLE, Fault.PAUSE)
+LONG_MS = 100_000
+"""A pause of ten leases, past the age at which a heartbeat counts as dead."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Who acts, whose calls are struck, and what happens anyway."""
+
+    name: str
+    victim: str
+    writers: tuple[tuple[str, ...], ...] = (("upsert",),)
+    cleaners: int = 0
+    has_operator: bool = False
+    before: tuple[tuple[str, int, Fault], ...] = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+SCENARIOS = (
+    Scenario("one upsert", "writer0", cleaners=1),
+    Scenario("one overwrite", "writer0", writers=(("overwrite",),), cleaners=1),
+    Scenario("two writers", "writer0", writers=(("upsert",), ("upsert",))),
+    Scenario("rollback of a dead writer", "cleaner0", cleaners=2, before=(("writer0", 34, Fault.CRASH_BEFORE),)),
+    Scenario("rollback of a completed write", "operator", writers=(("upsert",),) * 2, cleaners=1, has_operator=True),
+)
+TABLES = {
+    "cow, lease, metadata": (Shape(True, True, ("p0",), 1, 4), LockKind(can_be_lost=True)),
+    "mor, lock, metadata": (Shape(False, True, ("p0",), 1, 4), LockKind(can_be_lost=False)),
+}
+
+
+def _setup(scenario: Scenario, table: str, restarts: int) -> Setup:
+    shape, lock = TABLES[table]
+    return replace(
+        draw_setup(1),
+        shape=shape,
+        lock=lock,
+        style=Style.STICKY,
+        skew_ms=0,
+        wild_ms=0,
+        page_size=0,
+        writers=scenario.writers,
+        cleaners=scenario.cleaners,
+        readers=1,
+        has_operator=scenario.has_operator,
+        has_compactor=False,
+        has_foreign=False,
+        restarts=restarts,
+        is_real=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "restarts"),
+    [("cow, lease, metadata", 0), ("cow, lease, metadata", 1), ("mor, lock, metadata", 0)],
+    ids=["cow, lease, a stranger recovers", "cow, lease, the victim recovers", "mor, lock, a stranger recovers"],
+)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_every_call_may_fail(scenario: Scenario, table: str, restarts: int) -> None:
+    setup = _setup(scenario, table, restarts)
+    with fast_codecs() as forget:
+        calls = _list_calls(scenario, setup)
+        assert len(calls) > 20
+        for number, verb in enumerate(calls, start=1):
+            for fault in FAULTS:
+                if fault in possible_faults(verb):
+                    _check(scenario, setup, number, fault)
+                    forget()
+
+
+def _check(scenario: Scenario, setup: Setup, number: int, fault: Fault) -> None:
+    planned = PlannedFault(scenario.victim, number, fault, pause=LONG_MS)
+    result = run_schedule(setup, PlannedFaults((planned, *_before(scenario))))
+    struck = f"{fault.value} at call {number} of {scenario.victim}: {planned.struck}"
+    assert result.failure is None, f"{struck}: {result.failure}"
+
+
+def _before(scenario: Scenario) -> tuple[PlannedFault, ...]:
+    return tuple(PlannedFault(process, number, fault) for process, number, fault in scenario.before)
+
+
+def _list_calls(scenario: Scenario, setup: Setup) -> list[str]:
+    result = run_schedule(setup, PlannedFaults(_before(scenario)))
+    assert result.failure is None, result.failure
+    return [str(verb) for _, process, verb, _, _ in result.world.trace if process == scenario.victim]
