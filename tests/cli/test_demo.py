@@ -27,13 +27,14 @@ def test_each_table_is_read_in_every_way(played: list[demo.Event]) -> None:
     chapters = collect(played).chapters
     assert [chapter.title for chapter in chapters] == [
         "lakebed demo",
+        "A table of our own",
         "Table cow_part_upsert",
         "Table mor_part_compacted",
         "Table mor_nonpart_all_indexes",
         "Table mor_part_event_time",
         "Spark",
     ]
-    for chapter in chapters[1:5]:
+    for chapter in chapters[2:6]:
         calls = [step.call.partition("(")[0] for step in chapter.steps]
         assert calls[1:7] == [
             "table.timeline",
@@ -42,6 +43,24 @@ def test_each_table_is_read_in_every_way(played: list[demo.Event]) -> None:
             "table.to_arrow",
             "table.explain",
         ]
+
+
+def test_a_table_is_made_and_written_to(played: list[demo.Event]) -> None:
+    steps = {step.what: step for step in collect(played).chapters[1].steps}
+    assert "6 inserted, 0 updated" in steps["Load six trips."].remark
+    assert "2 deleted" in steps["Delete two trips."].remark
+    rows = steps["What is left."].result
+    assert isinstance(rows, RowsReport)
+    assert rows.rows.select(["trip", "fare"]).to_pylist() == [
+        {"trip": "t2", "fare": 99.0},
+        {"trip": "t3", "fare": 13.0},
+        {"trip": "t4", "fare": 14.0},
+        {"trip": "t5", "fare": 15.0},
+        {"trip": "t6", "fare": 16.0},
+    ]
+    before = steps["The table as it was after the load."].result
+    assert isinstance(before, RowsReport)
+    assert before.rows.num_rows == 6
 
 
 def test_the_calls_that_it_prints_give_what_it_shows(played: list[demo.Event]) -> None:
