@@ -55,7 +55,7 @@ class Client:
 
     def view(self) -> View:
         """A snapshot of the table."""
-        return load_view(self.world, self.storage)
+        return load_view(self.world, self.storage, self.codec)
 
     def check_no_timers(self) -> None:
         """A process that has given everything up must not keep anything alive: others would wait for ever."""
@@ -402,7 +402,7 @@ def run_compactor(client: Client, delay_ms: int) -> None:
 
 def _plan_compaction(client: Client) -> tuple[Attempt | None, Group | None]:
     with client.transactions.section() as section:
-        view = load_view(client.world, client.storage)
+        view = load_view(client.world, client.storage, client.codec)
         busy = any(i.action in (Action.COMPACTION, Action.ROLLBACK) for i in section.timeline.pending())
         groups = [group for group in view.groups.values() if group.logs]
         if busy or not groups:

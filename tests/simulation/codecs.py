@@ -99,7 +99,7 @@ class _Timelines:
         return known[1]
 
     def of(self, instants: Any) -> Timeline:
-        if not isinstance(instants, tuple):
+        if not isinstance(instants, tuple | frozenset):
             return Timeline.of(instants)
         known = self._timelines.get(id(instants))
         if known is None:

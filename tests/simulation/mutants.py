@@ -77,6 +77,17 @@ def with_leases(setup: Setup) -> Setup:
     return replace(setup, lock=LockKind(can_be_lost=True), rates=rates, has_foreign=False, cleaners=2)
 
 
+def with_lost_leases(setup: Setup) -> Setup:
+    """Five writers who lose the lock again and again, and nothing else that goes wrong."""
+    shape = replace(setup.shape, has_metadata=False)
+    writers = (("insert", "insert"),) * 5
+    lock = LockKind(can_be_lost=True, lease_ms=2_000)
+    rates = {Fault.PAUSE: 0.12}
+    return replace(
+        setup, shape=shape, lock=lock, writers=writers, rates=rates, cleaners=0, readers=0, has_foreign=False
+    )
+
+
 def with_pauses(setup: Setup) -> Setup:
     """Processes that stand still, and two cleaners that notice."""
     return replace(setup, rates={**setup.rates, Fault.PAUSE: 0.03}, has_foreign=False, cleaners=2)
@@ -455,7 +466,7 @@ def _head_written() -> tuple[Patch, ...]:
     return ((section_module, "swap_head", write_head),)
 
 
-mutant("head erased", "the head record is written over, whoever wrote it", with_leases)(_head_written)
+mutant("head erased", "the head record is written over, whoever wrote it", with_lost_leases)(_head_written)
 mutant("plan not fenced", "a plan appears after its section lost the lock", with_leases)(
     lambda: ((Section, "request", lambda self, instant, data, ticket=None: self.add(instant, data)),)
 )

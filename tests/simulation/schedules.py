@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
@@ -228,7 +229,7 @@ class Schedule:
     def check_end(self) -> None:
         """Everyone stops, a stranger cleans up, and the table must be whole and the history legal."""
         self.settle()
-        view = load_view(self.world, self.client(self._stranger).storage)
+        view = load_view(self.world, self.client(self._stranger).storage, self.codec)
         self.history.reads.append(
             Read("the end", view.seen, view.rows(), self.world.scheduler.steps, self.world.scheduler.steps)
         )
@@ -253,8 +254,7 @@ class Schedule:
         scheduler.run()
         for problem in problems:
             raise ViolationError(f"quiescence: {problem}")
-        known = self.invariants.zombie_files
-        for leftover in leftovers(self.world, zombie_files=known, all_have_tickets=not self.setup.has_foreign):
+        for leftover in self._leftovers():
             raise ViolationError(f"quiescence: {leftover} is left over")
 
     def _clean(self, problems: list[LakebedError]) -> None:
@@ -263,7 +263,13 @@ class Schedule:
                 self.client(self._stranger).transactions.rollbacks.run()
             except LakebedError as error:
                 problems.append(error)
+            if not any(self._leftovers()):
+                return
             self.world.scheduler.sleep(300_000)
+
+    def _leftovers(self) -> Iterator[str]:
+        strays = self.invariants.zombie_files
+        return leftovers(self.world, zombie_files=strays, all_have_tickets=not self.setup.has_foreign)
 
     def _stray_files(self) -> Iterator[str]:
         """Files of writes that did not complete are gone, unless they appeared after their rollback was planned."""
@@ -303,6 +309,17 @@ class Schedule:
                     yield f"I21: {before[:2]} and {after[:2]} both changed {group}"
 
 
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Schedules make much garbage and few cycles: looking for them all the time is a tenth of the work."""
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 @lru_cache(maxsize=1000)
 def _template(shape: Shape, is_real: bool) -> Store:
     return new_table(shape, (REAL if is_real else FAST).encode_commit)
@@ -319,7 +336,7 @@ def run_seeds(
     """Runs schedules; what they reached, and those that failed. Real and cheap codecs take turns as the seeds say."""
     reached: Counter[str] = Counter()
     failed: list[Result] = []
-    with ExitStack() as stack:
+    with ExitStack() as stack, _rare_collections():
         forget = stack.enter_context(fast_codecs())
         for seed in seeds:
             setup = tweak(draw_setup(seed))

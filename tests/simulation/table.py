@@ -17,10 +17,11 @@ from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileGroupId, LogFile
 from lakebed.model.instant import Instant, InstantTime
-from lakebed.timeline import Documents, Timeline, load_timeline
+from lakebed.timeline import Timeline, load_timeline
 from lakebed.timeline.config import load_config
 from lakebed.transaction.section import METADATA
 
+from .codecs import Codec
 from .world import Store, World
 
 Value = tuple[tuple[int, ...], bool]
@@ -146,19 +147,26 @@ class MissingFileError(Exception):
     """A file that a completed write names is not there, or not listed."""
 
 
-def load_view(world: World, storage: object) -> View:
+def load_view(world: World, storage: object, codec: Codec) -> View:
     """A snapshot, read as readers do: the timeline listed twice, then files by the metadata table or by listing."""
     config = load_config(storage)  # type: ignore[arg-type]
     timeline = load_timeline(storage, config)  # type: ignore[arg-type]
-    commits = timeline.commits()
-    documents = Documents(storage, config)  # type: ignore[arg-type]
-    contents = {instant.requested_at: documents.commit(instant) for instant in commits}
+    contents = {instant.requested_at: _content(world, codec, instant) for instant in timeline.commits()}
     paths = (
         _listed_by_metadata(world, storage, config, timeline)
         if config.metadata_partitions
         else _listed_in_folders(storage, contents.values())
     )
     return View(config, timeline, slice_files(world.store, timeline, contents, paths))
+
+
+def _content(world: World, codec: Codec, instant: Instant) -> CommitMetadata:
+    """What a completed write says. It never changes, so that reading it is no scheduling point."""
+    path = f".hoodie/timeline/{instant.requested_at}_{instant.completed_at}.{instant.action}"
+    stored = world.store.get(path)
+    if stored is None:
+        raise MissingFileError(f"{path} was taken back")
+    return codec.decode_commit(stored.data, path=path)
 
 
 def _listed_by_metadata(world: World, storage: object, config: TableConfig, timeline: Timeline) -> set[str]:

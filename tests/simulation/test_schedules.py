@@ -15,7 +15,7 @@ from .codecs import fast_codecs
 from .faults import Fault
 from .schedules import Setup, draw_setup, run_schedule, run_seeds
 
-BLOCKS, PER_BLOCK = 10, 1_000
+BLOCKS, PER_BLOCK = 10, 500
 ROOT = Path(__file__).parents[2]
 REACHED: Counter[str] = Counter()
 

@@ -16,6 +16,7 @@ from lakebed.model.commit import InstantRef, RollbackMetadata, RollbackPlan, Rol
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Storage
+from lakebed.timeline import Archive
 from lakebed.transaction.attempt import Attempt, start_attempt, taken_over
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing, heartbeat_path
@@ -130,7 +131,8 @@ class Rollbacks:
         if not marked:
             return
         with open_section(self._ports, self._timing) as section:
-            if any(i.requested_at == instant for i in section.timeline):
+            archive = Archive(self._ports.storage, section.config)
+            if any(i.requested_at == instant for i in section.timeline) or archive.completions([instant]):
                 return
         for path in sorted(marked):
             delete_file(self._ports.storage, path)
