@@ -96,12 +96,7 @@ def storage_options(options: Mapping[str, str]) -> dict[str, str]:
 _WITHOUT_EFFECT = (
     "hoodie.bulkinsert.shuffle.parallelism",
     "hoodie.cleaner.policy.failed.writes",
-    "hoodie.datasource.write.operation",
-    "hoodie.datasource.write.partitionpath.field",
-    "hoodie.datasource.write.recordkey.field",
     "hoodie.datasource.write.row.writer.enable",
-    "hoodie.datasource.write.table.name",
-    "hoodie.datasource.write.table.type",
     "hoodie.delete.shuffle.parallelism",
     "hoodie.embed.timeline.server",
     "hoodie.insert.shuffle.parallelism",
@@ -118,9 +113,18 @@ _OF_CREATION = (
     "hoodie.record.merge.mode",
     "hoodie.table.timeline.timezone",
 )
+# What a call says by its name or its arguments.
+_SAID_IN_CALLS = {
+    "hoodie.datasource.write.operation": "call the method: table.upsert(rows), table.insert(rows), table.delete(keys)",
+    "hoodie.datasource.write.partitionpath.field": 'create_table(..., partition_by="city")',
+    "hoodie.datasource.write.precombine.field": 'create_table(..., ordering="ts")',
+    "hoodie.datasource.write.recordkey.field": 'create_table(..., key="id")',
+    "hoodie.datasource.write.table.name": "use hoodie.table.name in the options of create_table",
+    "hoodie.datasource.write.table.type": 'create_table(..., table_type="mor")',
+}
 _WRITE_VALUES = {
-    "hoodie.archive.automatic": ("true", "false"),
-    "hoodie.clean.automatic": ("true", "false"),
+    "hoodie.archive.automatic": ("false",),
+    "hoodie.clean.automatic": ("false",),
     "hoodie.clustering.inline": ("false",),
     "hoodie.compact.inline": ("false",),
     "hoodie.datasource.clustering.inline.enable": ("false",),
@@ -154,7 +158,7 @@ class WriteOptions:
 def is_write_option(key: str) -> bool:
     """Whether a spelling means something to writes alone."""
     spellings = {f.metadata["hoodie"] for f in fields(WriteOptions) if f.metadata}
-    names = (*spellings, *_WRITE_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION)
+    names = (*spellings, *_WRITE_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION, *_SAID_IN_CALLS)
     known = key in names or key.startswith("hoodie.write.lock.")
     return known and key not in _ACCEPTED_VALUES and key != "hoodie.metadata.enable"
 
@@ -170,6 +174,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     for key, value in options.items():
         if key in spellings:
             given[spellings[key].name] = _parse(key, str(value), spellings[key].type)
+        elif key in _SAID_IN_CALLS:
+            raise InvalidInputError(f"the option {key} has no effect here", hint=_SAID_IN_CALLS[key])
         elif key in _WRITE_VALUES:
             _check_value(key, str(value), _WRITE_VALUES[key])
         elif key.startswith("hoodie.") and key not in others and key not in given["lock"]:

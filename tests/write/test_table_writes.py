@@ -38,6 +38,10 @@ def merged(model: Rows, rows: list[dict[str, Any]]) -> None:
             model[key] = each
 
 
+def folder_of(table: lakebed.Table) -> str:
+    return str(table).partition("'")[2].rpartition("'")[0]
+
+
 def stored(table: lakebed.Table, **options: Any) -> list[dict[str, Any]]:
     rows = table.to_arrow(columns=SCHEMA.names, **options).to_pylist()
     return sorted(rows, key=lambda each: (each["city"], each["id"], each["ts"]))
@@ -49,7 +53,7 @@ def expected(model: Rows) -> list[dict[str, Any]]:
 
 def check(table: lakebed.Table, model: Rows) -> None:
     assert stored(table) == expected(model)
-    url = str(table).partition("'")[2].rpartition("'")[0]
+    url = folder_of(table)
     assert stored(lakebed.open_table(url, options={"hoodie.metadata.enable": "false"})) == expected(model)
     assert not table.timeline.pending()
 
@@ -124,7 +128,7 @@ def test_many_small_commits_keep_the_metadata_table_small(table: lakebed.Table) 
         table.upsert(rows)
         merged(model, rows)
     check(table, model)
-    folder = Path(str(table).partition("'")[2].rpartition("'")[0], ".hoodie/metadata")
+    folder = Path(folder_of(table), ".hoodie/metadata")
     assert len(list((folder / "files").glob("*.hfile"))) >= 2, "it was compacted"
     assert len(list((folder / "files").iterdir())) < 36, "and cleaned"
 
@@ -149,7 +153,30 @@ def test_a_result_says_what_was_written(table: lakebed.Table) -> None:
     assert second.instant > first.completed_at > first.instant
     third = table.delete(["k1", "k2", "unknown"])
     assert (third.operation, third.deleted) == ("DELETE", 2)
-    assert all(Path(str(table).partition("'")[2].rpartition("'")[0], path).exists() for path in third.files)
+    assert all(Path(folder_of(table), path).exists() for path in third.files)
+
+
+def test_a_result_says_what_the_write_asked_of_the_store(table: lakebed.Table) -> None:
+    result = table.upsert([row(0, 1)])
+    assert result.jobs == 0
+    assert result.requests.creates >= len(result.files) + 3, "three files of the timeline at least"
+    assert result.requests.bytes_written > sum(Path(folder_of(table), path).stat().st_size for path in result.files)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("hoodie.datasource.write.operation", "insert", r"table\.insert"),
+        ("hoodie.datasource.write.table.type", "MERGE_ON_READ", "table_type"),
+        ("hoodie.clean.automatic", "true", "false"),
+        ("hoodie.index.type", "GLOBAL_SIMPLE", "auto, simple or bloom"),
+        ("hoodie.parquet.max.file.size", "0", "above 0"),
+    ],
+)
+def test_options_that_would_be_passed_over_are_refused(table: lakebed.Table, key: str, value: str, says: str) -> None:
+    with pytest.raises(lakebed.InvalidInputError, match=says):
+        lakebed.open_table(folder_of(table), options={key: value}).upsert([row(0, 1)])
+    assert not list(table.timeline)
 
 
 def test_partial_updates_keep_the_other_columns(table: lakebed.Table) -> None:
@@ -180,7 +207,7 @@ def test_new_columns_and_wider_types(tmp_path: Path) -> None:
 def test_the_later_of_two_writers_on_a_file_group_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     table = new_table(tmp_path, "cow")
     table.upsert([row(number, 1) for number in range(6)])
-    url = str(table).partition("'")[2].rpartition("'")[0]
+    url = folder_of(table)
     other = lakebed.open_table(url)
 
     def rows() -> Iterator[pa.RecordBatch]:

@@ -21,7 +21,7 @@ _AVRO_SCHEMA = b"parquet.avro.schema"
 _WRITER_MODEL = b"writer.model.name"
 _KEY_MIN = b"hoodie_min_record_key"
 _KEY_MAX = b"hoodie_max_record_key"
-_BLOOM = b"org.apache.hudi.bloomfilter"
+BLOOM = b"org.apache.hudi.bloomfilter"
 _BLOOM_TYPE = b"hoodie_bloom_filter_type_code"
 _BEYOND_BMP = 0xF0
 """First byte, in UTF-8, of characters above U+FFFF, and a byte of no other character."""
@@ -69,7 +69,7 @@ def decode_parquet_footer(file: bytes | memoryview | pa.NativeFile, *, path: str
             avro_schema=_text(entries, _AVRO_SCHEMA),
             key_min=_text(entries, _KEY_MIN),
             key_max=_text(entries, _KEY_MAX),
-            bloom_text=entries.get(_BLOOM),
+            bloom_text=entries.get(BLOOM),
             bloom_type=_text(entries, _BLOOM_TYPE) or BloomKind.SIMPLE.value,
         )
 
@@ -81,7 +81,7 @@ def footer_metadata(keys: pa.Array, avro_json: str, bloom: BloomFilter | None = 
     """
     bloom = build_bloom(keys) if bloom is None else bloom
     entries = avro_metadata(avro_json)
-    entries |= {_BLOOM_TYPE: bloom.kind.value.encode(), _BLOOM: encode_bloom(bloom)}
+    entries |= {_BLOOM_TYPE: bloom.kind.value.encode(), BLOOM: encode_bloom(bloom)}
     if len(keys) > keys.null_count:
         entries[_KEY_MIN], entries[_KEY_MAX] = _key_range(keys)
     return entries

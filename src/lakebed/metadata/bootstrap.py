@@ -21,9 +21,9 @@ from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetaf
 from lakebed.format.properties import table_checksum
 from lakebed.index.entries import Entries, concat_entries, split_entries
 from lakebed.index.files import no_files
-from lakebed.metadata.entries import NO_LOGS, store_file, store_placeholder
+from lakebed.metadata.entries import store_file, store_placeholder
 from lakebed.metadata.table import ROOT
-from lakebed.model.commit import WriteStat
+from lakebed.model.commit import NO_LOGS, WriteStat
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import COMMIT_TIME, PARTITION_PATH, RECORD_KEY

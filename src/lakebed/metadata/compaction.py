@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from lakebed.format.file_names import decode_data_file_name, encode_base_file_name
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_shard_base
-from lakebed.metadata.entries import NO_LOGS, store_file
+from lakebed.metadata.entries import store_file
 from lakebed.metadata.merging import Merged, merge_shard
 from lakebed.metadata.shard import load_shard
 from lakebed.metadata.table import ROOT
-from lakebed.model.commit import CompactionOperation, CompactionPlan, WriteStat
+from lakebed.model.commit import NO_LOGS, CompactionOperation, CompactionPlan, WriteStat
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage

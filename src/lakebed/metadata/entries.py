@@ -24,7 +24,7 @@ from lakebed.index.secondary_index import secondary_index_shards
 from lakebed.metadata.changes import MetadataChange
 from lakebed.metadata.current_stats import StatsReader
 from lakebed.metadata.table import ROOT
-from lakebed.model.commit import WriteStat
+from lakebed.model.commit import NO_LOGS, WriteStat
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import ColumnStats
@@ -36,19 +36,6 @@ FIRST_TOKEN = "0-0-0"
 
 Groups = Mapping[str, Sequence[str]]
 """File ids of the file groups of metadata-table partitions, in shard order."""
-
-NO_LOGS: Mapping[str, object] = {
-    "totalWriteErrors": 0,
-    "totalLogRecords": 0,
-    "totalUpdatedRecordsCompacted": 0,
-    "totalLogBlocks": 0,
-    "totalCorruptLogBlock": 0,
-    "totalRollbackBlocks": 0,
-    "totalLogFilesCompacted": 0,
-    "totalLogReadTimeMs": 0,
-    "totalLogSizeCompacted": 0,
-}
-"""What write stats say of merged logs where none were."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+NO_LOGS: Mapping[str, Any] = {
+    "totalWriteErrors": 0,
+    "totalLogRecords": 0,
+    "totalUpdatedRecordsCompacted": 0,
+    "totalLogBlocks": 0,
+    "totalCorruptLogBlock": 0,
+    "totalRollbackBlocks": 0,
+    "totalLogFilesCompacted": 0,
+    "totalLogReadTimeMs": 0,
+    "totalLogSizeCompacted": 0,
+}
+"""What write stats say of merged logs where none were."""
+
 
 @dataclass(frozen=True, slots=True)
 class WriteStat:

@@ -58,6 +58,12 @@ class Section:
         self._highest = following_time(now, highest)
         return self._highest
 
+    def outwait_skew(self) -> None:
+        """Returns once a clock that is behind by the skew has passed the times drawn here."""
+        zone, skew_ms = timeline_zone(self.config), self.timing.skew_ms
+        while self._highest is not None and format_time(self.ports.clock.now_ms() - skew_ms, zone) <= self._highest:
+            self.ports.clock.sleep(skew_ms / 1000 / 4)
+
     def has_lease(self) -> bool:
         """Whether the lock is surely held for as long as a section takes."""
         return self.ports.lock.remaining() >= self.timing.section_seconds + self.timing.skew_ms / 1000
@@ -175,7 +181,7 @@ def open_section(ports: Ports, timing: Timing, opens: InstantTime | None = None)
         section.check_lease()
         yield section
         if timing.skew_ms:
-            _outwait_skew(section, timing)
+            section.outwait_skew()
     finally:
         ports.lock.release()
 
@@ -205,13 +211,3 @@ def revoke_tickets(ports: Ports, instant: InstantTime) -> None:
     for ticket in ports.storage.find_tickets(instant):
         while ports.storage.revoke(ticket) is not Outcome.DONE:
             ports.clock.sleep(0.1)
-
-
-def _outwait_skew(section: Section, timing: Timing) -> None:
-    """Keeps the lock until a clock that is behind by the skew has passed the times drawn here."""
-    drawn = section._highest
-    if drawn is None:
-        return
-    zone = timeline_zone(section.config)
-    while format_time(section.ports.clock.now_ms() - timing.skew_ms, zone) <= drawn:
-        section.ports.clock.sleep(timing.skew_ms / 1000 / 4)

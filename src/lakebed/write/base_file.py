@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from lakebed.errors import InvalidInputError, WriteConflictError
 from lakebed.format.bloom import BloomFilter
 from lakebed.format.file_names import encode_base_file_name
-from lakebed.format.parquet_footer import footer_metadata
+from lakebed.format.parquet_footer import BLOOM, footer_metadata
 from lakebed.model.commit import WriteStat
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId
@@ -33,7 +33,6 @@ from lakebed.write.meta_columns import meta_columns
 from lakebed.write.parquet_columns import column_options
 from lakebed.write.values import IS_DELETE, NOT_COUNTED, FileSizing, WriteContext, WriteTask, WrittenFile
 
-_BLOOM = b"org.apache.hudi.bloomfilter"
 _BLOOM_PARTITION = "bloom_filters"
 _ROW_GROUP_BYTES = 128 << 20
 """Of Arrow memory: what a reader has to hold at once."""
@@ -131,7 +130,7 @@ def _encode(table: pa.Table, context: WriteContext, bloom: BloomFilter | None) -
             rows_max = max(1, table.num_rows * _ROW_GROUP_BYTES // max(table.nbytes, 1))
             writer.write_table(table, row_group_size=rows_max)
         writer.add_key_value_metadata(entries)
-    return _Encoded(sink.getvalue().to_pybytes(), footers[0], entries[_BLOOM])
+    return _Encoded(sink.getvalue().to_pybytes(), footers[0], entries[BLOOM])
 
 
 def _keeps_blooms(config: TableConfig) -> bool:

@@ -33,6 +33,11 @@ class Input(Protocol):
         """Their columns, without meta columns."""
         ...
 
+    @property
+    def jobs(self) -> int:
+        """How many Spark jobs the work on them took so far."""
+        ...
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, in this process."""
         ...
@@ -48,6 +53,11 @@ class ArrowInput:
 
     schema: pa.Schema
     source: Iterator[pa.RecordBatch]
+
+    @property
+    def jobs(self) -> int:
+        """None: nothing runs on Spark."""
+        return 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows."""
@@ -67,6 +77,11 @@ class SparkInput:
     schema: pa.Schema
     frame: DataFrame
     engine: OnSpark
+
+    @property
+    def jobs(self) -> int:
+        """How many Spark jobs there were so far."""
+        return self.engine.jobs
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, brought to the driver."""

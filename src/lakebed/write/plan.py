@@ -30,13 +30,12 @@ class TagRule:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """Tasks of a write, and what it replaces; `unmatched` rows were to be deleted and are not in the table."""
+    """Tasks of a write, where they run, and what the write replaces."""
 
     operation: Operation
     tasks: tuple[WriteTask, ...]
     replaced: Mapping[str, tuple[str, ...]]
     engine: Engine
-    unmatched: int = 0
 
     @property
     def write_set(self) -> WriteSet:
@@ -86,13 +85,13 @@ def plan_rows(
     """The tasks that write `rows`. `scans` read the keys of the snapshot's slices; `busy` groups are not filled."""
     slices = tuple(scan.file_slice for scan in scans)
     tags = _find_tags(rows, scans, engine, rule) if operation.finds_keys else _no_tags()
-    inserts, unmatched = _inserts(rows, tags)
+    inserts = _inserts(rows, tags)
     fills = operation.fills_files
     spaces = small_files(slices, context.files, row_bytes, excluded=busy) if fills else {}
     rows_per_file = max(int(context.files.target_bytes / row_bytes), 1)
     assignments = assign_rows(tags, inserts, slices, spaces, rows_per_file, new_file_id)
     tasks = _tasks(rows, assignments, context, is_blind=not operation.finds_keys)
-    return WritePlan(operation, tasks, _replaced(operation, slices, rows), engine, unmatched)
+    return WritePlan(operation, tasks, _replaced(operation, slices, rows), engine)
 
 
 def is_append(task: WriteTask) -> bool:
@@ -111,22 +110,19 @@ def _no_tags() -> Tags:
     return Tags(nothing, nothing, nothing)
 
 
-def _inserts(rows: pa.Table, tags: Tags) -> tuple[dict[str, Ints], int]:
-    """Rows that no slice holds, by partition, and how many of the others were to be deleted."""
+def _inserts(rows: pa.Table, tags: Tags) -> dict[str, Ints]:
+    """Rows that no slice holds, by partition; deletes among them have nothing to delete."""
     is_new = np.ones(rows.num_rows, bool)
     is_new[tags.rows] = False
-    unmatched = 0
     if IS_DELETE in rows.schema.names:
-        deletes = rows[IS_DELETE].to_numpy()
-        unmatched = int((is_new & deletes).sum())
-        is_new &= ~deletes
+        is_new &= ~rows[IS_DELETE].to_numpy()
     numbers = np.flatnonzero(is_new)
     if not len(numbers):
-        return {}, unmatched
+        return {}
     if len(numbers) == rows.num_rows:
-        return rows_by_partition(rows), unmatched
+        return rows_by_partition(rows)
     some = rows_by_partition(rows.select([1]).take(pa.array(numbers)))
-    return {partition: numbers[here] for partition, here in some.items()}, unmatched
+    return {partition: numbers[here] for partition, here in some.items()}
 
 
 def _tasks(

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
-from lakebed.model.commit import WriteStat
+from lakebed.model.commit import NO_LOGS, WriteStat
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import InstantTime
@@ -25,15 +25,7 @@ IS_INSERT = "lakebed.is_insert"
 
 
 NOT_COUNTED: Mapping[str, Any] = {
-    "totalWriteErrors": 0,
-    "totalLogRecords": 0,
-    "totalUpdatedRecordsCompacted": 0,
-    "totalLogBlocks": 0,
-    "totalCorruptLogBlock": 0,
-    "totalRollbackBlocks": 0,
-    "totalLogFilesCompacted": 0,
-    "totalLogReadTimeMs": 0,
-    "totalLogSizeCompacted": 0,
+    **NO_LOGS,
     "numUpdates": 0,
     "runtimeStats": {"totalScanTime": 0, "totalCreateTime": 0, "totalUpsertTime": 0},
 }

@@ -96,7 +96,8 @@ class TableWrites:
             rows = prepared.rows if has_keys else generate_keys(prepared.rows, instant)
             return replace(prepared, rows=self._arrange(rows, operation))
 
-        return self._writer.write_rows(source, plan.columns, operation, self._rule())
+        result = self._writer.write_rows(source, plan.columns, operation, self._rule())
+        return replace(result, jobs=given.jobs)
 
     def _arrange(self, rows: pa.Table, operation: Operation) -> pa.Table:
         config = self._handle.config

@@ -23,6 +23,7 @@ from lakebed.model.words import RECORD_KEY
 from lakebed.options import WriteOptions
 from lakebed.read.file_slice import read_slice
 from lakebed.read.scan import counted_instants, plan_slices
+from lakebed.storage import Requests
 from lakebed.table import TableHandle, TableState
 from lakebed.timeline import load_timeline
 from lakebed.transaction.attempt import Attempt
@@ -48,7 +49,10 @@ _ENCODED_SHARE = 0.4
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What a write did: its instant, how many rows, and the files that it made."""
+    """What a write did: its instant, how many rows, the files that it made, and what it cost.
+
+    `jobs` are Spark jobs; `requests` those of this process to the store, up to the commit.
+    """
 
     instant: InstantTime
     completed_at: InstantTime
@@ -57,6 +61,8 @@ class WriteResult:
     updated: int
     deleted: int
     files: tuple[str, ...] = field(repr=False)
+    jobs: int = 0
+    requests: Requests = field(default_factory=Requests, repr=False)
 
 
 class Writer:
@@ -98,6 +104,7 @@ class Writer:
         return self._run(DELETE_PARTITION, pa.schema([]), plan)
 
     def _run(self, operation: Operation, columns: pa.Schema, make_plan: _Planner) -> WriteResult:
+        before = self._handle.storage.counts.snapshot()
         check_writable(self._handle.state())
         attempt = self._transactions.begin(operation.action(self._handle.config))
         try:
@@ -107,6 +114,7 @@ class Writer:
             self._transactions.declare(attempt, plan.declaration)
             written = self._execute(state, context, plan)
             result = self._commit(attempt, state, context, plan, written)
+            result = replace(result, requests=self._handle.storage.counts.snapshot() - before)
         except CommitUnknownError:
             attempt.heartbeat.rest()  # It may have taken place: nothing may be deleted. If not, others find it dead.
             raise
