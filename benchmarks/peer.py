@@ -71,11 +71,16 @@ def _command() -> list[str] | None:
     jars, python = sorted(HOME.glob("hudi-spark*.jar")), HOME / "venv" / "bin" / "python"
     if not jars or not python.exists() or find_java_home() is None:
         return None
-    return [str(python), str(HERE / "peer_hudi.py"), str(jars[-1]), str(LOG.parent)]
+    return [str(python), "-m", "benchmarks.peer_hudi", str(jars[-1]), str(LOG.parent)]
 
 
 def _environment() -> dict[str, str]:
-    settings = {"JAVA_HOME": str(find_java_home()), "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
+    settings = {
+        "PYTHONPATH": str(HERE.parent),
+        "JAVA_HOME": str(find_java_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "TZ": "UTC",
+    }
     return {**os.environ, **settings}
 
 

@@ -71,4 +71,4 @@ def make_session(folder: str, jars: list[str]) -> SparkSession:
 
 
 if __name__ == "__main__":
-    serve(DeltaPeer(make_session(sys.argv[1], sys.argv[2:])))
+    serve(lambda: DeltaPeer(make_session(sys.argv[1], sys.argv[2:])))

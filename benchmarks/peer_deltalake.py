@@ -45,4 +45,4 @@ class DeltalakePeer:
 
 
 if __name__ == "__main__":
-    serve(DeltalakePeer())
+    serve(DeltalakePeer)

@@ -1,22 +1,22 @@
 """Apache Hudi on Spark 3.5, and hudi-rs, behind a line protocol: a JSON request in, a JSON answer out.
 
-usage: peer_hudi.py BUNDLE_JAR FOLDER
+usage: python -m benchmarks.peer_hudi BUNDLE_JAR FOLDER
 
 Runs on the peer's interpreter. Times are taken here, around what a user would call. Ends when its input does.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from hudi import HudiTableBuilder
 from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.serving import serve
 
 WRITES = {
     "hoodie.clean.automatic": "false",
@@ -39,26 +39,7 @@ TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 
 def main(jar: Path, folder: Path) -> None:
     """Answers requests until there are no more."""
-    answers = take_stdout()
-    peer = HudiPeer(make_session(jar, folder))
-    for line in sys.stdin:
-        request = json.loads(line)
-        action = getattr(peer, request.pop("do"))
-        try:
-            answer = action(**request)
-        except Exception as error:
-            sys.stderr.write(f"{error}\n")
-            answer = {"error": str(error).partition("\n")[0]}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
-    peer.spark.stop()
-
-
-def take_stdout() -> TextIO:
-    """Stdout for answers alone: what Java and Rust print goes to stderr from here on."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    return answers
+    serve(lambda: HudiPeer(make_session(jar, folder)))
 
 
 def make_session(jar: Path, folder: Path) -> SparkSession:

@@ -62,4 +62,4 @@ def make_session() -> SparkSession:
 
 
 if __name__ == "__main__":
-    serve(LakebedPeer(make_session() if "--spark" in sys.argv else None))
+    serve(lambda: LakebedPeer(make_session() if "--spark" in sys.argv else None))

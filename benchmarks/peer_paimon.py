@@ -65,4 +65,4 @@ class PaimonPeer:
 
 
 if __name__ == "__main__":
-    serve(PaimonPeer())
+    serve(PaimonPeer)

@@ -10,9 +10,13 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 
-def serve(peer: object) -> None:
-    """Answers requests, each the name of a method and its arguments, until the input ends."""
+def serve(make_peer: Callable[[], object]) -> None:
+    """Answers requests, each the name of a method and its arguments, until the input ends.
+
+    The peer is made here, after stdout was taken: a JVM that it starts prints elsewhere.
+    """
     answers = take_stdout()
+    peer = make_peer()
     for line in sys.stdin:
         request = json.loads(line)
         action = getattr(peer, request.pop("do"))

@@ -98,14 +98,16 @@ class Section:
         That one may draw the same time, or decide by a timeline that lacks this instant.
         """
         if not self.ports.lock.can_be_lost:
-            return self.add(instant, data)
+            self.add(instant, data)
+            return
         self._announce(instant.requested_at)
         if self.complete(ticket or self.open_ticket(instant.requested_at), instant, data) is not Outcome.DONE:
             raise _lost_lock(self.ports)
-        return None if ticket else revoke_tickets(self.ports, instant.requested_at)
+        if ticket is None:
+            revoke_tickets(self.ports, instant.requested_at)
 
     def complete(self, ticket: Ticket, instant: Instant, data: bytes, root: str = "") -> Outcome:
-        """Publishes a completed instant; REFUSED if the ticket was revoked."""
+        """Publishes an instant; REFUSED if the ticket was revoked."""
         self.check_lease()
         outcome = self.ports.storage.publish(ticket, self.path(instant, root), data)
         if outcome is not Outcome.DONE:
