@@ -124,6 +124,10 @@ class _ReadInside:
     schema: pa.Schema
     make: Callable[[InstantTime], pa.RecordBatch]
 
+    @property
+    def jobs(self) -> int:
+        return 0
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
 
