@@ -711,7 +711,7 @@ def check_read(context: WriteContext, file_slice: FileSlice, model: Model) -> No
 
 
 def check_keys(written: Any, rows: list[dict[str, Any]], alive: set[str], model: Model) -> None:
-    inserted = {row["key"] for row in rows if not row["delete"]} - alive
+    inserted = {row["key"] for row in rows if not row["delete"]} & set(model.rows) - alive
     assert set(written.inserted_keys.to_pylist() if written.inserted_keys else ()) == inserted
     assert set(written.deleted_keys.to_pylist() if written.deleted_keys else ()) == alive - set(model.rows)
 

@@ -12,6 +12,9 @@ from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.write.tag import Ints, Tags
 from lakebed.write.values import FileSizing
 
+_COMPACTED_SHARE = {"avro": 0.35, "parquet": 1.0}
+"""What is left of the bytes of log files in a base file. That of Avro is Apache Hudi's estimate."""
+
 FileIds = Callable[[], str]
 """A new file id: a UUID and a counter, `<uuid>-0`."""
 
@@ -69,19 +72,34 @@ def assign_rows(
 
 
 def small_files(
-    slices: Sequence[FileSlice], sizing: FileSizing, row_bytes: float, *, excluded: frozenset[FileGroupId]
+    slices: Sequence[FileSlice],
+    sizing: FileSizing,
+    row_bytes: float,
+    *,
+    excluded: frozenset[FileGroupId],
+    with_logs: bool = False,
 ) -> dict[str, list[Space]]:
-    """Slices without logs whose base file is small, by partition, smallest first, and the room that is left in them."""
-    found: dict[str, list[tuple[int, Space]]] = {}
+    """Small slices, by partition, smallest first, and the room that is left; those with log files only if these may grow."""
+    found: dict[str, list[tuple[float, Space]]] = {}
     for number, file_slice in enumerate(slices):
-        base = file_slice.base
-        if base is None or file_slice.logs or base.size is None or file_slice.group in excluded:
+        size = _size(file_slice, sizing)
+        if size is None or file_slice.group in excluded or (file_slice.logs and not with_logs):
             continue
-        room = int((sizing.target_bytes - base.size) / row_bytes)
-        if base.size < sizing.small_bytes and room > 0:
-            found.setdefault(file_slice.group.partition, []).append((base.size, Space(number, room)))
+        room = int((sizing.target_bytes - size) / row_bytes)
+        if size < sizing.small_bytes and room > 0:
+            found.setdefault(file_slice.group.partition, []).append((size, Space(number, room)))
     by_size = {partition: sorted(spaces, key=lambda s: (s[0], s[1].target)) for partition, spaces in found.items()}
     return {partition: [space for _, space in spaces] for partition, spaces in by_size.items()}
+
+
+def _size(file_slice: FileSlice, sizing: FileSizing) -> float | None:
+    """About the size of the base file that a compaction of the slice would make; None if it is not known."""
+    base = file_slice.base
+    base_bytes = 0 if base is None else base.size
+    log_bytes = [log.size for log in file_slice.logs]
+    if base_bytes is None or None in log_bytes:
+        return None
+    return base_bytes + _COMPACTED_SHARE[sizing.log_format] * sum(size or 0 for size in log_bytes)
 
 
 def _existing(tags: Tags, filled: Mapping[int, Ints], slices: Sequence[FileSlice]) -> Iterator[Assignment]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -10,12 +10,17 @@ import pyarrow.compute as pc
 
 from lakebed.errors import WriteConflictError
 from lakebed.format.file_names import encode_log_file_name, log_merge_order
+from lakebed.format.log.blocks import decode_deletes
+from lakebed.format.log.file import BlockKind, block_kinds, decode_log_file
 from lakebed.format.metadata.column_stats import merge_column_stats
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.metadata import ColumnStats
 from lakebed.model.words import META_COLUMNS, RECORD_KEY
-from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.read.file_slice import IS_DELETED, SliceTask, read_slice
+from lakebed.read.merge import Rules
+from lakebed.read.rules import merge_rules
+from lakebed.storage import Storage
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.settle import create_file
 from lakebed.write.file_stats import column_stats
@@ -44,11 +49,11 @@ def append_log_file(task: WriteTask) -> tuple[WrittenFile, ...]:
     blocks = plan_record_blocks(task, records)
     data = b"".join([*(encode_record_block(task, block) for block in blocks), *encode_delete_blocks(task, deletes)])
     log = _store(task, data)
-    inserted = records[RECORD_KEY].filter(records[IS_INSERT]).combine_chunks()
+    inserts = records[RECORD_KEY].filter(records[IS_INSERT]).combine_chunks()
     written = WrittenFile(
-        stat=_write_stat(task, log, records.num_rows, len(inserted), deletes.num_rows),
+        stat=_write_stat(task, log, records.num_rows, len(inserts), deletes.num_rows),
         column_stats=_column_stats(task, blocks, log.name),
-        inserted_keys=inserted if len(inserted) else None,
+        inserted_keys=_inserted_keys(task, inserts, log),
         deleted_keys=_deleted_keys(task, deletes, log),
     )
     return (written,)
@@ -136,6 +141,35 @@ def _column_stats(task: WriteTask, blocks: Sequence[RecordBlock], name: str) -> 
 
 def _has(block: RecordBlock, column: str) -> bool:
     return column.partition(".")[0] in block.rows.column_names
+
+
+def _inserted_keys(task: WriteTask, keys: pa.Array, log: LogFile) -> pa.Array | None:
+    """Keys that are there now: a delete in an older log file outlives an insert with a lower ordering value."""
+    doubtful = _deleted_before(task, keys)
+    if len(doubtful):
+        gone = doubtful.filter(pc.invert(pc.is_in(doubtful, value_set=_find_keys(task, doubtful, log))))
+        keys = keys.filter(pc.invert(pc.is_in(keys, value_set=gone)))
+    return keys if len(keys) else None
+
+
+def _deleted_before(task: WriteTask, keys: pa.Array) -> pa.Array:
+    """Those of the keys that a log file deletes, in a table where that may matter to later records."""
+    before, context = task.file_slice, task.context
+    if before is None or merge_rules(context.config) is Rules.COMMIT_TIME or not len(keys):
+        return keys.slice(0, 0)
+    if IS_DELETED in context.schema.names:
+        return keys if before.logs else keys.slice(0, 0)
+    deleted = [keys for log in before.logs for keys in _keys_deleted_by(context.storage, before.path(log.name), log)]
+    return keys.filter(pc.is_in(keys, value_set=pa.chunked_array(deleted, pa.string())))
+
+
+def _keys_deleted_by(storage: Storage, path: str, log: LogFile) -> Iterator[pa.Array]:
+    """The keys in the delete blocks of a log file, which is read only if it has some."""
+    if BlockKind.DELETE not in block_kinds(storage.source(path, log.size)):
+        return
+    for block in decode_log_file(storage.get(path), path=path):
+        if block.kind is BlockKind.DELETE:
+            yield from decode_deletes(block, path=path)["key"].chunks
 
 
 def _deleted_keys(task: WriteTask, deletes: pa.Table, log: LogFile) -> pa.Array | None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lakebed.engine.engines import Engine
 from lakebed.model.commit import CommitMetadata, WriteStat
+from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, TableType
 from lakebed.read.file_slice import SliceTask
@@ -86,8 +87,12 @@ def plan_rows(
     slices = tuple(scan.file_slice for scan in scans)
     tags = _find_tags(rows, scans, engine, rule) if operation.finds_keys else _no_tags()
     inserts = _inserts(rows, tags)
-    fills = operation.fills_files
-    spaces = small_files(slices, context.files, row_bytes, excluded=busy) if fills else {}
+    with_logs = operation.finds_keys and logs_inserts(context.config)
+    spaces = (
+        small_files(slices, context.files, row_bytes, excluded=busy, with_logs=with_logs)
+        if operation.fills_files
+        else {}
+    )
     rows_per_file = max(int(context.files.target_bytes / row_bytes), 1)
     assignments = assign_rows(tags, inserts, slices, spaces, rows_per_file, new_file_id)
     tasks = _tasks(rows, assignments, context, is_blind=not operation.finds_keys)
@@ -95,9 +100,22 @@ def plan_rows(
 
 
 def is_append(task: WriteTask) -> bool:
-    """Whether a task appends a log file: on merge-on-read tables, for keys that its file group already has."""
-    is_merge_on_read = task.context.config.table_type is TableType.MERGE_ON_READ
-    return is_merge_on_read and task.file_slice is not None and not task.has_inserts
+    """Whether a task appends a log file to its file group: on merge-on-read tables, unless new keys forbid it.
+
+    Rows that are added blindly would be merged, in a log file, with a row of the same key.
+    """
+    config = task.context.config
+    if config.table_type is not TableType.MERGE_ON_READ or task.file_slice is None:
+        return False
+    return not task.has_inserts or (logs_inserts(config) and not task.is_blind)
+
+
+def logs_inserts(config: TableConfig) -> bool:
+    """Whether new keys may lie in log files alone: where a record index tells everyone that they are there.
+
+    Apache Hudi's other indexes look for keys in base files only, and would insert such a key again.
+    """
+    return config.table_type is TableType.MERGE_ON_READ and "record_index" in config.metadata_partitions
 
 
 def _find_tags(rows: pa.Table, scans: Sequence[SliceTask], engine: Engine, rule: TagRule) -> Tags:

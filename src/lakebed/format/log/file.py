@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from lakebed.errors import CorruptTableError
+from lakebed.model.source import ByteSource
 
 MAGIC = b"#HUDI#"
 LOG_FORMAT_VERSION = 1
@@ -23,6 +24,7 @@ LOG_FORMAT_VERSION = 1
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 _BLOCK_START = struct.Struct(">6sq")
+_BLOCK_HEAD = struct.Struct(">6sqii")
 _VERSION_AND_KIND = struct.Struct(">ii")
 _ENTRY = struct.Struct(">ii")
 _NEWER_WRITER = "if a newer Apache Hudi wrote the table, use a newer lakebed; otherwise restore the file from a backup"
@@ -84,6 +86,21 @@ def decode_log_file(data: bytes, *, path: str, torn: Literal["refuse", "skip"] =
     What a sound frame holds must be sound in both cases.
     """
     return tuple(_decode_block(data, frame, path) for frame in _frames(data, path, skip=torn == "skip"))
+
+
+def block_kinds(source: ByteSource) -> Iterator[BlockKind]:
+    """The kinds of a log file's blocks, in file order, without reading what these hold."""
+    at = 0
+    while at < source.size:
+        magic, size, version, kind = _BLOCK_HEAD.unpack(source.read(at, _BLOCK_HEAD.size))
+        if magic != MAGIC or size < _BLOCK_HEAD.size:
+            raise CorruptTableError("no complete log block", path=source.path, offset=at)
+        if version != LOG_FORMAT_VERSION:
+            raise _unknown("log format version", version, source.path, at)
+        if kind not in _KINDS:
+            raise _unknown("log block type", kind, source.path, at)
+        yield _KINDS[kind]
+        at += _BLOCK_START.size + size
 
 
 def encode_log_block(kind: BlockKind, header: Mapping[HeaderKey, str], content: bytes | memoryview) -> bytes:
