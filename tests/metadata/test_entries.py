@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from lakebed.engine.engines import InProcess
 from lakebed.errors import UnsupportedTableError, WriteConflictError
 from lakebed.format.log.blocks import decode_deletes
 from lakebed.format.log.file import decode_log_file
@@ -60,7 +61,7 @@ def test_write_stats_have_the_fields_that_hudi_fills(unpack, storage: Storage) -
     path = next((table / ROOT / ".hoodie/timeline").glob("2026*_*.deltacommit"))
     theirs = next(stat for stat in decode_commit(path.read_bytes(), path="").stats if stat.partition == "files")
     change = MetadataChange(added={"eu": {NAME: 5}, "us": {NAME: 6}})
-    (ours,) = write_change(storage, change, update("files"), token="3-62-148", created_ms=0)
+    (ours,) = write_change(storage, change, update("files"), InProcess(), token="3-62-148", created_ms=0)
     assert ours == WriteStat(
         file_id="files-0000-0",
         path=f"files/.files-0000-0_{AT}.log.1_3-62-148",
@@ -111,7 +112,7 @@ def test_a_partitioned_record_index_gets_shards_with_its_partitions(storage: Sto
     definitions = {"record_index": record_index_definition(is_partitioned=True)}
     change = MetadataChange(added={"a/b": {NAME: 5}}, keys=(KeyChanges("a/b", "f1-0", inserted=pa.array(["k000"])),))
     circumstances = update("record_index", definitions=definitions, groups={"record_index": []}, groups_per_partition=2)
-    (stat,) = write_change(storage, change, circumstances, token="1-2-3", created_ms=0)
+    (stat,) = write_change(storage, change, circumstances, InProcess(), token="1-2-3", created_ms=0)
     file_ids = ("record-index-a%2Fb-0000-0", "record-index-a%2Fb-0001-0")
     assert list_groups(storage, ["record_index"]) == {"record_index": file_ids}
     assert stat.file_id == file_ids[1]

@@ -320,3 +320,21 @@ def test_a_lock_is_not_shared_between_folders(storage: Storage) -> None:
 )
 def test_uris_are_literal_but_for_globs(path: str, uri: str) -> None:
     assert open_storage("/data/orders").uri(path) == f"file:/data/orders{uri}"
+
+
+def test_what_is_about_running_processes_is_not_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, synced = open_storage(tmp_path), []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")))
+    storage.create("eu/f1.parquet", b"rows")
+    assert [path.removeprefix(str(tmp_path)) for path in synced if path.endswith("/eu")] == ["/eu"]
+    synced.clear()
+    ticket = Ticket("20260101000000000", "a")
+    storage.open_ticket(ticket)
+    synced.clear()  # The folder of all tickets is made once, and lasts.
+    for path in (".hoodie/.temp/20260101000000000/MARKERS0", ".hoodie/.heartbeat/20260101000000000"):
+        storage.create(path, b"1")
+        storage.replace(path, b"2")
+        storage.delete(path)
+    storage.revoke(ticket)
+    made_once = {str(tmp_path / ".hoodie"), str(tmp_path)}
+    assert [path for path in synced if path not in made_once] == []

@@ -20,8 +20,11 @@ class Engine(Protocol):
 
 
 class InProcess:
-    """Tasks run on threads of this process."""
+    """Tasks run on threads of this process: one per core, or as many as are asked for."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._threads = threads
 
     def map(self, tasks: Sequence[T], run: Callable[[T], R]) -> list[R]:
         """Results of `run` over `tasks`, in order."""
-        return list(map_tasks(tasks, run))
+        return list(map_tasks(tasks, run, threads=self._threads))

@@ -11,10 +11,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def map_tasks(tasks: Sequence[T], run: Callable[[T], R]) -> Iterator[R]:
-    """Results of `run` over `tasks`, in order. Arrow and compiled code release the GIL, so threads run in parallel."""
+def map_tasks(tasks: Sequence[T], run: Callable[[T], R], *, threads: int | None = None) -> Iterator[R]:
+    """Results of `run` over `tasks`, in order. Arrow and compiled code release the GIL, so threads run in parallel.
+
+    There are as many as this machine has cores; tasks that mostly wait for the store want more.
+    """
     if len(tasks) <= 1:
         yield from map(run, tasks)
         return
-    with ThreadPoolExecutor(min(len(tasks), os.cpu_count() or 1), thread_name_prefix="lakebed") as pool:
+    with ThreadPoolExecutor(min(len(tasks), threads or os.cpu_count() or 1), thread_name_prefix="lakebed") as pool:
         yield from pool.map(run, tasks)

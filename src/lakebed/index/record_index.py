@@ -42,12 +42,13 @@ def record_index_shards(
     `shards_for` gives the file ids of the shards for keys of a data partition, in shard order: always the same ones for
     a global index. No key may be inserted into two file groups that share shards.
     """
-    parts: dict[str, list[Entries]] = {}
+    parts: dict[tuple[str, ...], list[Entries]] = {}
     for change in changes:
-        shards = shards_for(change.partition)
-        for file_id, entries in split_entries(key_entries(change, instant_ms=instant_ms), shards).items():
-            parts.setdefault(file_id, []).append(entries)
-    return {file_id: found for file_id in sorted(parts) if len(found := _join(parts[file_id]))}
+        parts.setdefault(tuple(shards_for(change.partition)), []).append(key_entries(change, instant_ms=instant_ms))
+    found: dict[str, Entries] = {}
+    for shards, entries in parts.items():
+        found.update(split_entries(_join(entries), shards))
+    return dict(sorted(found.items()))
 
 
 def key_entries(change: KeyChanges, *, instant_ms: int) -> Entries:
@@ -70,7 +71,7 @@ def _texts(keys: ArrowArray | None) -> ArrowArray:
 
 
 def _join(parts: list[Entries]) -> Entries:
-    """All entries of a shard; of a key that is inserted and deleted, the insert."""
+    """All entries of a set of shards; of a key that is inserted and deleted, the insert."""
     keys = concat_texts([part.keys for part in parts])
     deletes = concat_texts([part.deletes for part in parts])
     if len(keys) and len(deletes):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lakebed.engine.engines import Engine
 from lakebed.errors import UnsupportedTableError, WriteConflictError
 from lakebed.format.file_names import decode_data_file_name, encode_log_file_name
 from lakebed.format.metadata.keys import data_partition_of_group, group_file_id, group_index
@@ -104,14 +105,14 @@ def write_shard(
 
 
 def write_change(
-    storage: Storage, change: MetadataChange, update: Update, *, token: str, created_ms: int
+    storage: Storage, change: MetadataChange, update: Update, engine: Engine, *, token: str, created_ms: int
 ) -> tuple[WriteStat, ...]:
     """Plans a change and stores its log files; the write stats are those of the metadata table's delta commit."""
-    stats = (
-        write_shard(storage, write, instant=update.instant, token=token, created_ms=created_ms)
-        for write in plan_change(change, update)
-    )
-    return tuple(stat for stat in stats if stat is not None)
+
+    def store(write: ShardWrite) -> WriteStat | None:
+        return write_shard(storage, write, instant=update.instant, token=token, created_ms=created_ms)
+
+    return tuple(stat for stat in engine.map(plan_change(change, update), store) if stat is not None)
 
 
 def store_placeholder(storage: Storage, mdt_partition: str, file_id: str, instant: InstantTime) -> None:

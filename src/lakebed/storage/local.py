@@ -34,8 +34,10 @@ from lakebed.storage.ranged import open_source
 
 _STAGING = ".hoodie/.staging"
 """Where new files are written before they get their name. A crash can leave a file there, never elsewhere."""
-_PASSING = ".hoodie/.temp/"
+_MARKERS = ".hoodie/.temp/"
 """Folders below it go with their last file. Each belongs to one instant, so nobody else is about to write there."""
+_PASSING = (_MARKERS, ".hoodie/.heartbeat/", f"{TICKETS}/.clock")
+"""What these paths say is about processes that run. If the machine goes down they do not, and so nothing is synced."""
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
@@ -105,12 +107,13 @@ class LocalStorage:
         pending = [checked_folder(folder)]
         while pending:
             here = pending.pop()
-            for entry in self._entries(here):
-                path = _join(here, entry.name)
-                if not entry.is_dir(follow_symlinks=False):
-                    found.extend(_listed(entry, path))
-                elif recursive:
-                    pending.append(path)
+            with os_errors_typed(here):
+                for entry in self._entries(here):
+                    path = _join(here, entry.name)
+                    if entry.is_dir(follow_symlinks=False):
+                        pending += [path] if recursive else []
+                    elif (listed := _listed(entry, path)) is not None:
+                        found.append(listed)
         return tuple(sorted(found, key=lambda listed: listed.path))
 
     def list_folders(self, folder: str) -> tuple[str, ...]:
@@ -125,9 +128,10 @@ class LocalStorage:
         with os_errors_typed(path):
             if os.path.lexists(final):
                 return Outcome.REFUSED
-            posix.make_folder(os.path.dirname(final))
-            with posix.staged(self._staging(), data) as source:
-                return posix.link(source, final)
+            is_passing = path.startswith(_PASSING)
+            posix.make_folder(os.path.dirname(final), is_passing=is_passing)
+            with posix.staged(self._staging(), data, is_passing=is_passing) as source:
+                return posix.link(source, final, is_passing=is_passing)
 
     def replace(self, path: str, data: bytes, *, etag: str | None = None) -> Outcome:
         """Writes a file by renaming a staged one over it; with an etag, if the bytes there still have it."""
@@ -137,12 +141,13 @@ class LocalStorage:
         with os_errors_typed(path):
             if etag is not None and not os.path.isfile(final):
                 return Outcome.REFUSED
+            is_passing = path.startswith(_PASSING)
             posix.make_folder(folder)
-            with posix.staged(self._staging(), data) as source, posix.locked(folder):
+            with posix.staged(self._staging(), data, is_passing=is_passing) as source, posix.locked(folder):
                 if etag is not None and _etag(_find(final)) != etag:
                     return Outcome.REFUSED
                 outcome = posix.rename(source, final)
-            return posix.sync(folder) if outcome is Outcome.DONE else outcome
+            return outcome if is_passing or outcome is not Outcome.DONE else posix.sync(folder)
 
     def delete(self, path: str) -> Outcome:
         """Removes a file; done also if there is none."""
@@ -154,15 +159,15 @@ class LocalStorage:
         with os_errors_typed(path), suppress(*_ABSENT):
             with posix.locked(folder):
                 outcome = posix.unlink(final)
-            if outcome is Outcome.DONE:
+            if outcome is Outcome.DONE and not path.startswith(_PASSING):
                 outcome = posix.sync(folder)
-            if path.startswith(_PASSING):
+            if path.startswith(_MARKERS):
                 posix.remove_empty(folder)
             return outcome
         return Outcome.DONE
 
     def open_ticket(self, ticket: Ticket) -> Outcome:
-        """Makes the ticket's folder; refused if it is there."""
+        """Makes the ticket's folder; refused if it is there. Not synced: its owner does not outlive the machine."""
         self.counts.add("creates")
         with os_errors_typed(ticket.path):
             posix.make_folder(self._file(TICKETS))
@@ -170,7 +175,7 @@ class LocalStorage:
                 os.mkdir(self._file(ticket.path))
             except FileExistsError:
                 return Outcome.REFUSED
-            return posix.sync(self._file(TICKETS))
+            return Outcome.DONE
 
     def find_tickets(self, instant: str) -> tuple[Ticket, ...]:
         """The live tickets of an instant."""
@@ -208,7 +213,7 @@ class LocalStorage:
                 if posix.rename(alive, dead) is Outcome.UNKNOWN:
                     return Outcome.UNKNOWN
             posix.empty_and_remove(dead)
-            return posix.sync(self._file(TICKETS))
+            return Outcome.DONE
 
     def source(self, path: str, size: int | None = None) -> ByteSource:
         """The file for codecs that read in ranges."""
@@ -244,15 +249,15 @@ def _join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder and name else folder or name
 
 
-def _listed(entry: os.DirEntry[str], path: str) -> Iterable[Listed]:
+def _listed(entry: os.DirEntry[str], path: str) -> Listed | None:
     """The entry, unless it is no file or went away meanwhile."""
-    with os_errors_typed(path):
-        try:
-            if entry.is_file():
-                found = entry.stat()
-                yield Listed(path, found.st_size, datetime.fromtimestamp(found.st_mtime, timezone.utc))
-        except FileNotFoundError:
-            return
+    try:
+        if not entry.is_file():
+            return None
+        found = entry.stat()
+    except FileNotFoundError:
+        return None
+    return Listed(path, found.st_size, datetime.fromtimestamp(found.st_mtime, timezone.utc))
 
 
 def _read_exactly(handle: int, path: str, offset: int, length: int, size: int) -> bytes:

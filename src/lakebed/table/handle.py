@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 
 from lakebed.model.config import TableConfig
+from lakebed.model.instant import Instant
 from lakebed.storage import Storage, open_storage
 from lakebed.table.state import TableState
 from lakebed.timeline import Documents, load_timeline
@@ -30,14 +31,14 @@ class TableHandle:
         self._use_metadata = use_metadata
         self._documents = Documents(storage, config)
         self._state: TableState | None = None
-        self._seen: frozenset[object] = frozenset()
+        self._seen: frozenset[Instant] = frozenset()
 
     def state(self) -> TableState:
         """The table as it stands now. The same object as long as the timeline folder has the same files."""
         seen = frozenset(list_instants(self.storage, self.config))
         if self._state is None or seen != self._seen:
             self.config = load_config(self.storage)
-            timeline = load_timeline(self.storage, self.config)
+            timeline = load_timeline(self.storage, self.config, first=seen)
             self._state = TableState(
                 self.storage, self.config, timeline, self._documents, use_metadata=self._use_metadata
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lakebed.format.timeline.instant_names import decode_instant_name
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant
@@ -9,13 +11,15 @@ from lakebed.storage import Storage
 from lakebed.timeline.timeline import Timeline
 
 
-def load_timeline(storage: Storage, config: TableConfig, root: str = "") -> Timeline:
+def load_timeline(
+    storage: Storage, config: TableConfig, root: str = "", first: Iterable[Instant] | None = None
+) -> Timeline:
     """The active timeline of the table below `root`: a prefix of what took place, in completion order.
 
     A listing is not atomic: an instant that completes while it runs may be seen without an earlier one. So the folder
-    is listed twice, and only what had completed by the newest completion of the first listing counts.
+    is listed twice, and only what had completed by the newest completion of the `first` listing counts.
     """
-    first = list_instants(storage, config, root)
+    first = list_instants(storage, config, root) if first is None else first
     newest = max((i.completed_at for i in first if i.completed_at is not None), default=None)
     second = list_instants(storage, config, root)
     late = {

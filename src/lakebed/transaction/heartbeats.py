@@ -54,7 +54,7 @@ class Heartbeat:
         return create_file(self._ports.storage, heartbeat_path(self.instant), self._content())
 
     def start(self) -> None:
-        """The first beat of an instant that is taken on again, durable when this returns, and then the others."""
+        """The first beat of an instant that is taken on again, there when this returns, and then the others."""
         self._beaten_ms = self._ports.clock.now_ms()
         replace_file(self._ports.storage, heartbeat_path(self.instant), self._content())
         self.go_on()

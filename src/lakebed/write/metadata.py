@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from lakebed.engine.engines import InProcess
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CorruptTableError
 from lakebed.format.metadata.schema import committed_schema
@@ -25,6 +26,9 @@ from lakebed.transaction.times import instant_ms, timeline_zone
 from lakebed.view import latest_slices
 from lakebed.view.listing import parse_data_files
 from lakebed.write.values import WriteContext, WrittenFile
+
+_THREADS = 8
+"""Storing a small file is waiting, for a disk to sync or a store to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,9 @@ class CommitChanges:
 
 def _write(section: Section, change: MetadataChange, update: Update) -> CommitMetadata:
     created_ms = section.ports.clock.now_ms()
-    stats = write_change(section.ports.storage, change, update, token=new_write_token(0), created_ms=created_ms)
+    stats = write_change(
+        section.ports.storage, change, update, InProcess(_THREADS), token=new_write_token(0), created_ms=created_ms
+    )
     return metadata_commit(stats)
 
 

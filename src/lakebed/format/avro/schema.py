@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +27,12 @@ _TIMESTAMPS = {"ms": "timestamp-millis", "us": "timestamp-micros"}
 def arrow_schema(avro_json: str, *, path: str) -> pa.Schema:
     """The Arrow schema of an Avro record schema; one that is not sound raises CorruptTableError naming `path`."""
     with decoding(path, "the Avro schema"):
-        return pa.schema(arrow_fields(parse_record(avro_json)))
+        return _arrow_schema(avro_json)
+
+
+@lru_cache(maxsize=64)
+def _arrow_schema(avro_json: str) -> pa.Schema:
+    return pa.schema(arrow_fields(parse_record(avro_json)))
 
 
 def arrow_fields(record: Record) -> list[pa.Field]:

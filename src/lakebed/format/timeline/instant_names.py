@@ -11,6 +11,8 @@ layout 1 files a pending clustering as a replacecommit.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from lakebed.errors import CorruptTableError
 from lakebed.model.instant import Instant, InstantTime, instant_time
 from lakebed.model.words import Action, State
@@ -46,14 +48,15 @@ def decode_instant_name(name: str, *, layout: int, folder: str = "") -> Instant 
     if name.startswith("."):
         return None
     try:
-        return _decode(name.split("."), layout)
+        return _decode(name, layout)
     except ValueError as error:
         path = f"{folder}/{name}" if folder else name
         raise CorruptTableError(f"not the name of an instant ({error})", path=path) from error
 
 
-def _decode(parts: list[str], layout: int) -> Instant | None:
-    match parts:
+@lru_cache(maxsize=1 << 14)
+def _decode(name: str, layout: int) -> Instant | None:
+    match name.split("."):
         case [requested, "inflight"]:
             return Instant(instant_time(requested), Action.COMMIT, State.INFLIGHT)
         case [requested, action, "requested" | "inflight" as state] if action in _PENDING[layout]:
