@@ -11,6 +11,7 @@ one out of a file id of the metadata table that spells a partition.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from lakebed.errors import CorruptTableError
 from lakebed.model.files import BaseFile, LogFile
@@ -32,6 +33,11 @@ def decode_data_file_name(name: str, *, size: int | None = None, folder: str = "
     A log file with an impossible version raises CorruptTableError, which names `folder`: it is the one kind of
     broken name that Hudi does not pass over either.
     """
+    return _decode(name, size, folder)
+
+
+@lru_cache(maxsize=1 << 16)
+def _decode(name: str, size: int | None, folder: str) -> BaseFile | LogFile | None:
     if match := _BASE_FILE.fullmatch(name):
         instant = InstantTime(match["instant"])
         return BaseFile(name, match["file_id"], match["token"], instant, match["extension"], size)

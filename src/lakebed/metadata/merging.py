@@ -9,6 +9,7 @@ Values are taken as they are stored. Only those of an older schema are decoded a
 from __future__ import annotations
 
 import io
+import zlib
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -40,6 +41,7 @@ from lakebed.index.entries import concat_texts, concat_values
 from lakebed.metadata.column_stats import PARTITION_STATS
 from lakebed.metadata.shard import DeleteLayer, EntryLayer, Shard, StoredValue
 from lakebed.model.metadata import BloomRecord, ColumnStats, FileEntry, RecordKind, SecondaryRecord
+from lakebed.model.source import BytesSource
 
 _PAYLOADS = {
     "column_stats": "ColumnStatsMetadata",
@@ -67,6 +69,10 @@ class Merged:
     log_records: int
 
 
+DecodedLayers = dict[tuple[str, int], pa.Table]
+"""Entries by path and checksum of what has them: a base file, which never changes, or a block of a log file."""
+
+
 def merge_shard(shard: Shard, mdt_partition: str, *, has_base: bool, stats_version: str = "V2") -> Merged:
     """The entries of a shard; with `has_base` its first layer is a base file.
 
@@ -79,15 +85,25 @@ def merge_shard(shard: Shard, mdt_partition: str, *, has_base: bool, stats_versi
     return _widen(merged, shard, stats_version) if mdt_partition == PARTITION_STATS else merged
 
 
-def live_files(shard: Shard) -> dict[str, dict[str, FileEntry]]:
-    """The data files of the `files` partition, by data partition; one that was deleted loses what it had before."""
+def live_files(shard: Shard, kept: DecodedLayers | None = None) -> dict[str, dict[str, FileEntry]]:
+    """The data files of the `files` partition, by data partition; one that was deleted loses what it had before.
+
+    What earlier looks have `kept` is not decoded again.
+    """
+    decoded: DecodedLayers = {}
     tables: list[pa.Table] = []
     for layer in shard.layers():
         if isinstance(layer, DeleteLayer):
             gone = pa.array(map(partition_of_key, layer.keys), pa.string())
             tables = [table.filter(pc.invert(pc.is_in(table["partition"], gone))) for table in tables]
         else:
-            tables.append(layer.decode(decode_files))
+            place = _place(layer)
+            known = kept.get(place) if kept is not None else None
+            decoded[place] = layer.decode(decode_files) if known is None else known
+            tables.append(decoded[place])
+    if kept is not None:
+        kept.clear()
+        kept.update(decoded)
     files: dict[str, dict[str, FileEntry]] = {}
     if tables:
         entries = merge_file_entries(pa.concat_tables(tables))
@@ -95,6 +111,11 @@ def live_files(shard: Shard) -> dict[str, dict[str, FileEntry]]:
         for partition, name, size in rows:
             files.setdefault(partition, {})[name] = FileEntry(size)
     return files
+
+
+def _place(layer: EntryLayer) -> tuple[str, int]:
+    data = layer.source.data if isinstance(layer.source, BytesSource) else b""
+    return layer.source.path, zlib.crc32(data)
 
 
 def _merge_newest(shard: Shard, payload: str | None, *, has_base: bool, stats_version: str) -> Merged:

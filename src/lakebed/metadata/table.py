@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from lakebed.errors import CorruptTableError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.metadata.keys import data_partition_of_group, group_index
@@ -44,8 +46,10 @@ class MetadataTable:
         data_timeline: Timeline,
         definitions: Mapping[str, IndexDefinition],
         ready: tuple[str, ...],
+        kept_files: dict[tuple[str, int], pa.Table] | None = None,
     ) -> None:
         self.ready = ready
+        self.kept_files = {} if kept_files is None else kept_files
         self.definitions = definitions
         self._storage = storage
         self._config = config
@@ -114,9 +118,13 @@ class MetadataTable:
 
 
 def find_metadata_table(
-    storage: Storage, config: TableConfig, timeline: Timeline, definitions: Mapping[str, IndexDefinition]
+    storage: Storage,
+    config: TableConfig,
+    timeline: Timeline,
+    definitions: Mapping[str, IndexDefinition],
+    kept_files: dict[tuple[str, int], pa.Table] | None = None,
 ) -> MetadataTable | Unusable:
-    """The metadata table of a data table, or why it cannot be used."""
+    """The metadata table of a data table, or why it cannot be used. `kept_files` outlives this look at the table."""
     if "files" not in config.metadata_partitions:
         return Unusable("the table config lists no metadata table partition `files`")
     data = storage.find(_PROPERTIES)
@@ -126,4 +134,5 @@ def find_metadata_table(
     check_table_checksum(properties, path=_PROPERTIES)
     mdt_config = TableConfig(properties, _PROPERTIES)
     mdt_timeline = load_timeline(storage, mdt_config, ROOT)
-    return MetadataTable(storage, mdt_config, mdt_timeline, timeline, definitions, config.metadata_partitions)
+    ready = config.metadata_partitions
+    return MetadataTable(storage, mdt_config, mdt_timeline, timeline, definitions, ready, kept_files)

@@ -35,9 +35,10 @@ class Action(Word):
     @property
     def changes_data(self) -> bool:
         """Whether a completed instant of this action adds or hides data files."""
-        return self in (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
+        return self in _CHANGE_DATA
 
 
+_CHANGE_DATA = frozenset((Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT))
 _COMPLETED_AS = {
     Action.COMPACTION: Action.COMMIT,
     Action.LOG_COMPACTION: Action.DELTA_COMMIT,

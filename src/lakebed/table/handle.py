@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+import pyarrow as pa
+
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant
 from lakebed.storage import Storage, open_storage
@@ -30,6 +32,7 @@ class TableHandle:
         self.config = config
         self._use_metadata = use_metadata
         self._documents = Documents(storage, config)
+        self._kept_files: dict[tuple[str, int], pa.Table] = {}
         self._state: TableState | None = None
         self._seen: frozenset[Instant] = frozenset()
 
@@ -40,7 +43,12 @@ class TableHandle:
             self.config = load_config(self.storage)
             timeline = load_timeline(self.storage, self.config, first=seen)
             self._state = TableState(
-                self.storage, self.config, timeline, self._documents, use_metadata=self._use_metadata
+                self.storage,
+                self.config,
+                timeline,
+                self._documents,
+                use_metadata=self._use_metadata,
+                kept_files=self._kept_files,
             )
             self._seen = seen
         return self._state

@@ -36,6 +36,7 @@ class TableState:
         documents: Documents,
         *,
         use_metadata: bool = True,
+        kept_files: dict[tuple[str, int], pa.Table] | None = None,
     ) -> None:
         self.storage = storage
         self.config = config
@@ -43,12 +44,20 @@ class TableState:
         self.documents = documents
         self.archive = Archive(storage, config)
         self._use_metadata = use_metadata
+        self._kept_files = kept_files
 
     def at(self, config: TableConfig, timeline: Timeline) -> TableState:
         """The table at another moment; the same object if nothing has changed since this one was loaded."""
         if timeline.completed() == self.timeline.completed() and config == self.config:
             return self
-        return TableState(self.storage, config, timeline, self.documents, use_metadata=self._use_metadata)
+        return TableState(
+            self.storage,
+            config,
+            timeline,
+            self.documents,
+            use_metadata=self._use_metadata,
+            kept_files=self._kept_files,
+        )
 
     @cached_property
     def definitions(self) -> dict[str, IndexDefinition]:
@@ -62,7 +71,7 @@ class TableState:
         """The metadata table, or why it is not used."""
         if not self._use_metadata:
             return Unusable("the option hoodie.metadata.enable=false asks to do without")
-        return find_metadata_table(self.storage, self.config, self.timeline, self.definitions)
+        return find_metadata_table(self.storage, self.config, self.timeline, self.definitions, self._kept_files)
 
     @cached_property
     def files(self) -> DataFiles:
