@@ -129,11 +129,12 @@ def load_shard(storage: Storage, file_slice: FileSlice, *, layout: int, counts: 
         path = f"{root}{file_slice.path(file_slice.base.name)}"
         layers.append(_entry_layer(storage.source(path, file_slice.base.size)))
     for filed in load_blocks(storage, file_slice, layout=layout, counts=counts, root=root):
-        layers.extend(_block_layers(filed))
+        layers.extend(block_layers(filed))
     return Shard(tuple(layers))
 
 
-def _block_layers(filed: FiledBlock) -> Iterator[Layer]:
+def block_layers(filed: FiledBlock) -> Iterator[Layer]:
+    """What one log block adds to a shard or takes from it; nothing for a placeholder."""
     if filed.block.kind is BlockKind.HFILE_DATA:
         yield _entry_layer(hfile_content(filed.block, path=filed.path))
     elif filed.block.kind is BlockKind.DELETE:

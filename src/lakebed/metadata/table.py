@@ -31,6 +31,18 @@ class Unusable:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class ShardFiles:
+    """The files of one shard of an MDT partition, for whoever reads them elsewhere. Picklable.
+
+    `completions` says of each of the slice's paths when the instant that wrote it completed.
+    """
+
+    storage: Storage
+    file_slice: FileSlice
+    completions: tuple[InstantTime, ...]
+
+
 class MetadataTable:
     """The MDT as it stands for a data timeline. Its partitions are listed and opened once, on demand.
 
@@ -82,6 +94,20 @@ class MetadataTable:
     def shards(self, partition: str) -> tuple[Shard, ...]:
         """All file groups of an MDT partition, in the order of their file ids: entry i holds the keys of shard i."""
         return tuple(self.shard(partition, s.group.file_id) for s in self.slices(partition))
+
+    def shard_files(self, partition: str) -> tuple[ShardFiles, ...] | None:
+        """The files of all shards, in shard order; None if they do not speak for themselves.
+
+        In timeline layout 1 a log file has blocks of several instants, and which of them count changes.
+        """
+        if self._config.timeline_layout == 1:
+            return None
+        return tuple(self._files_of(file_slice) for file_slice in self.slices(partition))
+
+    def _files_of(self, file_slice: FileSlice) -> ShardFiles:
+        files = ((file_slice.base,) if file_slice.base else ()) + file_slice.logs
+        completions = (self._completion_of(file.instant) for file in files)
+        return ShardFiles(self._storage, file_slice, tuple(t for t in completions if t is not None))
 
     def _list_slices(self, partition: str) -> tuple[FileSlice, ...]:
         files = []

@@ -74,20 +74,8 @@ def decode_record_index(source: ByteSource) -> pa.RecordBatch:
     """
     import pyarrow as pa
 
-    from lakebed.format.guard import decoding
-    from lakebed.format.hfile import HFile
-    from lakebed.format.hfile.arrow import all_records
-    from lakebed.model.source import BytesSource
-
-    file = HFile.open(BytesSource(source.read(0, source.size), source.path))
-    records, schema = all_records(file), file.schema
-    ids, distinct = _distinct(records["value"])
-    if schema is None and distinct:
-        raise CorruptTableError("an HFile of the record index without a schema", path=source.path)
-    entries = [_decode_entry(value, schema or "", source.path) for value in distinct]
-    columns: dict[str, ArrowArray] = {}
-    with decoding(source.path, "keys of the record index"):
-        columns["key"] = records["key"].cast(pa.string())
+    keys, ids, entries, schema = _decode_file(source)
+    columns: dict[str, ArrowArray] = {"key": keys}
     columns["partition"] = _spread([location.partition for location, _ in entries], ids)
     columns["file_id"] = _spread([location.file_id for location, _ in entries], ids)
     columns["instant_ms"] = pa.array([location.instant_ms for location, _ in entries], pa.int64()).take(ids)
@@ -97,6 +85,14 @@ def decode_record_index(source: ByteSource) -> pa.RecordBatch:
         arrow = arrow_types.get(ordering_field.kind, pa.int64())
         columns[ORDERING_COLUMN] = pa.array([ordering for _, ordering in entries], arrow).take(ids)
     return pa.record_batch(columns)
+
+
+def decode_distinct_entries(source: ByteSource) -> tuple[ArrowArray, npt.NDArray[np.int64], list[RecordLocation]]:
+    """The keys of an HFile in their order, the number of each key's entry, and the entries with these numbers."""
+    import numpy as np
+
+    keys, ids, entries, _ = _decode_file(source)
+    return keys, ids.to_numpy().astype(np.int64), [location for location, _ in entries]
 
 
 def encode_record_index(
@@ -146,6 +142,29 @@ def encode_record_index_values(entries: pa.RecordBatch, *, has_ordering: bool = 
         for fields in zip(*(column.to_pylist() for column in distinct), strict=True)
     ]
     return pa.DictionaryArray.from_arrays(ids, pa.array(values, pa.binary()))
+
+
+def _decode_file(
+    source: ByteSource,
+) -> tuple[ArrowArray, ArrowArray, list[tuple[RecordLocation, Any]], str | None]:
+    """Keys, numbers of entries, the entries with their ordering values, and the stored schema."""
+    import pyarrow as pa
+
+    from lakebed.format.guard import decoding
+    from lakebed.format.hfile import HFile
+    from lakebed.format.hfile.arrow import all_records
+    from lakebed.model.source import BytesSource
+
+    file = HFile.open(BytesSource(source.read(0, source.size), source.path))
+    records, schema = all_records(file), file.schema
+    ids, distinct = _distinct(records["value"])
+    if schema is None and distinct:
+        raise CorruptTableError("an HFile of the record index without a schema", path=source.path)
+    entries = [_decode_entry(value, schema or "", source.path) for value in distinct]
+    with decoding(source.path, "keys of the record index"):
+        keys = records["key"]
+        keys = keys.cast(pa.large_string() if pa.types.is_large_binary(keys.type) else pa.string())
+    return keys, ids, entries, schema
 
 
 def _distinct(values: ArrowArray) -> tuple[ArrowArray, list[bytes]]:

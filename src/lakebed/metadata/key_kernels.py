@@ -1,0 +1,111 @@
+"""A hash table of record keys in compiled code: 128-bit fingerprints, open addressing, linear probing.
+
+The fingerprint is SipHash-2-4 with 128 bits of output and a secret 128-bit seed, a pseudorandom function: whatever keys
+are given, two of them share a fingerprint with odds of 2**-128. So a table needs no keys, and a match is a match.
+
+A slot is five 32-bit words: four of the fingerprint, and an entry; entry 0 is an empty slot.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lakebed.format.hfile.native import Bytes, Int64s, kernel, load_word, prefetch
+
+UInt32s = npt.NDArray[np.uint32]
+
+SLOT_WORDS = 5
+_AHEAD = 16
+"""So many keys before a slot is looked at it is asked for: memory takes as long to answer as ten keys take."""
+
+
+@kernel
+def _rotate(word: np.uint64, by: int) -> np.uint64:
+    return word << np.uint64(by) | word >> np.uint64(64 - by)
+
+
+@kernel
+def _rounds(
+    a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64, count: int
+) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    for _ in range(count):
+        a, c = a + b, c + d
+        b, d = _rotate(b, 13) ^ a, _rotate(d, 16) ^ c
+        a = _rotate(a, 32)
+        c, a = c + b, a + d
+        b, d = _rotate(b, 17) ^ c, _rotate(d, 21) ^ a
+        c = _rotate(c, 32)
+    return a, b, c, d
+
+
+@kernel
+def fingerprint_keys(data: Bytes, offsets: Int64s, low_seed: np.uint64, high_seed: np.uint64, found: UInt32s) -> None:
+    """Fill `found`, four words per key, with the fingerprints of keys that lie in `data` between `offsets`."""
+    for key in range(len(offsets) - 1):
+        at, end = offsets[key], offsets[key + 1]
+        last = np.uint64(end - at) << np.uint64(56)
+        a = low_seed ^ np.uint64(0x736F6D6570736575)
+        b = high_seed ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE)
+        c = low_seed ^ np.uint64(0x6C7967656E657261)
+        d = high_seed ^ np.uint64(0x7465646279746573)
+        while end - at >= 8:
+            word = load_word(data, at)
+            a, b, c, d = _rounds(a, b, c, d ^ word, 2)
+            a ^= word
+            at += 8
+        for place in range(end - at):
+            last |= np.uint64(data[at + place]) << np.uint64(8 * place)
+        a, b, c, d = _rounds(a, b, c, d ^ last, 2)
+        a, b, c, d = _rounds(a ^ last, b, c ^ np.uint64(0xEE), d, 4)
+        low = a ^ b ^ c ^ d
+        a, b, c, d = _rounds(a, b ^ np.uint64(0xDD), c, d, 4)
+        high = a ^ b ^ c ^ d
+        found[4 * key], found[4 * key + 1] = np.uint32(low), np.uint32(low >> np.uint64(32))
+        found[4 * key + 2], found[4 * key + 3] = np.uint32(high), np.uint32(high >> np.uint64(32))
+
+
+@kernel
+def _home(prints: UInt32s, key: int, slot_count: int) -> int:
+    return np.int64((np.uint64(prints[4 * key]) * np.uint64(slot_count)) >> np.uint64(32))
+
+
+@kernel
+def _find_slot(slots: UInt32s, slot_count: int, prints: UInt32s, key: int) -> int:
+    """Where the key's slot starts: the one that has it, or the empty one where it would go."""
+    slot, at = _home(prints, key, slot_count), 4 * key
+    while True:
+        word = SLOT_WORDS * slot
+        if slots[word + 4] == 0:
+            return word
+        if (
+            slots[word] == prints[at]
+            and slots[word + 1] == prints[at + 1]
+            and slots[word + 2] == prints[at + 2]
+            and slots[word + 3] == prints[at + 3]
+        ):
+            return word
+        slot = slot + 1 if slot + 1 < slot_count else 0
+
+
+@kernel
+def insert_entries(slots: UInt32s, prints: UInt32s, entries: UInt32s) -> None:
+    """Enter keys, each over what it had before. `slots` has more room than there are keys."""
+    slot_count = len(slots) // SLOT_WORDS
+    for key in range(len(entries)):
+        if key + _AHEAD < len(entries):
+            prefetch(slots, SLOT_WORDS * _home(prints, key + _AHEAD, slot_count))
+        word = _find_slot(slots, slot_count, prints, key)
+        for place in range(4):
+            slots[word + place] = prints[4 * key + place]
+        slots[word + 4] = entries[key]
+
+
+@kernel
+def find_entries(slots: UInt32s, prints: UInt32s, keys: Int64s, entries: UInt32s) -> None:
+    """Fill `entries`, one per number in `keys`, with what the table has under those keys; 0 for nothing."""
+    slot_count = len(slots) // SLOT_WORDS
+    for number in range(len(keys)):
+        if number + _AHEAD < len(keys):
+            prefetch(slots, SLOT_WORDS * _home(prints, keys[number + _AHEAD], slot_count))
+        entries[number] = slots[_find_slot(slots, slot_count, prints, keys[number]) + 4]

@@ -1,0 +1,268 @@
+"""Where many record keys live: each shard of the record index that they hash to is probed once, shards on threads.
+
+A shard is a base file and log files on top, each with a table of its keys (see `shard_cache`). Keys are looked for in
+the newest file first; what it says of a key, that it is there or that it is deleted, counts. For a few keys the entries
+are looked up where they lie, which reads a few blocks of a shard instead of all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakebed.engine.threads import map_tasks
+from lakebed.format.arrow import ArrowArray
+from lakebed.format.java_hash import shards_of
+from lakebed.format.log.file import HeaderKey
+from lakebed.format.metadata.keys import data_partition_of_group
+from lakebed.format.metadata.record_index import decode_record_index_value
+from lakebed.metadata.key_table import GONE, KeyTable, UInt32s, build_key_table, find_entries, fingerprints
+from lakebed.metadata.record_index import RECORD_INDEX, is_partitioned
+from lakebed.metadata.shard import block_layers, load_shard
+from lakebed.metadata.shard_cache import ShardCache, find_or_build
+from lakebed.metadata.table import ROOT, MetadataTable, ShardFiles
+from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.view.blocks import load_blocks
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+POINT_KEYS_MAX = 16
+"""Up to so many keys of a shard, and one more per `POINT_BYTES` of it, are looked up one by one.
+
+A key takes half a millisecond or more, the block that holds it; a table of a shard of 100,000 keys 35 to build.
+"""
+POINT_BYTES = 8 << 20
+_LAYOUT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeCounts:
+    """What locating keys took: keys asked for and found, shards touched, and files of them by how they were read."""
+
+    keys: int = 0
+    hits: int = 0
+    shards: int = 0
+    cached: int = 0
+    """Files whose table the cache had."""
+    built: int = 0
+    """Files whose table was built."""
+    point_keys: int = 0
+    """Keys that were looked up one by one."""
+
+    def __add__(self, other: ProbeCounts) -> ProbeCounts:
+        return ProbeCounts(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class Locations:
+    """Where keys live: key i in file group `places[codes[i]]` since `instants_ms[i]`; code -1: it has no entry."""
+
+    codes: Int32s
+    instants_ms: Int64s
+    places: tuple[FileGroupId, ...]
+    counts: ProbeCounts = field(default_factory=ProbeCounts)
+
+
+def locate_keys(
+    metadata: MetadataTable, keys: ArrowArray, partitions: ArrowArray | None = None, *, cache: ShardCache
+) -> Locations:
+    """Where each of `keys` (strings without nulls) lives.
+
+    An index that is partitioned is asked for each key in the data partition that `partitions`, a dictionary array,
+    gives it; a global one does not need them.
+    """
+    if not is_partitioned(metadata):
+        return _locate(metadata, keys, _shard_set(metadata, None), cache)
+    assert partitions is not None, "a partitioned record index is asked by partition"
+    codes = partitions.indices.to_numpy(zero_copy_only=False)
+    found = _Found(len(keys))
+    for code, partition in enumerate(partitions.dictionary.to_pylist()):
+        rows = np.flatnonzero(codes == code)
+        shards = _shard_set(metadata, partition)
+        if len(rows) and shards:
+            found.add(rows, _locate(metadata, keys.take(pa.array(rows)), shards, cache))
+    return found.locations()
+
+
+def locate_everywhere(metadata: MetadataTable, keys: ArrowArray, *, cache: ShardCache) -> tuple[Int64s, Locations]:
+    """Every place of each of `keys`: numbers of keys, ascending, and where those live. A global index has one each."""
+    sets: dict[str | None, list[str]] = {}
+    for file_slice in metadata.slices(RECORD_INDEX):
+        partition = data_partition_of_group(file_slice.group.file_id) if is_partitioned(metadata) else None
+        sets.setdefault(partition, []).append(file_slice.group.file_id)
+    every = [_locate(metadata, keys, tuple(shards), cache) for shards in sets.values()]
+    rows = [np.flatnonzero(found.codes >= 0) for found in every]
+    joined = _Found(sum(map(len, rows)))
+    start = 0
+    for found, hits in zip(every, rows, strict=True):
+        taken = replace(found, codes=found.codes[hits], instants_ms=found.instants_ms[hits])
+        joined.add(np.arange(start, start + len(hits)), taken)
+        start += len(hits)
+    numbers = np.concatenate([*rows, np.empty(0, np.int64)])
+    order = np.argsort(numbers, kind="stable")
+    found = joined.locations()
+    return numbers[order], replace(found, codes=found.codes[order], instants_ms=found.instants_ms[order])
+
+
+def probe_shard(files: ShardFiles, keys: ArrowArray, cache: ShardCache) -> Locations:
+    """Where `keys`, all of which hash to one shard, live. Runs in this process or in a worker."""
+    prints = fingerprints(keys, cache.seed)
+    found = _Found(len(keys))
+    open_keys = np.arange(len(keys))
+    hits = misses = 0
+    for table, was_cached in _tables(files, cache):
+        hits, misses = hits + was_cached, misses + (not was_cached)
+        entries = find_entries(table, prints, open_keys)
+        found.add_entries(open_keys, entries, table)
+        open_keys = open_keys[entries == 0]
+        if not len(open_keys):
+            break
+    located = found.locations()
+    return replace(located, counts=replace(located.counts, keys=len(keys), shards=1, cached=hits, built=misses))
+
+
+def _shard_set(metadata: MetadataTable, partition: str | None) -> tuple[str, ...]:
+    """File ids of the shards for keys of a data partition, in shard order; None: all."""
+    file_ids = (file_slice.group.file_id for file_slice in metadata.slices(RECORD_INDEX))
+    return tuple(f for f in file_ids if partition is None or data_partition_of_group(f) == partition)
+
+
+def _locate(metadata: MetadataTable, keys: ArrowArray, shards: tuple[str, ...], cache: ShardCache) -> Locations:
+    """Where keys live, by the shards that they hash to."""
+    by_id = {files.file_slice.group.file_id: files for files in metadata.shard_files(RECORD_INDEX) or ()}
+    numbers = shards_of(keys, len(shards))
+    order = np.argsort(numbers, kind="stable")
+    bounds = np.searchsorted(numbers[order], np.arange(len(shards) + 1))
+    tasks = [
+        _Probe(metadata, shard, by_id.get(shard), order[first:last], keys.take(pa.array(order[first:last])))
+        for shard, first, last in zip(shards, bounds, bounds[1:], strict=False)
+        if first < last
+    ]
+    found = _Found(len(keys))
+    for task, located in zip(tasks, map_tasks(tasks, partial(_run_probe, cache=cache)), strict=True):
+        found.add(task.rows, located)
+    return found.locations()
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """Keys to look for in one shard, and their row numbers. `files` is None if only the metadata table can read it."""
+
+    metadata: MetadataTable
+    shard: str
+    files: ShardFiles | None
+    rows: Int64s
+    keys: ArrowArray
+
+
+def _run_probe(probe: _Probe, *, cache: ShardCache) -> Locations:
+    if probe.files is None or _is_few(probe.files, len(probe.keys)):
+        return _look_up(probe)
+    return probe_shard(probe.files, probe.keys, cache)
+
+
+def _is_few(files: ShardFiles, keys: int) -> bool:
+    stored = ((files.file_slice.base,) if files.file_slice.base else ()) + files.file_slice.logs
+    return keys <= POINT_KEYS_MAX + sum(file.size or 0 for file in stored) // POINT_BYTES
+
+
+def _look_up(probe: _Probe) -> Locations:
+    """Where a few keys live, by reading the blocks that hold their entries."""
+    texts = probe.keys.to_pylist()
+    stored = probe.metadata.shard(RECORD_INDEX, probe.shard).find_many(texts)
+    codes, instants = np.full(len(texts), -1, np.int32), np.full(len(texts), -1, np.int64)
+    places: dict[FileGroupId, int] = {}
+    for row, text in enumerate(texts):
+        if text in stored:
+            newest = stored[text][-1]
+            location = decode_record_index_value(newest.value, newest.schema, path=newest.path)
+            place = FileGroupId(location.partition, location.file_id)
+            codes[row], instants[row] = places.setdefault(place, len(places)), location.instant_ms
+    hits = int(np.count_nonzero(codes >= 0))
+    return Locations(codes, instants, tuple(places), ProbeCounts(len(texts), hits, 1, point_keys=len(texts)))
+
+
+def _tables(files: ShardFiles, cache: ShardCache) -> list[tuple[KeyTable, bool]]:
+    """The tables of a shard's files, newest first, and whether the cache had them."""
+    tables = []
+    for part, completed_at in reversed([*zip(_parts(files.file_slice), files.completions, strict=True)]):
+        table, was_cached = find_or_build(cache, _identity(files, part, completed_at), partial(_build, files, part))
+        if table.replaces_others:
+            # Blocks of some files are hidden by those of another: only all together say what counts.
+            shard = load_shard(files.storage, files.file_slice, layout=_LAYOUT, counts=_every, root=ROOT)
+            return [(build_key_table(shard.layers(), cache.seed), False)]
+        tables.append((table, was_cached))
+    return tables
+
+
+def _parts(file_slice: FileSlice) -> Iterator[FileSlice]:
+    """The slice's files one by one, oldest first, each as a slice of its own."""
+    if file_slice.base is not None:
+        yield replace(file_slice, logs=())
+    for log in file_slice.logs:
+        yield replace(file_slice, base=None, logs=(log,))
+
+
+def _identity(files: ShardFiles, part: FileSlice, completed_at: str) -> str | None:
+    """What names a file for all time: where it lies, and since when; None for a table that ends with its process.
+
+    The name of a file is not enough: a table that is dropped and made again at its old place numbers them alike.
+    """
+    if files.storage.url.startswith("memory:"):
+        return None
+    file = part.base or part.logs[0]
+    return "\n".join((files.storage.url, ROOT, part.path(file.name), str(file.size), completed_at))
+
+
+def _build(files: ShardFiles, part: FileSlice, seed: bytes) -> KeyTable:
+    """The table of one file."""
+    if part.base is not None:
+        shard = load_shard(files.storage, part, layout=_LAYOUT, counts=_every, root=ROOT)
+        return build_key_table(shard.layers(), seed)
+    blocks = load_blocks(files.storage, part, layout=_LAYOUT, counts=_every, root=ROOT)
+    replaces = any(filed.block.header.get(HeaderKey.COMPACTED_BLOCK_TIMES) for filed in blocks)
+    return build_key_table((layer for filed in blocks for layer in block_layers(filed)), seed, replaces_others=replaces)
+
+
+def _every(_instant: str) -> bool:
+    """In layout 2 a log file counts as a whole, and those of the slice do."""
+    return True
+
+
+class _Found:
+    """Locations of keys as they come in, place numbers of several sources made one."""
+
+    def __init__(self, count: int) -> None:
+        self._codes = np.full(count, -1, np.int32)
+        self._instants = np.full(count, -1, np.int64)
+        self._places: dict[FileGroupId, int] = {}
+        self._counts = ProbeCounts()
+
+    def add(self, rows: Int64s, found: Locations) -> None:
+        """Take over the locations of the keys `rows`."""
+        self._codes[rows] = self._numbers(found.places)[found.codes]
+        self._instants[rows] = found.instants_ms
+        self._counts += found.counts
+
+    def add_entries(self, rows: Int64s, entries: UInt32s, table: KeyTable) -> None:
+        """Take over what a table says of the keys `rows`."""
+        hit = np.flatnonzero((entries != 0) & (entries != GONE))
+        numbers = entries[hit].astype(np.int64) - 1
+        self._codes[rows[hit]] = self._numbers(table.places)[table.place_of[numbers]]
+        self._instants[rows[hit]] = table.instants_ms[numbers]
+        self._counts += ProbeCounts(hits=len(hit))
+
+    def _numbers(self, places: tuple[FileGroupId, ...]) -> Int32s:
+        """The number of each place here; code -1, taken from the end, stays -1."""
+        numbers = [self._places.setdefault(place, len(self._places)) for place in places]
+        return np.array([*numbers, -1], np.int32)
+
+    def locations(self) -> Locations:
+        """All that came in."""
+        return Locations(self._codes, self._instants, tuple(self._places), self._counts)

@@ -1,0 +1,161 @@
+"""Where record keys live, for probing many at once: the entries of one base or log file of a record index shard.
+
+In a file: header, slots of the hash table (see `key_kernels`), then of each distinct entry its place and its instant,
+then the places as JSON. All numbers are little-endian. The file is mapped into memory, never read as a whole but once,
+to check it.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from lakebed.format.arrow import ArrowArray
+from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.metadata.record_index import RecordLocation, decode_distinct_entries
+from lakebed.metadata.shard import DeleteLayer, Layer
+from lakebed.model.files import FileGroupId
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+UInt32s = npt.NDArray[np.uint32]
+
+GONE = 0xFFFFFFFF
+"""The entry of a key that was deleted."""
+SEED_BYTES = 16
+_MAGIC = b"lakekey1"
+_HEADER = struct.Struct("<8s16s5Q")
+"""Magic, seed, slots, distinct entries, bytes of the places, whether a block replaces others, checksum of the rest."""
+_LOAD_MAX = 0.6
+"""The share of slots that are taken: a key that is not there is told from one slot on average."""
+_SLOT_BYTES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTable:
+    """Keys and their newest entry: entry e > 0 is in file group `places[place_of[e - 1]]` since `instants_ms[e - 1]`.
+
+    `replaces_others`: a block of the file stands for blocks of other files, so that it cannot be taken by itself.
+    """
+
+    slots: UInt32s = field(repr=False)
+    place_of: Int32s = field(repr=False)
+    instants_ms: Int64s = field(repr=False)
+    places: tuple[FileGroupId, ...] = field(repr=False)
+    replaces_others: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory, or of the memory that is mapped."""
+        return self.slots.nbytes + self.place_of.nbytes + self.instants_ms.nbytes
+
+
+def fingerprints(keys: ArrowArray, seed: bytes) -> UInt32s:
+    """The fingerprints of keys (strings without nulls), four words each."""
+    from lakebed.metadata.key_kernels import fingerprint_keys
+
+    found = np.empty(4 * len(keys), np.uint32)
+    low, high = np.frombuffer(seed, "<u8")
+    fingerprint_keys(*binary_buffers(keys), low, high, found)
+    return found
+
+
+def build_key_table(layers: Iterable[Layer], seed: bytes, *, replaces_others: bool = False) -> KeyTable:
+    """The table of layers, given from oldest to newest: the newest entry of a key counts, unless it was deleted."""
+    from lakebed.metadata.key_kernels import SLOT_WORDS, insert_entries
+
+    parts: list[tuple[ArrowArray, UInt32s]] = []
+    locations: list[RecordLocation] = []
+    for layer in layers:
+        if isinstance(layer, DeleteLayer):
+            keys = pa.array(sorted(layer.keys), pa.string())
+            parts.append((keys, np.full(len(keys), GONE, np.uint32)))
+        else:
+            keys, ids, distinct = decode_distinct_entries(layer.source)
+            parts.append((keys, (ids + (1 + len(locations))).astype(np.uint32)))
+            locations += distinct
+    count = sum(len(keys) for keys, _ in parts)
+    slots = np.zeros(SLOT_WORDS * (1 + int(count / _LOAD_MAX)), np.uint32)
+    for keys, entries in parts:
+        insert_entries(slots, fingerprints(keys, seed), entries)
+    return _with_places(slots, locations, replaces_others)
+
+
+def find_entries(table: KeyTable, prints: UInt32s, keys: Int64s) -> UInt32s:
+    """What the table has under the keys with these numbers; 0 for nothing, GONE for a deleted key."""
+    from lakebed.metadata import key_kernels
+
+    entries = np.empty(len(keys), np.uint32)
+    key_kernels.find_entries(table.slots, prints, keys, entries)
+    return entries
+
+
+def encode_key_table(table: KeyTable, seed: bytes) -> list[bytes | memoryview]:
+    """The parts of the table's file."""
+    places = json.dumps([[place.partition, place.file_id] for place in table.places]).encode()
+    arrays = (table.slots, table.place_of, table.instants_ms)
+    parts: list[bytes | memoryview] = [*(memoryview(array) for array in arrays), places]
+    numbers = (len(table.slots) * 4 // _SLOT_BYTES, len(table.place_of), len(places), int(table.replaces_others))
+    checksum = _checksum(seed, numbers, parts)
+    return [_HEADER.pack(_MAGIC, seed, *numbers, checksum), *parts]
+
+
+def load_key_table(path: str, seed: bytes) -> KeyTable | None:
+    """The table in a file, mapped; None if there is none that holds together and was made with this seed."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < _HEADER.size:
+                return None
+            # The file is only ever renamed or removed, never changed in place, so what is mapped stays as it is.
+            data = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+    except OSError:
+        return None
+    return _decode(memoryview(data), seed)
+
+
+def _decode(data: memoryview, seed: bytes) -> KeyTable | None:
+    magic, made_with, slots, entries, places_bytes, replaces, checksum = _HEADER.unpack_from(data)
+    lengths = (slots * _SLOT_BYTES, 4 * entries, 8 * entries, places_bytes)
+    if magic != _MAGIC or made_with != seed or not slots or _HEADER.size + sum(lengths) != len(data):
+        return None
+    parts, at = [], _HEADER.size
+    for length in lengths:
+        parts.append(data[at : at + length])
+        at += length
+    if checksum != _checksum(seed, (slots, entries, places_bytes, replaces), parts):
+        return None
+    return KeyTable(
+        np.frombuffer(parts[0], "<u4"),
+        np.frombuffer(parts[1], "<i4"),
+        np.frombuffer(bytes(parts[2]), "<i8"),  # A copy: the map is not aligned for it.
+        tuple(FileGroupId(partition, file_id) for partition, file_id in json.loads(bytes(parts[3]))),
+        bool(replaces),
+    )
+
+
+def _checksum(seed: bytes, numbers: Sequence[int], parts: Iterable[bytes | memoryview]) -> int:
+    digest = xxhash.xxh3_64(seed)
+    digest.update(struct.pack("<4Q", *numbers))
+    for part in parts:
+        digest.update(part)
+    value: int = digest.intdigest()
+    return value
+
+
+def _with_places(slots: UInt32s, locations: list[RecordLocation], replaces_others: bool) -> KeyTable:
+    numbers: dict[FileGroupId, int] = {}
+    place_of = [
+        numbers.setdefault(FileGroupId(location.partition, location.file_id), len(numbers)) for location in locations
+    ]
+    instants = np.array([location.instant_ms for location in locations], np.int64)
+    return KeyTable(slots, np.array(place_of, np.int32), instants, tuple(numbers), replaces_others)

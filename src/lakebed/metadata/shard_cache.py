@@ -1,0 +1,189 @@
+"""Key tables of record index shards on local disk: built once per stored file, shared by the processes of a host.
+
+A table is named by the file that it was built from, so it is never wrong, only unused; which files count is asked of
+the timeline each time. A new log file adds a table, a new base file replaces them all. Everything here can be deleted
+at any moment: a table that is missing, broken or of another seed is built again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import os
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+
+from lakebed.errors import InvalidInputError
+from lakebed.metadata.key_table import SEED_BYTES, KeyTable, encode_key_table, load_key_table
+
+FOLDER_VARIABLE, BYTES_VARIABLE = "LAKEBED_CACHE_DIR", "LAKEBED_CACHE_BYTES"
+BYTES_MAX = 4 << 30
+"""What the cache takes of the disk by default: room for a hundred million keys."""
+_SUFFIX = ".keys"
+_SEED = "seed"
+_LOG = logging.getLogger(__name__)
+_COUNTER = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCache:
+    """A folder of key tables that takes at most `bytes_max`; with 0 nothing is kept. Picklable."""
+
+    folder: str
+    bytes_max: int = BYTES_MAX
+
+    @property
+    def seed(self) -> bytes:
+        """The seed of the fingerprints, secret to whoever makes up keys; one per folder."""
+        return _load_seed(self.folder) if self.bytes_max else _load_seed("")
+
+    def find(self, identity: str) -> KeyTable | None:
+        """The table built from the file with that identity, if it is here."""
+        if not self.bytes_max:
+            return None
+        path = self._path(identity)
+        if not _touch(path):
+            return None
+        table = _HELD.find(path) or load_key_table(path, self.seed)
+        if table is not None:
+            _HELD.keep(path, table, self.bytes_max)
+        return table
+
+    def keep(self, identity: str, table: KeyTable) -> None:
+        """Store a table, if there is room for it, and make room by removing those unused for longest."""
+        if table.nbytes > self.bytes_max:
+            return
+        path = self._path(identity)
+        try:
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            _write(path, encode_key_table(table, self.seed))
+            _shrink(self.folder, self.bytes_max)
+        except OSError as error:
+            _LOG.warning("no room for the record index cache in %s (%s)", self.folder, error)
+
+    def _path(self, identity: str) -> str:
+        return os.path.join(self.folder, hashlib.blake2b(identity.encode(), digest_size=20).hexdigest() + _SUFFIX)
+
+
+def default_cache() -> ShardCache:
+    """The cache of this user, where and as large as the environment says."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = os.environ.get(FOLDER_VARIABLE) or os.path.join(home, "lakebed", "keys")
+    text = os.environ.get(BYTES_VARIABLE, str(BYTES_MAX))
+    if not text.strip().isdecimal():
+        raise InvalidInputError(
+            f"the environment variable {BYTES_VARIABLE} is {text!r}", hint="give a number of bytes; 0 keeps nothing"
+        )
+    return ShardCache(folder, int(text))
+
+
+class _HeldTables:
+    """Tables that this process has mapped, those used last at the end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tables: OrderedDict[str, KeyTable] = OrderedDict()
+        self._bytes = 0
+
+    def find(self, path: str) -> KeyTable | None:
+        """The table that was read from a path."""
+        with self._lock:
+            return self._tables.get(path)
+
+    def keep(self, path: str, table: KeyTable, bytes_max: int) -> None:
+        """Hold a table, and let go of others beyond `bytes_max`."""
+        with self._lock:
+            known = self._tables.pop(path, None)
+            self._bytes += table.nbytes - (known.nbytes if known is not None else 0)
+            self._tables[path] = table
+            while self._bytes > bytes_max and len(self._tables) > 1:
+                _, dropped = self._tables.popitem(last=False)
+                self._bytes -= dropped.nbytes
+
+
+_HELD = _HeldTables()
+
+
+def _touch(path: str) -> bool:
+    """Note that a table is used; false if there is none."""
+    try:
+        os.utime(path)
+    except PermissionError:
+        return os.path.exists(path)
+    except OSError:
+        return False
+    return True
+
+
+def _write(path: str, parts: Iterable[bytes | memoryview], publish: Callable[[str, str], None] = os.replace) -> None:
+    """A file that appears whole, also after a power cut."""
+    staged = f"{path}.{os.getpid()}-{threading.get_ident()}-{next(_COUNTER)}.tmp"
+    try:
+        with open(staged, "xb") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        publish(staged, path)
+    finally:
+        with suppress(OSError):
+            os.unlink(staged)
+
+
+def _shrink(folder: str, bytes_max: int) -> None:
+    """Remove the files unused for longest, those that a crash left half written among them."""
+    files = []
+    for entry in os.scandir(folder):
+        with suppress(OSError):
+            if entry.is_file(follow_symlinks=False) and entry.name != _SEED:
+                found = entry.stat()
+                files.append((found.st_mtime_ns, found.st_size, entry.path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
+        if total <= bytes_max:
+            return
+        with suppress(OSError):
+            os.unlink(path)
+        total -= size
+
+
+@lru_cache(maxsize=16)
+def _load_seed(folder: str) -> bytes:
+    """The seed of a folder, made by whichever process comes first; one of this process alone where there is none."""
+    fresh = secrets.token_bytes(SEED_BYTES)
+    if not folder:
+        return fresh
+    path = os.path.join(folder, _SEED)
+    with suppress(OSError):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            _write(path, [fresh], os.link)
+        return _read_seed(path) or fresh
+    return fresh
+
+
+def _read_seed(path: str) -> bytes | None:
+    with suppress(FileNotFoundError), open(path, "rb") as file:
+        seed = file.read()
+        return seed if len(seed) == SEED_BYTES else None
+    return None
+
+
+Builder = Callable[[bytes], KeyTable]
+
+
+def find_or_build(cache: ShardCache, identity: str | None, build: Builder) -> tuple[KeyTable, bool]:
+    """A table, and whether the cache had it. Without an identity it is built each time."""
+    table = cache.find(identity) if identity is not None else None
+    if table is not None:
+        return table, True
+    table = build(cache.seed)
+    if identity is not None:
+        cache.keep(identity, table)
+    return table, False

@@ -1,0 +1,421 @@
+"""Bulk probes of the record index say what reading its entries says, whatever the cache keeps."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import lakebed
+from conftest import REAL_TABLES, catalogue
+from lakebed.errors import InvalidInputError
+from lakebed.format.hfile import encode_hfile, key_order
+from lakebed.format.log.file import BlockKind, HeaderKey, encode_log_block
+from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
+from lakebed.format.metadata.schema import stored_schema
+from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
+from lakebed.metadata import MetadataTable, key_locations, shard_cache
+from lakebed.metadata.key_locations import Locations, ProbeCounts, locate_everywhere, locate_keys, probe_shard
+from lakebed.metadata.key_table import fingerprints
+from lakebed.metadata.record_index import find_locations, is_partitioned, read_record_index
+from lakebed.metadata.shard_cache import ShardCache, default_cache
+from lakebed.metadata.table import ROOT, ShardFiles
+from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
+from lakebed.model.instant import InstantTime
+from lakebed.storage import open_storage
+from lakebed.table import open_handle
+
+_WITH_INDEX = [
+    entry["zip"].removesuffix(".zip")
+    for entry in catalogue()
+    if "record_index" in entry["metadata_partitions"] and entry["zip"].removesuffix(".zip") in REAL_TABLES
+]
+FEW_SIZES = (0, 4096, 1 << 30)
+Entry = tuple[str, str, int]
+
+
+@pytest.fixture
+def probing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are probed however few keys there are."""
+    monkeypatch.setattr(key_locations, "POINT_KEYS_MAX", -1)
+
+
+def entry_of(found: Locations, row: int) -> Entry | None:
+    if found.codes[row] < 0:
+        return None
+    place = found.places[found.codes[row]]
+    return place.partition, place.file_id, int(found.instants_ms[row])
+
+
+def entries(metadata: MetadataTable) -> dict[tuple[str, str], Entry]:
+    """All entries, by data partition (if the index is partitioned) and key."""
+    table = read_record_index(metadata)
+    columns = (table[name].to_pylist() for name in ("key", "partition", "file_id", "instant_ms"))
+    by_partition = is_partitioned(metadata)
+    return {(p if by_partition else "", k): (p, f, t) for k, p, f, t in zip(*columns, strict=True)}
+
+
+def check_all(metadata: MetadataTable, cache: ShardCache) -> ProbeCounts:
+    """Every key, in each data partition if the index is partitioned, and keys that are not there."""
+    expected = entries(metadata)
+    homes = [*sorted({home for home, _ in expected}), "nowhere"]
+    wanted = [(home, key) for home in homes for key in (*sorted({key for _, key in expected}), "none", "")]
+    partitions = pa.array([home for home, _ in wanted], pa.string()).dictionary_encode()
+    found = locate_keys(metadata, pa.array([key for _, key in wanted], pa.string()), partitions, cache=cache)
+    if not is_partitioned(metadata):
+        wanted = [("", key) for _, key in wanted]
+    assert [entry_of(found, row) for row in range(len(wanted))] == [expected.get(one) for one in wanted]
+    assert found.counts.hits == np.count_nonzero(found.codes >= 0)
+    check_everywhere(metadata, cache)
+    return found.counts
+
+
+def check_everywhere(metadata: MetadataTable, cache: ShardCache) -> None:
+    keys = [*dict.fromkeys(key for _, key in entries(metadata)), "none"]
+    rows, found = locate_everywhere(metadata, pa.array(keys, pa.string()), cache=cache)
+    assert list(rows) == sorted(rows)
+    got = sorted((keys[row], *entry_of(found, at)) for at, row in enumerate(rows))
+    places = find_locations(metadata, keys)
+    assert got == sorted((k, p.partition, p.file_id, p.instant_ms) for k, each in places.items() for p in each)
+
+
+def metadata_of(path: object) -> MetadataTable:
+    metadata = open_handle(str(path)).state().metadata
+    assert isinstance(metadata, MetadataTable)
+    return metadata
+
+
+@pytest.mark.usefixtures("probing")
+@pytest.mark.parametrize("name", _WITH_INDEX)
+def test_real_tables(unpack, name: str, tmp_path: Path) -> None:
+    metadata = metadata_of(unpack(name).path)
+    for size in (*FEW_SIZES, FEW_SIZES[-1]):
+        counts = check_all(metadata, ShardCache(str(tmp_path / str(size)), size))
+    if metadata.shard_files("record_index") is not None:
+        assert counts.cached > 0
+        assert counts.built == 0
+
+
+@pytest.mark.parametrize("name", _WITH_INDEX)
+def test_few_keys_are_looked_up_where_they_lie(
+    unpack, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_locations, "POINT_KEYS_MAX", 1000)
+    counts = check_all(metadata_of(unpack(name).path), ShardCache(str(tmp_path / "cache")))
+    assert counts.point_keys == counts.keys
+    assert not (tmp_path / "cache").exists()
+
+
+KEYS = st.sampled_from([f"k{number}" for number in range(12)] + ["", "ké", "\U0001f600", "a" * 7, "a" * 8, "a" * 9])
+LAYERS = st.lists(
+    st.tuples(st.dictionaries(KEYS, st.integers(0, 3), max_size=8), st.sets(KEYS, max_size=4)), min_size=1, max_size=6
+)
+
+
+@dataclass
+class Shard:
+    """A shard under construction in a folder: its files, and what it should answer."""
+
+    folder: Path
+    base: BaseFile | None = None
+    logs: tuple[LogFile, ...] = ()
+
+    def files(self) -> ShardFiles:
+        first = self.base.instant if self.base else self.logs[0].instant
+        group = FileGroupId("record_index", "record-index-0000-0")
+        file_slice = FileSlice(group, first, self.base, self.logs)
+        stamps = [file.instant for file in ((self.base,) if self.base else ()) + self.logs]
+        return ShardFiles(open_storage(str(self.folder)), file_slice, tuple(InstantTime(f"{t}9") for t in stamps))
+
+    def store(self, name: str, data: bytes) -> int:
+        path = self.folder / ROOT / "record_index" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return len(data)
+
+    def add_base(self, number: int, there: dict[str, int]) -> None:
+        keys, values = arrays(there)
+        data = encode_shard_base(keys, values, schema=stored_schema(), created_ms=0)
+        instant, name = InstantTime(f"{number:03}"), f"record-index-0000-0_0-0-0_{number:03}.hfile"
+        self.base = BaseFile(name, "record-index-0000-0", "0-0-0", instant, ".hfile", self.store(name, data))
+        self.logs = ()
+
+    def add_log(self, number: int, data: bytes) -> None:
+        instant, name = InstantTime(f"{number:03}"), f".record-index-0000-0_{number:03}.log.1_0-0-0"
+        log = LogFile(name, "record-index-0000-0", instant, 1, "0-0-0", size=self.store(name, data))
+        self.logs = (*self.logs, log)
+
+
+def location(value: int) -> RecordLocation:
+    return RecordLocation(f"p{value % 2}", f"00000000-0000-0000-0000-00000000000{value}-0", 1000 + value)
+
+
+def arrays(there: dict[str, int]) -> tuple[pa.Array, pa.Array]:
+    values = [encode_record_index_value(location(value)) for value in there.values()]
+    return pa.array(list(there), pa.string()), pa.array(values, pa.binary()).dictionary_encode()
+
+
+def log_bytes(number: int, there: dict[str, int], gone: set[str]) -> bytes:
+    if not there and not gone:
+        return encode_placeholder_log(f"{number:03}")
+    keys, values = arrays(there)
+    return encode_shard_log(
+        f"{number:03}",
+        keys,
+        values,
+        pa.array(sorted(gone), pa.string()),
+        mdt_partition="record_index",
+        schema=stored_schema(),
+        created_ms=0,
+    )
+
+
+def check_shard(shard: Shard, model: dict[str, int], caches: Sequence[ShardCache]) -> list[ProbeCounts]:
+    keys = sorted({*model, "k0", "k5", "", "ké", "\U0001f600", "absent", *("a" * length for length in range(30))})
+    counts = []
+    for cache in caches:
+        found = probe_shard(shard.files(), pa.array(keys, pa.string()), cache)
+        expected = [None if key not in model else location(model[key]) for key in keys]
+        got = [entry_of(found, row) for row in range(len(keys))]
+        assert got == [each and (each.partition, each.file_id, each.instant_ms) for each in expected]
+        counts.append(found.counts)
+    return counts
+
+
+def caches_below(folder: Path) -> list[ShardCache]:
+    return [ShardCache(str(folder / f"cache{size}"), size) for size in FEW_SIZES]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(layers=LAYERS, compact_at=st.sets(st.integers(0, 5), max_size=2))
+def test_every_cache_size_says_the_same(tmp_path_factory, layers, compact_at: set[int]) -> None:
+    folder = tmp_path_factory.mktemp("shard")
+    shard, model, caches = Shard(folder), {}, caches_below(folder)
+    for number, (there, gone) in enumerate(layers):
+        gone = gone - there.keys()
+        model = {key: value for key, value in (model | there).items() if key not in gone}
+        if number in compact_at:
+            shard.add_base(number, model)
+        else:
+            shard.add_log(number, log_bytes(number, there, gone))
+        *_, large = check_shard(shard, model, caches)
+        assert large.built == 1, "only what is new is read"
+        assert large.cached == len(shard.logs) + (shard.base is not None) - 1
+
+
+def test_a_log_that_does_not_count_leaves_nothing_behind(tmp_path: Path) -> None:
+    shard, caches = Shard(tmp_path), caches_below(tmp_path)
+    shard.add_base(1, {"k0": 0, "k5": 1})
+    before = shard.logs
+    shard.add_log(2, log_bytes(2, {"k0": 2}, {"k5"}))
+    after = shard.logs
+    check_shard(shard, {"k0": 2}, caches)
+    shard.logs = before
+    check_shard(shard, {"k0": 0, "k5": 1}, caches)
+    shard.logs = after
+    check_shard(shard, {"k0": 2}, caches)
+
+
+def test_a_block_that_stands_for_others(tmp_path: Path) -> None:
+    """Log compaction: the later block takes the place of the second one, under the third."""
+    shard = Shard(tmp_path)
+    for number, there in ((1, {"k0": 0}), (2, {"k0": 1, "k5": 1}), (3, {"k0": 2})):
+        shard.add_log(number, log_bytes(number, there, set()))
+    keys, values = arrays({"k0": 3, "k5": 3})
+    header = {
+        HeaderKey.INSTANT_TIME: "004",
+        HeaderKey.SCHEMA: stored_schema(),
+        HeaderKey.COMPACTED_BLOCK_TIMES: "001,002",
+    }
+    content = encode_hfile(keys, values, schema=stored_schema(), created_ms=0, base_file=False, order=key_order(keys))
+    shard.add_log(4, encode_log_block(BlockKind.HFILE_DATA, header, content))
+    check_shard(shard, {"k0": 2, "k5": 3}, caches_below(tmp_path))
+    check_shard(shard, {"k0": 2, "k5": 3}, caches_below(tmp_path))
+
+
+def cache_files(cache: ShardCache) -> list[Path]:
+    return sorted(Path(cache.folder).glob("*.keys"))
+
+
+def held_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in another process: no table is mapped, no seed is known."""
+    monkeypatch.setattr(shard_cache, "_HELD", shard_cache._HeldTables())
+    shard_cache._load_seed.cache_clear()
+
+
+def test_broken_tables_are_noticed_and_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shard, cache = Shard(tmp_path), ShardCache(str(tmp_path / "cache"))
+    model = {f"k{number}": number % 4 for number in range(50)}
+    shard.add_base(1, model)
+    (before,) = check_shard(shard, model, [cache])
+    assert before.built == 1
+    (file,) = cache_files(cache)
+    sound = file.read_bytes()
+    cuts = [sound[:length] for length in (0, 10, len(sound) // 2, len(sound) - 1)]
+    flips = [flipped(sound, at) for at in range(0, len(sound), max(1, len(sound) // 200))]
+    for broken in (*cuts, *flips, sound + b"x", bytes(len(sound))):
+        file.unlink()
+        file.write_bytes(broken)
+        held_by_nobody(monkeypatch)
+        (counts,) = check_shard(shard, model, [cache])
+        assert counts.built == 1, "a broken table is not taken"
+        assert file.read_bytes() == sound
+    held_by_nobody(monkeypatch)
+    (counts,) = check_shard(shard, model, [cache])
+    assert (counts.cached, counts.built) == (1, 0)
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+
+
+def test_the_cache_may_be_deleted_at_any_moment(tmp_path: Path) -> None:
+    shard, cache = Shard(tmp_path), ShardCache(str(tmp_path / "cache"))
+    shard.add_base(1, {"k0": 1})
+    check_shard(shard, {"k0": 1}, [cache])
+    for file in Path(cache.folder).iterdir():
+        file.unlink()
+    Path(cache.folder).rmdir()
+    (counts,) = check_shard(shard, {"k0": 1}, [cache])
+    assert counts.built == 1
+    (counts,) = check_shard(shard, {"k0": 1}, [cache])
+    assert counts.cached == 1
+
+
+def test_a_folder_that_cannot_be_written_costs_time_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    shard, cache = Shard(tmp_path), ShardCache(str(tmp_path / "file" / "cache"))
+    shard.add_base(1, {"k0": 1})
+    (counts,) = check_shard(shard, {"k0": 1}, [cache])
+    assert counts.built == 1
+    assert "record index cache" in caplog.text
+
+
+def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
+    cache = ShardCache(str(tmp_path / "cache"), 8_000)
+    shards = [Shard(tmp_path / str(number)) for number in range(5)]
+    model = {f"k{number}": 1 for number in range(100)}
+    for number, shard in enumerate(shards):
+        shard.add_base(number, model)
+        check_shard(shard, model, [cache])
+        sizes = [file.stat().st_size for file in cache_files(cache)]
+        assert sum(sizes) <= 8_000
+        for file in cache_files(cache):  # Uses lie apart, also on a disk that counts in seconds.
+            used = file.stat().st_mtime_ns
+            os.utime(file, ns=(used - 10**10, used - 10**10))
+        (again,) = check_shard(shards[0], model, [cache])
+        assert again.cached == 1, "what is used stays"
+    (gone,) = check_shard(shards[1], model, [cache])
+    assert gone.built == 1
+
+
+def test_a_table_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:
+    shard, cache = Shard(tmp_path), ShardCache(str(tmp_path / "cache"), 100)
+    shard.add_base(1, {f"k{number}": 1 for number in range(100)})
+    check_shard(shard, {f"k{number}": 1 for number in range(100)}, [cache])
+    assert cache_files(cache) == []
+
+
+def probe_in_process(folder: str) -> bool:
+    shard, cache = Shard(Path(folder)), ShardCache(f"{folder}/cache", 8_000)
+    model = {f"k{number}": number % 4 for number in range(100)}
+    for round_ in range(6):
+        shard.add_base(round_ % 4, model)
+        check_shard(shard, model, [cache])
+    return True
+
+
+def test_several_processes_share_a_cache(tmp_path: Path) -> None:
+    with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as pool:
+        assert all(pool.map(probe_in_process, [str(tmp_path)] * 3))
+    assert [file.name for file in Path(tmp_path / "cache").iterdir() if file.suffix == ".tmp"] == []
+
+
+def test_tables_in_memory_are_never_kept(tmp_path: Path) -> None:
+    shard, cache = Shard(tmp_path), ShardCache(str(tmp_path / "cache"))
+    shard.add_log(1, log_bytes(1, {"k0": 1}, set()))
+    files = shard.files()
+    storage = open_storage("memory://a-table")
+    data = (tmp_path / ROOT / files.file_slice.paths[0]).read_bytes()
+    storage.create(f"{ROOT}{files.file_slice.paths[0]}", data)
+    found = probe_shard(
+        ShardFiles(storage, files.file_slice, files.completions), pa.array(["k0", "k1"], pa.string()), cache
+    )
+    assert found.codes.tolist() == [0, -1]
+    assert cache_files(cache) == []
+
+
+def test_fingerprints_are_siphash() -> None:
+    """Vectors of the reference implementation: seed 00..0f, messages '', 00, 00 01, and so on."""
+    seed = bytes(range(16))
+    messages = pa.array([bytes(range(length)) for length in range(64)], pa.binary())
+    prints = fingerprints(messages, seed).astype("<u4").tobytes()
+    assert prints[:16].hex() == "a3817f04ba25a8e66df67214c7550293"
+    assert prints[16:32].hex() == "da87c1d86b99af44347659119b22fc45"
+    assert len({prints[at : at + 16] for at in range(0, len(prints), 16)}) == 64
+
+
+def test_default_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LAKEBED_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("LAKEBED_CACHE_BYTES", "12345")
+    cache = default_cache()
+    assert cache == ShardCache(str(tmp_path), 12345)
+    assert pickle.loads(pickle.dumps(cache)) == cache
+    monkeypatch.setenv("LAKEBED_CACHE_BYTES", "much")
+    with pytest.raises(InvalidInputError, match="LAKEBED_CACHE_BYTES"):
+        default_cache()
+    monkeypatch.delenv("LAKEBED_CACHE_BYTES")
+    monkeypatch.delenv("LAKEBED_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert default_cache().folder == str(tmp_path / "xdg" / "lakebed" / "keys")
+
+
+SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("upsert"), st.sets(st.integers(0, 15), min_size=1, max_size=6)),
+        st.tuples(st.just("delete"), st.sets(st.integers(0, 15), min_size=1, max_size=4)),
+        st.tuples(st.just("rollback"), st.just(frozenset())),
+    ),
+    min_size=2,
+    max_size=7,
+)
+
+
+@pytest.mark.usefixtures("probing")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=8)
+@given(steps=STEPS, index=st.sampled_from(["record", "record_partitioned"]), kind=st.sampled_from(["cow", "mor"]))
+def test_histories_of_writes(tmp_path_factory, steps, index: str, kind: str) -> None:
+    """Index = scan = probe after each write, rollbacks too: names of log files come again with other content."""
+    folder = tmp_path_factory.mktemp("history")
+    caches = caches_below(folder)
+    table = lakebed.create_table(
+        folder / "t", schema=SCHEMA, key="id", partition_by="city", ordering="ts", table_type=kind, indexes=[index]
+    )
+    for ts, (verb, numbers) in enumerate(steps):
+        if verb == "rollback":
+            newest = table.timeline.completed()[-1:] if len(table.timeline.commits()) > 1 else ()
+            for instant in newest:
+                if instant.action.changes_data:
+                    table.rollback(instant.requested_at)
+        elif verb == "upsert":
+            table.upsert([{"id": f"k{n}", "city": "ab"[n % 2], "ts": ts} for n in sorted(numbers)])
+        else:
+            table.delete([f"k{n}" for n in sorted(numbers)])
+        if not len(table.timeline.commits()):
+            continue
+        rows = table.to_arrow(columns=["_hoodie_record_key", "_hoodie_partition_path"]).to_pylist()
+        metadata = metadata_of(folder / "t")
+        assert sorted(key for _, key in entries(metadata)) == sorted(row["_hoodie_record_key"] for row in rows)
+        for cache in caches:
+            check_all(metadata, cache)
