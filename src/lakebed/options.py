@@ -134,7 +134,14 @@ _WRITE_VALUES = {
     "hoodie.datasource.write.reconcile.schema": ("false", "true"),
     "hoodie.write.record.merge.custom.implementation.classes": (),
 }
-_INDEX_TYPES = {"auto": "auto", "simple": "simple", "bloom": "bloom"}
+_INDEX_TYPES = {
+    "auto": "auto",
+    "simple": "simple",
+    "bloom": "bloom",
+    "record_index": "record",
+    "record_level_index": "record",
+    "global_record_level_index": "record",
+}
 _SORT_MODES = {"none": "none", "partition_sort": "partition", "global_sort": "global"}
 
 
@@ -152,6 +159,7 @@ class WriteOptions:
     combine_inserts: bool = field(default=False, metadata={"hoodie": "hoodie.combine.before.insert"})
     heartbeat_ms: int = field(default=60_000, metadata={"hoodie": "hoodie.client.heartbeat.interval_in_ms"})
     heartbeat_misses: int = field(default=2, metadata={"hoodie": "hoodie.client.heartbeat.tolerable.misses"})
+    moves_rows: bool = field(default=True, metadata={"hoodie": "hoodie.record.index.update.partition.path"})
     lock: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -202,7 +210,7 @@ def _parse(key: str, text: str, kind: object) -> object:
         return number
     except (KeyError, ValueError) as error:
         choices = {
-            "hoodie.index.type": "auto, simple or bloom",
+            "hoodie.index.type": "auto, simple, bloom or record_index",
             "hoodie.bulkinsert.sort.mode": "none, partition_sort or global_sort",
             "hoodie.logfile.data.block.format": "avro or parquet",
         }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from lakebed.engine.engines import Engine
+from lakebed.metadata.key_locations import ProbeCounts
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
@@ -17,16 +18,27 @@ from lakebed.read.file_slice import SliceTask
 from lakebed.transaction.conflicts import WriteKind, WriteSet
 from lakebed.write.assign import Assignment, FileIds, assign_rows, small_files
 from lakebed.write.operations import Operation, Replaces
-from lakebed.write.tag import Ints, Tags, find_keys, join_finds, plan_finds, rows_by_partition
+from lakebed.write.tag import Ints, Tagged, Tags, find_keys, join_finds, plan_finds, rows_by_partition
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, InMemory, WriteContext, WriteTask
 
 
 @dataclass(frozen=True, slots=True)
 class TagRule:
-    """How keys are looked for: in every partition or in their own, and whether footers are asked first."""
+    """How keys are looked for: in every partition or in their own, by the record index or in files.
+
+    Without an index footers are asked first if it may `prune`. One that `is_global` knows a key in one partition at
+    most: rows whose partition changed move if it `moves` them.
+    """
 
     everywhere: bool = False
+    by_index: bool = False
+    is_global: bool = False
     prune: bool = True
+    moves: bool = True
+
+
+Finder = Callable[[pa.Table], Tagged]
+"""Finds the keys of rows in the slices of a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +49,9 @@ class WritePlan:
     tasks: tuple[WriteTask, ...]
     replaced: Mapping[str, tuple[str, ...]]
     engine: Engine
+    counts: ProbeCounts | None = None
+    new_keys: pa.Table | None = None
+    """Record keys and partition paths of rows that the record index did not know; None if it was not asked."""
 
     @property
     def write_set(self) -> WriteSet:
@@ -75,17 +90,17 @@ def plan_rows(
     rows: pa.Table,
     operation: Operation,
     context: WriteContext,
-    scans: Sequence[SliceTask],
+    slices: Sequence[FileSlice],
     engine: Engine,
-    rule: TagRule,
+    find: Finder,
     *,
     row_bytes: float,
     busy: frozenset[FileGroupId],
     new_file_id: FileIds,
 ) -> WritePlan:
-    """The tasks that write `rows`. `scans` read the keys of the snapshot's slices; `busy` groups are not filled."""
-    slices = tuple(scan.file_slice for scan in scans)
-    tags = _find_tags(rows, scans, engine, rule) if operation.finds_keys else _no_tags()
+    """The tasks that write `rows`. `find` looks in the snapshot's `slices`; `busy` groups are not filled."""
+    tagged = find(rows) if operation.finds_keys else Tagged(rows, _no_tags())
+    rows, tags = tagged.rows, tagged.tags
     inserts = _inserts(rows, tags)
     with_logs = operation.finds_keys and logs_inserts(context.config)
     spaces = (
@@ -96,7 +111,9 @@ def plan_rows(
     rows_per_file = max(int(context.files.target_bytes / row_bytes), 1)
     assignments = assign_rows(tags, inserts, slices, spaces, rows_per_file, new_file_id)
     tasks = _tasks(rows, assignments, context, is_blind=not operation.finds_keys)
-    return WritePlan(operation, tasks, _replaced(operation, slices, rows), engine)
+    return WritePlan(
+        operation, tasks, _replaced(operation, slices, rows), engine, tagged.counts, _new_keys(tagged, inserts)
+    )
 
 
 def is_append(task: WriteTask) -> bool:
@@ -118,9 +135,18 @@ def logs_inserts(config: TableConfig) -> bool:
     return config.table_type is TableType.MERGE_ON_READ and "record_index" in config.metadata_partitions
 
 
-def _find_tags(rows: pa.Table, scans: Sequence[SliceTask], engine: Engine, rule: TagRule) -> Tags:
+def find_in_files(rows: pa.Table, scans: Sequence[SliceTask], engine: Engine, rule: TagRule) -> Tagged:
+    """Rows with the slices that hold their keys, found by reading the keys of files. `scans` do that."""
     candidates = plan_finds(rows, scans, everywhere=rule.everywhere, prune=rule.prune)
-    return join_finds(candidates, engine.map([candidate.task for candidate in candidates], find_keys))
+    return Tagged(rows, join_finds(candidates, engine.map([candidate.task for candidate in candidates], find_keys)))
+
+
+def _new_keys(tagged: Tagged, inserts: Mapping[str, Ints]) -> pa.Table | None:
+    if tagged.counts is None:
+        return None
+    numbers = np.concatenate([*inserts.values(), np.empty(0, np.int64)])
+    numbers = numbers[~np.isin(numbers, tagged.moved)] if len(tagged.moved) else numbers
+    return tagged.rows.select([RECORD_KEY, PARTITION_PATH]).take(pa.array(numbers))
 
 
 def _no_tags() -> Tags:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.format.parquet_footer import decode_parquet_footer
+from lakebed.metadata.key_locations import ProbeCounts
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
 
@@ -27,6 +28,21 @@ class Tags:
     rows: Ints
     targets: Ints
     positions: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """Rows to write, with their tags, and what it took to find them in the record index.
+
+    They are the rows that came in, unless some move to another partition or are found to be late. Without `counts` the
+    index was not asked.
+    """
+
+    rows: pa.Table
+    tags: Tags
+    counts: ProbeCounts | None = None
+    moved: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """Rows that are inserted where they are to be, and deleted where they were, by another row."""
 
 
 @dataclass(frozen=True, slots=True)

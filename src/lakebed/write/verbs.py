@@ -89,28 +89,41 @@ class TableWrites:
                 f"table {self._handle.config.name} generates its keys, so no row can be found by key",
                 hint="use insert or bulk_insert; make a table with a key for upserts",
             )
+        rule = self._rule()
         prepare = given.prepare(self._handle.storage, plan)
 
         def source(instant: InstantTime) -> Prepared:
             prepared = prepare(instant)
             rows = prepared.rows if has_keys else generate_keys(prepared.rows, instant)
-            return replace(prepared, rows=self._arrange(rows, operation))
+            return replace(prepared, rows=self._arrange(rows, operation, rule))
 
-        result = self._writer.write_rows(source, plan.columns, operation, self._rule())
+        result = self._writer.write_rows(source, plan.columns, operation, rule)
         return replace(result, jobs=given.jobs)
 
-    def _arrange(self, rows: pa.Table, operation: Operation) -> pa.Table:
+    def _arrange(self, rows: pa.Table, operation: Operation, rule: TagRule) -> pa.Table:
         config = self._handle.config
         if operation.combines or (self._options.combine_inserts and not operation.finds_keys):
-            rows = combine_duplicates(rows, config.ordering_fields, config.merge_mode, by_partition=True)
+            rows = combine_duplicates(rows, config.ordering_fields, config.merge_mode, by_partition=not rule.is_global)
         return _sorted(rows, self._options.sort_mode) if operation is BULK_INSERT else rows
 
     def _delete_keys(self, keys: pa.Array) -> WriteResult:
         prepared = Prepared(_key_rows(keys), InProcess())
-        return self._writer.write_rows(lambda _: prepared, pa.schema([]), DELETE, TagRule(everywhere=True))
+        return self._writer.write_rows(lambda _: prepared, pa.schema([]), DELETE, self._rule(everywhere=True))
 
-    def _rule(self) -> TagRule:
-        return TagRule(prune=self._options.index != "simple")
+    def _rule(self, *, everywhere: bool = False) -> TagRule:
+        """How keys are found: by the record index if there is one, unless the options ask for another way."""
+        state, asked = self._handle.state(), self._options.index
+        has_index = "record_index" in state.config.metadata_partitions
+        if asked == "record" and not has_index:
+            raise InvalidInputError(
+                f"table {state.config.name} has no record index to find keys with",
+                hint='make one: table.indexes.create("record_index"), or leave the option hoodie.index.type out',
+            )
+        if not has_index or asked not in ("auto", "record"):
+            return TagRule(everywhere=everywhere, prune=asked != "simple")
+        definition = state.definitions.get("record_index")
+        is_global = definition is None or not definition.is_partitioned
+        return TagRule(everywhere, by_index=True, is_global=is_global, moves=self._options.moves_rows)
 
 
 def _is_text(keys: object) -> bool:

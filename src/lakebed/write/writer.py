@@ -5,23 +5,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow as pa
 
-from lakebed.engine.engines import InProcess
+from lakebed.engine.engines import Engine, InProcess
 from lakebed.engine.randomness import new_file_id
 from lakebed.engine.threads import map_tasks
 from lakebed.errors import CommitUnknownError, LakebedError, WriteConflictError
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
 from lakebed.index.record_index import KeyChanges
+from lakebed.metadata import MetadataTable
 from lakebed.metadata.maintenance import is_due, maintain
+from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.metadata.shard_cache import ShardCache, default_cache
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import InstantTime
-from lakebed.model.words import RECORD_KEY
+from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.options import WriteOptions
-from lakebed.read.file_slice import read_slice
+from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.scan import counted_instants, plan_slices
 from lakebed.storage import Requests
 from lakebed.table import TableHandle, TableState
@@ -33,9 +37,10 @@ from lakebed.transaction.settle import create_file
 from lakebed.transaction.transactions import Transactions
 from lakebed.write.checks import check_writable
 from lakebed.write.execute import delete_strays, run_write_task
+from lakebed.write.index_tag import KeyIndex, find_taken, tag_by_index
 from lakebed.write.metadata import CommitChanges
 from lakebed.write.operations import DELETE_PARTITION, Operation
-from lakebed.write.plan import TagRule, WritePlan, key_scans, plan_rows, replaced_groups
+from lakebed.write.plan import Finder, TagRule, WritePlan, find_in_files, key_scans, plan_rows, replaced_groups
 from lakebed.write.schema import declared_schema, evolve_schema
 from lakebed.write.staging import RowSource, stage_table
 from lakebed.write.values import FileSizing, WriteContext, WriteTask, WrittenFile
@@ -72,6 +77,7 @@ class Writer:
         self._handle = handle
         self._transactions = transactions
         self._options = options
+        self._cache = default_cache()
 
     def write_rows(self, source: RowSource, columns: pa.Schema, operation: Operation, rule: TagRule) -> WriteResult:
         """Writes prepared rows whose data columns are `columns`."""
@@ -83,9 +89,9 @@ class Writer:
                 prepared.rows,
                 operation,
                 context,
-                key_scans(scans.tasks),
+                tuple(scan.file_slice for scan in scans.tasks),
                 prepared.engine,
-                rule,
+                self._finder(state, scans.tasks, prepared.engine, rule),
                 row_bytes=_row_bytes(state, prepared.rows),
                 busy=_busy_groups(state),
                 new_file_id=new_file_id,
@@ -102,6 +108,14 @@ class Writer:
             return WritePlan(DELETE_PARTITION, (), replaced_groups(state.latest_slices, wanted), InProcess())
 
         return self._run(DELETE_PARTITION, pa.schema([]), plan)
+
+    def _finder(self, state: TableState, scans: Sequence[SliceTask], engine: Engine, rule: TagRule) -> Finder:
+        if not rule.by_index:
+            return partial(find_in_files, scans=key_scans(scans), engine=engine, rule=rule)
+        if not isinstance(state.metadata, MetadataTable) or not state.metadata.has(RECORD_INDEX):
+            raise WriteConflictError("the record index was dropped while the write began", hint="run the write again")
+        index = KeyIndex(state.metadata, state.config, scans, engine, self._cache, rule.moves)
+        return partial(tag_by_index, index=index, everywhere=rule.everywhere)
 
     def _run(self, operation: Operation, columns: pa.Schema, make_plan: _Planner) -> WriteResult:
         before = self._handle.storage.counts.snapshot()
@@ -184,7 +198,7 @@ class Writer:
         seen = frozenset(instant.requested_at for instant in state.timeline.commits())
         changes = CommitChanges(state, context, written, plan.replaced_groups, _replaced_keys(state, plan))
         completed_at = self._transactions.commit(
-            attempt, plan.write_set, seen, metadata, changes, also=_same_schema(state)
+            attempt, plan.write_set, seen, metadata, changes, also=self._last_checks(state, plan)
         )
         return WriteResult(
             instant=attempt.instant,
@@ -195,6 +209,13 @@ class Writer:
             deleted=sum(file.stat.num_deletes for file in written),
             files=tuple(file.stat.path for file in written),
         )
+
+    def _last_checks(self, state: TableState, plan: WritePlan) -> Callable[[Section], None]:
+        def check(section: Section) -> None:
+            _check_schema(state, section)
+            _check_new_keys(state, plan.new_keys, section, self._cache)
+
+        return check
 
 
 _Planner = Callable[[TableState, WriteContext], WritePlan]
@@ -253,17 +274,27 @@ def _replaced_keys(state: TableState, plan: WritePlan) -> tuple[KeyChanges, ...]
     )
 
 
-def _same_schema(state: TableState) -> Callable[[Section], None]:
+def _check_schema(state: TableState, section: Section) -> None:
     """Refuses to commit when another write changed the table's columns meanwhile: ours would take them back."""
+    for instant in section.timeline.commits():
+        if state.timeline.completion_of(instant.requested_at) is None:
+            declared = state.documents.commit(instant).schema_json
+            if declared and arrow_schema(declared, path=str(instant)) != state.data_schema(state.latest):
+                raise WriteConflictError(
+                    f"{instant.action} {instant.requested_at} changed the table's columns",
+                    hint="run the write again: it then starts from the columns as they are now",
+                )
 
-    def check(section: Section) -> None:
-        for instant in section.timeline.commits():
-            if state.timeline.completion_of(instant.requested_at) is None:
-                declared = state.documents.commit(instant).schema_json
-                if declared and arrow_schema(declared, path=str(instant)) != state.data_schema(state.latest):
-                    raise WriteConflictError(
-                        f"{instant.action} {instant.requested_at} changed the table's columns",
-                        hint="run the write again: it then starts from the columns as they are now",
-                    )
 
-    return check
+def _check_new_keys(state: TableState, new_keys: pa.Table | None, section: Section, cache: ShardCache) -> None:
+    """Refuses to commit when another write inserted a key that is new to ours too: the table would have it twice."""
+    current = state.at(section.config, section.timeline)
+    if new_keys is None or current is state or not isinstance(current.metadata, MetadataTable):
+        return
+    keys, paths = (new_keys[name].unify_dictionaries().combine_chunks() for name in (RECORD_KEY, PARTITION_PATH))
+    taken = find_taken(keys, paths, current.metadata, cache)
+    if len(taken):
+        raise WriteConflictError(
+            f"another write inserted {len(taken)} of the same keys meanwhile, {taken[0].as_py()!r} among them",
+            hint="run the write again: it then updates them",
+        )
