@@ -79,7 +79,7 @@ def small_files(
     excluded: frozenset[FileGroupId],
     with_logs: bool = False,
 ) -> dict[str, list[Space]]:
-    """Small slices, by partition, smallest first, and the room that is left; those with log files only if these may grow."""
+    """Small slices, by partition, smallest first, and the room left in them; `with_logs` also those that have logs."""
     found: dict[str, list[tuple[float, Space]]] = {}
     for number, file_slice in enumerate(slices):
         size = _size(file_slice, sizing)
