@@ -71,6 +71,16 @@ class TableRestoredError(WriteConflictError):
     """The table was, or is being, set back to an earlier instant while this write ran."""
 
 
+class ServiceRunningError(LakebedError):
+    """Another process is executing the same plan of a table service."""
+
+    retryable = True
+
+
+class ServiceCancelledError(LakebedError):
+    """The plan of a table service was cancelled, or must be rolled back, and is not executed any more."""
+
+
 class LockUnavailableError(LakebedError):
     """The table's lock was not to be had in time, or was lost while it was held."""
 

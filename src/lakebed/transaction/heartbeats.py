@@ -18,12 +18,16 @@ _CLOCK = ".hoodie/.tickets/.clock"
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long things may take. `skew_ms` is how far clocks of different machines may stand apart."""
+    """How long things may take. `skew_ms` is how far clocks of different machines may stand apart.
+
+    A removable plan of a table service that nobody executes is taken away after `service_delay_seconds`.
+    """
 
     heartbeat_seconds: float = 60.0
     heartbeat_misses: int = 2
     skew_ms: int = 0
     section_seconds: float = 10.0
+    service_delay_seconds: float = 600.0
 
     @property
     def dead_after(self) -> timedelta:

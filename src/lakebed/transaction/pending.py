@@ -22,9 +22,14 @@ def pending_rivals(
     """Compactions and clusterings that are planned or under way, as writes of the file groups in their plans."""
     for instant in timeline.pending():
         if instant.requested_at != own and instant.action in _KINDS:
-            path = instant_path(config, Instant(instant.requested_at, instant.action, State.REQUESTED))
-            groups = _groups(instant.action, storage.get(path), path)
+            groups = planned_groups(storage, config, instant)
             yield Rival(instant, WriteSet(_KINDS[instant.action], rewritten=groups))
+
+
+def planned_groups(storage: Storage, config: TableConfig, plan: Instant) -> frozenset[FileGroupId]:
+    """The file groups that the plan of a compaction, log compaction or clustering is about."""
+    path = instant_path(config, Instant(plan.requested_at, plan.action, State.REQUESTED))
+    return _groups(plan.action, storage.get(path), path)
 
 
 def _groups(action: Action, plan: bytes, path: str) -> frozenset[FileGroupId]:

@@ -21,9 +21,12 @@ from lakebed.transaction.attempt import Attempt, start_attempt, taken_over
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing, heartbeat_path
 from lakebed.transaction.markers import drop_markers, load_markers
+from lakebed.transaction.pending import planned_groups
+from lakebed.transaction.plans import SERVICES, cancel_marker, is_cancelled, is_removable
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.section import METADATA, Section, instant_path, open_section, revoke_tickets
 from lakebed.transaction.settle import create_file, delete_file
+from lakebed.transaction.times import format_time, shift_time, timeline_zone
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
@@ -43,13 +46,21 @@ class Rollbacks:
         return self.execute_all(pending)
 
     def schedule(self, section: Section, own: InstantTime | None = None) -> tuple[InstantTime, ...]:
-        """R1: plans to undo dead writes, and `own`, which its owner gives up; the rollbacks that wait for execution."""
-        writes = [i for i in section.timeline.pending() if i.action in _WRITES]
+        """R1: plans to undo dead writes, and `own`, which its owner gives up; the rollbacks that wait for execution.
+
+        Plans of table services stay, unless they are removable and were cancelled or not executed for some time.
+        """
+        writes = [i for i in section.timeline.pending() if i.action in _WRITES or self._is_overdue(section, i)]
         planned = targets_of_rollbacks(section) if writes else frozenset()
         for instant in writes:
             if instant.requested_at not in planned and self._is_given_up(section, instant, own):
                 self._plan(section, instant)
         return tuple(i.requested_at for i in section.timeline.pending() if i.action is Action.ROLLBACK)
+
+    def schedule_attempt(self, section: Section, plan: Instant) -> InstantTime:
+        """Plans to undo what a dead process left of its attempt at a plan, which stays; the rollback to execute."""
+        self._ports.at("rollback.R1")
+        return self._plan_files(section, plan)
 
     def schedule_completed(self, target: InstantTime) -> InstantTime:
         """Plans to undo the newest completed write; the rollback that waits for execution."""
@@ -87,6 +98,14 @@ class Rollbacks:
             self._finish(attempt, plan)
         return InstantTime(plan.target.requested_at)
 
+    def _is_overdue(self, section: Section, plan: Instant) -> bool:
+        """Whether a plan is removable and nobody is to execute it any more."""
+        if plan.action not in SERVICES or not is_removable(section, plan):
+            return False
+        now = format_time(self._ports.clock.now_ms(), timeline_zone(section.config))
+        until = shift_time(plan.requested_at, round(self._timing.service_delay_seconds * 1000))
+        return now >= until or is_cancelled(self._ports.storage, plan.requested_at)
+
     def _is_given_up(self, section: Section, instant: Instant, own: InstantTime | None) -> bool:
         return instant.requested_at == own or not section.heartbeats.get(instant.requested_at, False)
 
@@ -113,15 +132,18 @@ class Rollbacks:
                 raise taken_over(attempt.instant)
             if attempt.ticket not in self._ports.storage.find_tickets(attempt.instant):
                 attempt.ticket = section.open_ticket(attempt.instant)
-            # Before anything else: an owner that wakes up now must not find itself alive, nor ever after.
-            delete_file(self._ports.storage, heartbeat_path(target))
+            stays = _stays(section, plan.target)
+            if not stays:
+                # Before anything else: an owner that wakes up now must not find itself alive, nor ever after.
+                delete_file(self._ports.storage, heartbeat_path(target))
             undo_metadata(section, target, rollback=attempt)
-            section.remove_pending(target, Action(plan.target.action))
+            _remove_target(section, plan.target, stays=stays)
             document = encode_rollback(_metadata_of(attempt.instant, plan, self._ports.storage.url))
             outcome = section.complete(attempt.ticket, attempt.completed(section.next_time()), document)
         if outcome is not Outcome.DONE:
             raise taken_over(attempt.instant)
         self._ports.at("rollback.R4")
+        delete_file(self._ports.storage, cancel_marker(target))
         revoke_tickets(self._ports, attempt.instant)
         attempt.heartbeat.stop()
 
@@ -166,8 +188,13 @@ def _ownerless(section: Section) -> tuple[InstantTime, ...]:
 
 def targets_of_rollbacks(section: Section) -> frozenset[str]:
     """The instants that pending rollbacks are about to undo."""
-    rollbacks = [i for i in section.timeline.pending() if i.action is Action.ROLLBACK]
-    return frozenset(_load_plan(section, i.requested_at).target.requested_at for i in rollbacks)
+    return frozenset(rollbacks_by_target(section))
+
+
+def rollbacks_by_target(section: Section) -> dict[str, InstantTime]:
+    """Pending rollbacks, by the instants that they are about to undo."""
+    rollbacks = [i.requested_at for i in section.timeline.pending() if i.action is Action.ROLLBACK]
+    return {_load_plan(section, rollback).target.requested_at: rollback for rollback in rollbacks}
 
 
 def undo_metadata(section: Section, target: InstantTime, rollback: Attempt | None = None) -> None:
@@ -266,6 +293,10 @@ def _folders_of(section: Section, instant: Instant, marked: frozenset[str]) -> I
     """Where an instant may have written: the partitions it declared and marked; all, if it declared nothing."""
     if instant.state is State.REQUESTED:
         return
+    if instant.action in SERVICES:
+        planned = planned_groups(section.ports.storage, section.config, instant)
+        yield from sorted({group.partition for group in planned} | {path.rpartition("/")[0] for path in marked})
+        return
     inflight = Instant(instant.requested_at, instant.action, State.INFLIGHT)
     state = instant if instant.is_completed else inflight
     path = section.path(state)
@@ -284,6 +315,20 @@ def _list_files(storage: Storage, folder: str, instant: InstantTime) -> Iterator
         file = decode_data_file_name(name, folder=parent)
         if file is not None and file.instant == instant:
             yield listed.path
+
+
+def _stays(section: Section, target: InstantRef) -> bool:
+    """Whether the plan of the target outlives the rollback: then its heartbeat is that of the next attempt."""
+    plan = Instant(InstantTime(target.requested_at), Action(target.action), State.INFLIGHT)
+    return plan.action in SERVICES and not is_removable(section, plan)
+
+
+def _remove_target(section: Section, target: InstantRef, *, stays: bool) -> None:
+    requested_at, action = InstantTime(target.requested_at), Action(target.action)
+    if stays:
+        section.remove(Instant(requested_at, action, State.INFLIGHT))
+    else:
+        section.remove_pending(requested_at, action)
 
 
 def _paths(plan: RollbackPlan) -> Iterator[str]:

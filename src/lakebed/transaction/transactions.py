@@ -16,6 +16,7 @@ from lakebed.timeline import Documents
 from lakebed.timeline.config import load_config
 from lakebed.transaction.attempt import Attempt, begin_attempt, taken_over
 from lakebed.transaction.conflicts import Rival, WriteSet, find_conflict, overlapping, write_set_of
+from lakebed.transaction.executions import Executions
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.markers import drop_markers, open_markers
 from lakebed.transaction.pending import pending_rivals
@@ -42,6 +43,7 @@ class Transactions:
         self._ports = ports
         self._timing = timing
         self.rollbacks = Rollbacks(ports, timing)
+        self.executions = Executions(ports, timing, self.rollbacks)
 
     @contextmanager
     def section(self) -> Iterator[Section]:
@@ -87,12 +89,22 @@ class Transactions:
         `seen` are the writes in the snapshot that the write was planned on. `also` is a last check in the section.
         """
         data = encode_commit(metadata, replace=attempt.action.when_completed is Action.REPLACE_COMMIT)
+
+        def check(section: Section) -> None:
+            self._check_conflicts(section, attempt, writes, seen)
+            if also is not None:
+                also(section)
+
+        return self.complete(attempt, data, metadata_table, check)
+
+    def complete(
+        self, attempt: Attempt, data: bytes, metadata_table: MetadataWriter, check: Callable[[Section], None]
+    ) -> InstantTime:
+        """Completes an instant of any kind with what its file is to say, unless the `check` raises; when it did."""
         for _ in range(_TRIES):
             with open_section(self._ports, self._timing, opens=attempt.instant) as section:
                 self._check_alive(section, attempt)
-                self._check_conflicts(section, attempt, writes, seen)
-                if also is not None:
-                    also(section)
+                check(section)
                 if not self._commit_metadata(section, attempt, metadata_table):
                     continue
                 self._ports.at("commit.P7")

@@ -80,6 +80,12 @@ def encode_clean_plan(plan: CleanPlan, *, table_url: str) -> bytes:
     return encode_document(document, "HoodieCleanerPlan")
 
 
+def decode_clustering_extra(data: bytes, *, path: str) -> dict[str, str]:
+    """The extra metadata of a clustering plan."""
+    document = decode_document(data, "HoodieRequestedReplaceMetadata", path=path)
+    return dict((document.get("clusteringPlan") or {}).get("extraMetadata") or {})
+
+
 def decode_clustering_groups(data: bytes, *, path: str) -> frozenset[FileGroupId]:
     """The file groups that a clustering plan is to rewrite; none for the empty plan of an overwrite."""
     document = decode_document(data, "HoodieRequestedReplaceMetadata", path=path)

@@ -1,0 +1,147 @@
+"""Plans of table services: scheduled by one process, executed by any, by one at a time, however often it is tried.
+
+A plan is immutable: it stays until it is executed, and what a dead attempt left is undone before the next one. Or it is
+removable, as its own extra metadata say: once begun it completes or is rolled back, plan and all, and until then it
+can be cancelled. A clean is executed again as it is: deleting a file twice does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lakebed.errors import InvalidInputError, ServiceCancelledError, ServiceRunningError, WriteConflictError
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+from lakebed.transaction.attempt import Attempt, start_attempt, taken_over
+from lakebed.transaction.heartbeats import Timing
+from lakebed.transaction.markers import open_markers
+from lakebed.transaction.plans import SERVICES, cancel_marker, is_cancelled, is_removable
+from lakebed.transaction.ports import Ports
+from lakebed.transaction.rollback import Rollbacks, rollbacks_by_target, targets_of_rollbacks
+from lakebed.transaction.section import Section, instant_path, open_section, revoke_tickets
+from lakebed.transaction.settle import create_file
+
+Planner = Callable[[Section, InstantTime], "bytes | None"]
+"""What a plan with that time says, from the table as it is under the lock; None if there is nothing to do."""
+
+
+class Executions:
+    """Table services of one process on one table, as far as the timeline sees them."""
+
+    def __init__(self, ports: Ports, timing: Timing, rollbacks: Rollbacks) -> None:
+        self._ports = ports
+        self._timing = timing
+        self._rollbacks = rollbacks
+
+    def schedule(self, action: Action, make_plan: Planner) -> InstantTime | None:
+        """Puts a plan on the timeline; its instant, or None if there is nothing to do."""
+        with open_section(self._ports, self._timing) as section:
+            section.check_no_restore()
+            instant = section.next_time()
+            plan = make_plan(section, instant)
+            if plan is None:
+                return None
+            self._ports.at("service.X0")
+            section.request(Instant(instant, action, State.REQUESTED), plan)
+        return instant
+
+    def begin(self, instant: InstantTime) -> Attempt:
+        """X1 to X7: the right to execute a plan, with what an earlier attempt left undone, and the plan in flight."""
+        with open_section(self._ports, self._timing) as section:
+            section.check_no_restore()
+            plan = find_plan(section, instant)
+            _check_free(section, plan)
+            self._ports.at("service.X5")
+            attempt = start_attempt(section, instant, plan.action)
+            with attempt.given_up_on_failure():
+                left = self._undo_attempt(section, plan)
+            config = section.config
+        with attempt.given_up_on_failure():
+            if left is not None and self._rollbacks.execute(left) is None:
+                attempt.heartbeat.stop()
+                raise _running(instant)
+            self._ports.at("service.X7")
+            if not attempt.heartbeat.is_certain():
+                raise taken_over(instant)
+            create_file(self._ports.storage, instant_path(config, attempt.in_state(State.INFLIGHT)), b"")
+            open_markers(self._ports.storage, instant)
+        return attempt
+
+    def give_up(self, attempt: Attempt, *, is_idle: bool) -> None:
+        """Ends an attempt that failed. Unless it `is_idle`, a task may still write: then its heartbeat grows old."""
+        attempt.heartbeat.rest()
+        if is_idle:
+            attempt.heartbeat.stop()
+
+    def cancel(self, instant: InstantTime) -> None:
+        """Sees to it that a removable plan never completes; one that is gone is as good as cancelled."""
+        with open_section(self._ports, self._timing) as section:
+            plan = next((i for i in section.timeline.pending() if i.requested_at == instant), None)
+            if plan is None and section.timeline.completion_of(instant) is None:
+                return
+            if plan is None or not is_removable(section, plan):
+                raise InvalidInputError(
+                    f"{instant} cannot be cancelled", hint="only pending plans that were scheduled as removable can be"
+                )
+            cancel_plan(section, plan)
+
+    def check_not_cancelled(self, instant: InstantTime) -> None:
+        """Raises ServiceCancelledError if somebody has cancelled the plan; asked between units of work."""
+        if is_cancelled(self._ports.storage, instant):
+            raise _cancelled(instant)
+
+    def _undo_attempt(self, section: Section, plan: Instant) -> InstantTime | None:
+        """X6: the rollback that undoes what an earlier attempt at an immutable plan left; None if there was none."""
+        if plan.action is Action.CLEAN:
+            return None
+        known = rollbacks_by_target(section).get(plan.requested_at)
+        if known is None and plan.state is State.INFLIGHT:
+            known = self._rollbacks.schedule_attempt(section, plan)
+        return known
+
+
+def find_plan(section: Section, instant: InstantTime) -> Instant:
+    """X1: the pending plan of that time."""
+    for pending in section.timeline.pending():
+        if pending.requested_at == instant and pending.action in SERVICES:
+            return pending
+    if any(i.requested_at == instant for i in section.timeline.completed()):
+        raise InvalidInputError(f"{instant} has already been executed", hint="schedule a new plan")
+    raise InvalidInputError(
+        f"there is no plan {instant} to execute", hint="table.timeline.pending() shows the plans that wait"
+    )
+
+
+def cancel_plan(section: Section, plan: Instant) -> None:
+    """Whoever revokes first wins: after it the plan can no longer complete, and if it did, it stays."""
+    section.ports.at("service.cancel")
+    revoke_tickets(section.ports, plan.requested_at)
+    section.forget_timeline()
+    if section.timeline.completion_of(plan.requested_at) is not None:
+        raise WriteConflictError(f"{plan.action} {plan.requested_at} completed first", hint="run the call again")
+    create_file(section.ports.storage, cancel_marker(plan.requested_at), b"")
+
+
+def _check_free(section: Section, plan: Instant) -> None:
+    """X2 to X4: nobody is at the plan, and it may be executed still."""
+    instant = plan.requested_at
+    if section.heartbeats.get(instant, False):
+        raise _running(instant)
+    if is_cancelled(section.ports.storage, instant):
+        raise _cancelled(instant)
+    begun = plan.state is State.INFLIGHT or instant in targets_of_rollbacks(section)
+    if begun and is_removable(section, plan):
+        raise ServiceCancelledError(
+            f"{plan.action} {instant} was begun by a process that died, and its plan is removable",
+            hint="table.services.rollback_failed_writes() removes it; then schedule a new one",
+        )
+
+
+def _running(instant: InstantTime) -> ServiceRunningError:
+    return ServiceRunningError(
+        f"another process is executing {instant}, or undoing what is left of it", hint="leave it to that process"
+    )
+
+
+def _cancelled(instant: InstantTime) -> ServiceCancelledError:
+    return ServiceCancelledError(f"the plan {instant} was cancelled", hint="schedule a new one")

@@ -1,0 +1,39 @@
+"""What every process reads alike in the plan of a table service: whether it is removable, whether it is cancelled."""
+
+from __future__ import annotations
+
+from lakebed.format.timeline.metadata import decode_compaction_plan
+from lakebed.format.timeline.plans import decode_clustering_extra
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+from lakebed.storage import Storage
+from lakebed.transaction.section import Section
+
+SERVICES = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING, Action.CLEAN)
+"""Actions whose requested file is a plan that any process may execute."""
+REMOVABLE = "lakebed.removable"
+"""In the extra metadata of a plan: `true` if a rollback takes the plan away too."""
+_CANCELLED = ".hoodie/.cancelled"
+
+
+def is_removable(section: Section, plan: Instant) -> bool:
+    """Whether a rollback of a service takes its plan away; never that of a compaction, which readers may rely on."""
+    if plan.action not in (Action.LOG_COMPACTION, Action.CLUSTERING):
+        return False
+    path = section.path(Instant(plan.requested_at, plan.action, State.REQUESTED))
+    data = section.ports.storage.find(path)
+    if data is None:
+        return True  # A rollback was about to take it away.
+    if plan.action is Action.CLUSTERING:
+        return decode_clustering_extra(data, path=path).get(REMOVABLE) == "true"
+    return decode_compaction_plan(data, path=path).extra_metadata.get(REMOVABLE) == "true"
+
+
+def cancel_marker(instant: InstantTime) -> str:
+    """The file that says that a plan is cancelled."""
+    return f"{_CANCELLED}/{instant}"
+
+
+def is_cancelled(storage: Storage, instant: InstantTime) -> bool:
+    """Whether a plan must never complete."""
+    return storage.find(cancel_marker(instant)) is not None

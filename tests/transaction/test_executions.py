@@ -1,0 +1,202 @@
+"""Plans of table services on the timeline: who may execute them, and what becomes of those that nobody finishes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lakebed.errors import InvalidInputError, RolledBackError, ServiceCancelledError, ServiceRunningError
+from lakebed.format.timeline.metadata import encode_compaction_plan
+from lakebed.model.commit import CompactionOperation, CompactionPlan
+from lakebed.model.files import FileGroupId
+from lakebed.model.instant import InstantTime
+from lakebed.model.words import Action, State
+from lakebed.storage import Storage
+from lakebed.timeline import Timeline, load_timeline
+from lakebed.timeline.config import load_config
+from lakebed.transaction.attempt import Attempt
+from lakebed.transaction.conflicts import WriteKind, WriteSet
+from lakebed.transaction.heartbeats import Timing
+from lakebed.transaction.markers import write_markers
+from lakebed.transaction.plans import REMOVABLE
+from lakebed.transaction.section import Section
+from lakebed.transaction.transactions import Transactions
+
+from .conftest import commit_of, ports_of
+from .test_transactions import NoMetadataTable
+
+GROUP = FileGroupId("p", "g")
+PLAN = CompactionPlan((CompactionOperation(GROUP.partition, GROUP.file_id, "20200101000000000"),))
+AT_ONCE = Timing(service_delay_seconds=0)
+
+
+def schedule(transactions: Transactions, action: Action = Action.COMPACTION, *, removable: bool = False) -> InstantTime:
+    extra = {REMOVABLE: "true"} if removable else {}
+
+    def make_plan(section: Section, instant: InstantTime) -> bytes:
+        assert section.timeline.completion_of(instant) is None
+        return encode_compaction_plan(replace(PLAN, extra_metadata=extra))
+
+    instant = transactions.executions.schedule(action, make_plan)
+    assert instant is not None
+    return instant
+
+
+def complete(transactions: Transactions, attempt: Attempt) -> InstantTime:
+    metadata = replace(commit_of("g", attempt.instant), operation="COMPACT", compacted=True)
+    writes = WriteSet(WriteKind.COMPACTION, rewritten=frozenset([GROUP]))
+
+    def check(section: Section) -> None:
+        del section
+        transactions.executions.check_not_cancelled(attempt.instant)
+
+    return transactions.commit(attempt, writes, frozenset(), metadata, NoMetadataTable(), also=check)
+
+
+def timeline_of(storage: Storage) -> Timeline:
+    return load_timeline(storage, load_config(storage))
+
+
+def die(storage: Storage, instant: str) -> None:
+    path = Path(storage.url, ".hoodie/.heartbeat", instant)
+    old = path.stat().st_mtime - 10_000
+    os.utime(path, (old, old))
+
+
+def leave_files(storage: Storage, instant: InstantTime) -> None:
+    """What an attempt made before it died: one file with a marker and one without."""
+    write_markers(storage, instant, [f"p/g_0-0-1_{instant}.parquet"], "1")
+    for token in ("0-0-1", "0-0-2"):
+        storage.create(f"p/g_{token}_{instant}.parquet", b"rows")
+
+
+def test_a_plan_is_executed_once(storage: Storage, transactions: Transactions) -> None:
+    instant = schedule(transactions)
+    other = Transactions(ports_of(storage), Timing())
+    attempt = other.executions.begin(instant)
+    assert [(i.action, i.state) for i in timeline_of(storage)] == [(Action.COMPACTION, State.INFLIGHT)]
+    with pytest.raises(ServiceRunningError):
+        transactions.executions.begin(instant)
+    complete(other, attempt)
+    assert [(i.action, i.state) for i in timeline_of(storage)] == [(Action.COMMIT, State.COMPLETED)]
+    with pytest.raises(InvalidInputError, match="already"):
+        transactions.executions.begin(instant)
+    with pytest.raises(InvalidInputError, match="no plan"):
+        transactions.executions.begin(InstantTime("20200101000000000"))
+    assert not storage.list(".hoodie/.heartbeat")
+    assert not storage.find_tickets(instant)
+
+
+def test_nothing_to_do_leaves_nothing(storage: Storage, transactions: Transactions) -> None:
+    assert transactions.executions.schedule(Action.COMPACTION, lambda *_: None) is None
+    assert not list(timeline_of(storage))
+
+
+def test_what_a_dead_attempt_left_is_undone_and_the_plan_stays(storage: Storage, transactions: Transactions) -> None:
+    instant = schedule(transactions)
+    dead = transactions.executions.begin(instant)
+    leave_files(storage, instant)
+    die(storage, instant)
+
+    other = Transactions(ports_of(storage), Timing())
+    attempt = other.executions.begin(instant)
+    assert not [listed for listed in storage.list("p") if instant in listed.path]
+    assert [i.action for i in timeline_of(storage).completed()] == [Action.ROLLBACK]
+    with pytest.raises(RolledBackError):
+        complete(transactions, dead)
+    transactions.executions.give_up(dead, is_idle=True)
+    assert attempt.heartbeat.is_certain(), "the one that woke up must not end the other's heartbeat"
+    complete(other, attempt)
+    assert not timeline_of(storage).pending()
+    assert timeline_of(storage).completion_of(instant) is not None
+
+
+def test_writers_leave_immutable_plans_alone(storage: Storage, transactions: Transactions) -> None:
+    instant = schedule(transactions)
+    transactions.executions.begin(instant)
+    die(storage, instant)
+    Transactions(ports_of(storage), AT_ONCE).rollbacks.run()
+    assert [i.requested_at for i in timeline_of(storage).pending()] == [instant]
+
+
+def test_a_failed_attempt_can_be_followed_at_once(storage: Storage, transactions: Transactions) -> None:
+    instant = schedule(transactions)
+    attempt = transactions.executions.begin(instant)
+    transactions.executions.give_up(attempt, is_idle=True)
+    complete(transactions, transactions.executions.begin(instant))
+    assert timeline_of(storage).completion_of(instant) is not None
+
+
+def test_tasks_that_may_still_run_keep_others_off(storage: Storage, transactions: Transactions) -> None:
+    instant = schedule(transactions)
+    attempt = transactions.executions.begin(instant)
+    transactions.executions.give_up(attempt, is_idle=False)
+    with pytest.raises(ServiceRunningError):
+        transactions.executions.begin(instant)
+
+
+def test_a_removable_plan_that_was_begun_must_be_rolled_back(storage: Storage, transactions: Transactions) -> None:
+    instant = schedule(transactions, Action.LOG_COMPACTION, removable=True)
+    transactions.executions.begin(instant)
+    leave_files(storage, instant)
+    die(storage, instant)
+    with pytest.raises(ServiceCancelledError, match="rollback_failed_writes"):
+        transactions.executions.begin(instant)
+    assert Transactions(ports_of(storage), Timing()).rollbacks.run() == (), "the delay has not passed"
+    assert Transactions(ports_of(storage), AT_ONCE).rollbacks.run() == (instant,)
+    assert not timeline_of(storage).pending()
+    assert not storage.list("p")
+    assert not storage.list(".hoodie/.heartbeat")
+
+
+def test_a_removable_plan_that_nobody_began_goes_after_the_delay(storage: Storage, transactions: Transactions) -> None:
+    instant = schedule(transactions, Action.LOG_COMPACTION, removable=True)
+    assert Transactions(ports_of(storage), Timing(service_delay_seconds=60)).rollbacks.run() == ()
+    attempt = transactions.executions.begin(instant)
+    assert Transactions(ports_of(storage), AT_ONCE).rollbacks.run() == (), "its heart beats"
+    complete(transactions, attempt)
+    other = schedule(transactions, Action.LOG_COMPACTION, removable=True)
+    assert Transactions(ports_of(storage), AT_ONCE).rollbacks.run() == (other,)
+
+
+def test_a_cancelled_plan_never_completes(storage: Storage, transactions: Transactions) -> None:
+    instant = schedule(transactions, Action.LOG_COMPACTION, removable=True)
+    attempt = transactions.executions.begin(instant)
+    Transactions(ports_of(storage), Timing()).executions.cancel(instant)
+    with pytest.raises(ServiceCancelledError):
+        complete(transactions, attempt)
+    transactions.executions.give_up(attempt, is_idle=True)
+    with pytest.raises(ServiceCancelledError):
+        transactions.executions.begin(instant)
+    assert Transactions(ports_of(storage), Timing()).rollbacks.run() == (instant,), "no delay for what is cancelled"
+    transactions.executions.cancel(instant)
+    assert not storage.list(".hoodie/.cancelled")
+
+
+def test_only_removable_plans_can_be_cancelled(storage: Storage, transactions: Transactions) -> None:
+    instant = schedule(transactions)
+    with pytest.raises(InvalidInputError, match="removable"):
+        transactions.executions.cancel(instant)
+    complete(transactions, transactions.executions.begin(instant))
+    with pytest.raises(InvalidInputError, match="cannot be cancelled"):
+        transactions.executions.cancel(instant)
+    assert isinstance(timeline_of(storage).completion_of(instant), str)
+
+
+def test_an_interrupted_rollback_of_an_attempt_is_taken_up(storage: Storage, transactions: Transactions) -> None:
+    instant = schedule(transactions)
+    transactions.executions.begin(instant)
+    leave_files(storage, instant)
+    die(storage, instant)
+    with transactions.section() as section:
+        (plan,) = section.timeline.pending()
+        transactions.rollbacks.schedule_attempt(section, plan)
+    write = Transactions(ports_of(storage), Timing()).begin(Action.COMMIT)
+    assert not storage.list("p")
+    assert (instant, State.REQUESTED) in [(i.requested_at, i.state) for i in timeline_of(storage).pending()]
+    assert write.heartbeat.is_certain()
+    complete(transactions, transactions.executions.begin(instant))
+    assert timeline_of(storage).completion_of(instant) is not None
