@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,17 @@ def test_of_two_writes_that_insert_one_key_the_second_is_refused(
     assert stored(table) == [("a", "rome", 1), ("b", "rome", 1), ("z", "oslo", 1)]
     table.upsert(rows(("a", "rome", 7)))
     assert entries(table) == scanned(table)
+
+
+def test_a_result_and_its_commit_say_what_finding_keys_took(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(rows(*((f"k{n}", "oslo", 1) for n in range(50))))
+    result = table.upsert(rows(*((f"k{n}", "oslo", 2) for n in range(25, 75))))
+    assert (result.metrics["keys_probed"], result.metrics["keys_found"]) == (50, 25)
+    assert {"plan_ms", "write_ms", "commit_ms", "shards_probed", "cache_hits"} <= result.metrics.keys()
+    state = open_handle(folder_of(table)).state()
+    said = json.loads(state.documents.commit(state.timeline.commits()[-1]).extra_metadata["lakebed.metrics"])
+    assert {**said, "commit_ms": result.metrics["commit_ms"]} == result.metrics
 
 
 CITIES = st.sampled_from(["oslo", "lima", "rome"])

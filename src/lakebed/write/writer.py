@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -39,6 +40,7 @@ from lakebed.write.checks import check_writable
 from lakebed.write.execute import delete_strays, run_write_task
 from lakebed.write.index_tag import KeyIndex, find_taken, tag_by_index
 from lakebed.write.metadata import CommitChanges
+from lakebed.write.metrics import METRICS, Phases, probe_metrics
 from lakebed.write.operations import DELETE_PARTITION, Operation
 from lakebed.write.plan import Finder, TagRule, WritePlan, find_in_files, key_scans, plan_rows, replaced_groups
 from lakebed.write.schema import declared_schema, evolve_schema
@@ -56,7 +58,8 @@ _ENCODED_SHARE = 0.4
 class WriteResult:
     """What a write did: its instant, how many rows, the files that it made, and what it cost.
 
-    `jobs` are Spark jobs; `requests` those of this process to the store, up to the commit.
+    `jobs` are Spark jobs; `requests` those of this process to the store, up to the commit. `metrics` has milliseconds
+    by phase and, if keys were found through the record index, how many were asked for, were found, and what that took.
     """
 
     instant: InstantTime
@@ -68,6 +71,7 @@ class WriteResult:
     files: tuple[str, ...] = field(repr=False)
     jobs: int = 0
     requests: Requests = field(default_factory=Requests, repr=False)
+    metrics: Mapping[str, int] = field(default_factory=dict, repr=False)
 
 
 class Writer:
@@ -122,12 +126,15 @@ class Writer:
         check_writable(self._handle.state())
         attempt = self._transactions.begin(operation.action(self._handle.config))
         try:
+            phases = Phases()
             state = self._handle.state()
             context = self._context(state, attempt.instant, columns)
             plan = make_plan(state, context)
+            phases.end("plan")
             self._transactions.declare(attempt, plan.declaration)
             written = self._execute(state, context, plan)
-            result = self._commit(attempt, state, context, plan, written)
+            phases.end("write")
+            result = self._commit(attempt, state, context, plan, written, phases)
             result = replace(result, requests=self._handle.storage.counts.snapshot() - before)
         except CommitUnknownError:
             attempt.heartbeat.rest()  # It may have taken place: nothing may be deleted. If not, others find it dead.
@@ -185,21 +192,25 @@ class Writer:
         context: WriteContext,
         plan: WritePlan,
         written: Sequence[WrittenFile],
+        phases: Phases,
     ) -> WriteResult:
         stats: dict[str, tuple[WriteStat, ...]] = {}
         for file in written:
             stats[file.stat.partition] = (*stats.get(file.stat.partition, ()), file.stat)
+        schema = declared_schema(context.schema, context.config, meta_columns=False)
+        metrics = {**phases.milliseconds, **probe_metrics(plan.counts)}
         metadata = CommitMetadata(
             write_stats=stats,
             replaced_file_ids=plan.replaced,
             operation=plan.operation.name,
-            extra_metadata={"schema": declared_schema(context.schema, context.config, meta_columns=False)},
+            extra_metadata={"schema": schema, METRICS: json.dumps(metrics)},
         )
         seen = frozenset(instant.requested_at for instant in state.timeline.commits())
         changes = CommitChanges(state, context, written, plan.replaced_groups, _replaced_keys(state, plan))
         completed_at = self._transactions.commit(
             attempt, plan.write_set, seen, metadata, changes, also=self._last_checks(state, plan)
         )
+        phases.end("commit")
         return WriteResult(
             instant=attempt.instant,
             completed_at=completed_at,
@@ -208,6 +219,7 @@ class Writer:
             updated=sum(file.stat.num_updates for file in written),
             deleted=sum(file.stat.num_deletes for file in written),
             files=tuple(file.stat.path for file in written),
+            metrics=metrics | phases.milliseconds,
         )
 
     def _last_checks(self, state: TableState, plan: WritePlan) -> Callable[[Section], None]:
