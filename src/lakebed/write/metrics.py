@@ -1,0 +1,37 @@
+"""What a write took: milliseconds by phase, and what finding keys through the record index came to."""
+
+from __future__ import annotations
+
+import time
+
+from lakebed.metadata.key_locations import ProbeCounts
+
+METRICS = "lakebed.metrics"
+"""Where the extra metadata of a commit has them, as JSON."""
+
+
+class Phases:
+    """Milliseconds of the phases of one write; each ends where the next one begins."""
+
+    def __init__(self) -> None:
+        self.milliseconds: dict[str, int] = {}
+        self._since = time.perf_counter()
+
+    def end(self, name: str) -> None:
+        """The phase that has been going on since the last one ended was this one."""
+        now = time.perf_counter()
+        self.milliseconds[f"{name}_ms"] = round((now - self._since) * 1000)
+        self._since = now
+
+
+def probe_metrics(counts: ProbeCounts | None) -> dict[str, int]:
+    """What finding keys came to; nothing if the record index was not asked."""
+    if counts is None:
+        return {}
+    return {
+        "keys_probed": counts.keys,
+        "keys_found": counts.hits,
+        "shards_probed": counts.shards,
+        "cache_hits": counts.cached,
+        "cache_misses": counts.built,
+    }
