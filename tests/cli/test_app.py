@@ -36,7 +36,7 @@ def test_version_and_help() -> None:
 
 INSTANT_FIELDS = ["requested_at", "requested_time", "action", "state", "completed_at", "completed_time", "duration_s"]
 INSTANT_FIELDS += ["written", "problem"]
-COMMIT_FIELDS = ["operation", "inserted", "updated", "deleted", "files", "bytes", "replaced_file_groups"]
+COMMIT_FIELDS = ["operation", "inserted", "updated", "deleted", "files", "bytes", "replaced_file_groups", "metrics"]
 
 
 @pytest.mark.parametrize(

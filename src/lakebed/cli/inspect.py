@@ -32,6 +32,7 @@ from lakebed.model.words import RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.scan import SNAPSHOT, plan_scan
 from lakebed.table import TableState
+from lakebed.write.metrics import read_metrics
 
 
 def report_timeline(table: Table) -> TimelineReport:
@@ -164,6 +165,7 @@ def _sum_up(commit: CommitMetadata) -> Written:
         files=len(stats),
         bytes=sum(stat.total_write_bytes for stat in stats),
         replaced_file_groups=sum(len(file_ids) for file_ids in commit.replaced_file_ids.values()),
+        metrics=read_metrics(commit.extra_metadata),
     )
 
 

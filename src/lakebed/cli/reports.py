@@ -6,7 +6,7 @@ Field names are what `--json` prints, so they are a promise.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakebed.read.explain import Explanation
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a completed write left behind, by the count of its own commit metadata."""
+    """What a completed write left behind, by the count of its own commit metadata.
+
+    `metrics` is what lakebed's own writes say of the time they took and of the keys they looked for.
+    """
 
     operation: str | None
     inserted: int
@@ -28,6 +31,7 @@ class Written:
     files: int
     bytes: int
     replaced_file_groups: int
+    metrics: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

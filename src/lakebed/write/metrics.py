@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Mapping
 
 from lakebed.metadata.key_locations import ProbeCounts
 
@@ -22,6 +24,15 @@ class Phases:
         now = time.perf_counter()
         self.milliseconds[f"{name}_ms"] = round((now - self._since) * 1000)
         self._since = now
+
+
+def read_metrics(extra_metadata: Mapping[str, str]) -> dict[str, int]:
+    """What the extra metadata of a commit say of it; nothing if lakebed did not write it."""
+    try:
+        found = json.loads(extra_metadata.get(METRICS, "{}"))
+    except ValueError:
+        return {}
+    return {str(name): number for name, number in found.items() if isinstance(number, int)}
 
 
 def probe_metrics(counts: ProbeCounts | None) -> dict[str, int]:
