@@ -69,3 +69,22 @@ def test_the_writer_knows_every_leaf_by_the_names_given(rows):
     metadata = pq.read_metadata(pa.BufferReader(sink.getvalue()))
     leaves = {metadata.schema.column(index).path for index in range(metadata.num_columns)}
     assert leaves == set(options["compression"])
+
+
+def test_pages_of_wide_values_stay_small():
+    table = pa.table({"wide": pa.array([str(number) * 2000 for number in range(3000)])})
+    narrow = pa.table({"narrow": pa.array(range(100_000))})
+    assert column_options(table, "none")["write_batch_size"] == 1024
+    assert column_options(narrow, "none")["write_batch_size"] == 65536
+
+
+def test_statistics_are_kept_where_queries_have_ranges():
+    table = pa.table({"_hoodie_commit_seqno": ["1", "2"], "_hoodie_record_key": ["a", "b"], "x": [1, 2]})
+    for options, expected in (
+        (column_options(table, "zstd"), [False, True, True]),
+        (column_options(table, "zstd", statistics=False), [False, False, False]),
+    ):
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, **options)
+        group = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
+        assert [group.column(at).is_stats_set for at in range(3)] == expected

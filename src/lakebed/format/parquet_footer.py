@@ -26,13 +26,18 @@ _BLOOM_TYPE = b"hoodie_bloom_filter_type_code"
 _BEYOND_BMP = 0xF0
 """First byte, in UTF-8, of characters above U+FFFF, and a byte of no other character."""
 
+_NUMBER_BYTES = 4
+
 _TAIL_BYTES = 512 * 1024
 """Read at once from the end of a file: a footer with the usual bloom filter is 435 kB."""
 
 
 @dataclass(frozen=True, slots=True)
 class BaseFileFooter:
-    """The footer of one base file. `key_min` and `key_max` bound its record keys, both included."""
+    """The footer of one base file. `key_min` and `key_max` bound its record keys, both included.
+
+    `repetitive` columns hold text of which little more is stored than the numbers of its distinct values.
+    """
 
     path: str
     rows: int
@@ -42,6 +47,7 @@ class BaseFileFooter:
     key_max: str | None = None
     bloom_text: bytes | None = field(default=None, repr=False)
     bloom_type: str = BloomKind.SIMPLE.value
+    repetitive: frozenset[str] = frozenset()
 
     @property
     def bloom(self) -> BloomFilter | None:
@@ -71,6 +77,7 @@ def decode_parquet_footer(file: bytes | memoryview | pa.NativeFile, *, path: str
             key_max=_text(entries, _KEY_MAX),
             bloom_text=entries.get(BLOOM),
             bloom_type=_text(entries, _BLOOM_TYPE) or BloomKind.SIMPLE.value,
+            repetitive=_repetitive(metadata),
         )
 
 
@@ -100,6 +107,23 @@ def _read_tail(file: Any) -> bytes:
     if wanted > len(tail):
         tail = file.read_at(wanted - len(tail), size - wanted) + tail
     return tail
+
+
+def _repetitive(metadata: Any) -> frozenset[str]:
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
+    return frozenset(
+        column.path
+        for index, column in enumerate(columns)
+        if column.logical_type.type == "STRING"
+        and all(_is_numbers(group.column(index)) for group in groups)
+        and "." not in column.path
+    )
+
+
+def _is_numbers(chunk: Any) -> bool:
+    """Whether the values of a column chunk are stored as numbers of dictionary entries, by the room that they take."""
+    return bool(chunk.has_dictionary_page and chunk.total_uncompressed_size <= _NUMBER_BYTES * chunk.num_values)
 
 
 def _text(entries: dict[bytes, bytes], key: bytes) -> str | None:

@@ -202,7 +202,7 @@ class FaultyStorage:
         """The paths of the immediate sub-folders."""
         return self._call("list_folders", folder, lambda: self.inner.list_folders(folder))
 
-    def create(self, path: str, data: bytes) -> Outcome:
+    def create(self, path: str, data: bytes | memoryview) -> Outcome:
         """Writes a new file."""
         return self._write("create", path, lambda: self.inner.create(path, data))
 

@@ -121,7 +121,7 @@ class LocalStorage:
         entries = self._entries(checked_folder(folder))
         return tuple(sorted(_join(folder, entry.name) for entry in entries if entry.is_dir()))
 
-    def create(self, path: str, data: bytes) -> Outcome:
+    def create(self, path: str, data: bytes | memoryview) -> Outcome:
         """Writes a new file by a hard link to a staged one."""
         final = self._file(path)
         self.counts.add("creates", written=len(data))

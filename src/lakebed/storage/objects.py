@@ -117,7 +117,7 @@ class ObjectStorage:
         """The paths of the immediate sub-folders, sorted."""
         return tuple(sorted(self._level(folder)["common_prefixes"]))
 
-    def create(self, path: str, data: bytes) -> Outcome:
+    def create(self, path: str, data: bytes | memoryview) -> Outcome:
         """Writes a new object, on the condition that there is none."""
         checked_path(path)
         self.counts.add("creates", written=len(data))

@@ -167,7 +167,7 @@ class Storage(Protocol):
         """The paths of the immediate sub-folders, sorted; on a local disk also the empty ones."""
         ...
 
-    def create(self, path: str, data: bytes) -> Outcome:
+    def create(self, path: str, data: bytes | memoryview) -> Outcome:
         """Writes a new file: whole or not at all, durable, refused if the path is taken."""
         ...
 

@@ -23,7 +23,7 @@ _UNSURE = frozenset({errno.EIO, errno.ETIMEDOUT, errno.ESTALE})
 
 
 @contextmanager
-def staged(folder: str, data: bytes, *, is_passing: bool = False) -> Iterator[str]:
+def staged(folder: str, data: bytes | memoryview, *, is_passing: bool = False) -> Iterator[str]:
     """A new file with `data`, synced, in a folder that exists; it is gone afterwards unless it was renamed."""
     handle, path = _open_new(folder)
     try:
@@ -142,7 +142,7 @@ def _open_new(folder: str) -> tuple[int, str]:
             return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), path
 
 
-def _write_all(handle: int, data: bytes) -> None:
+def _write_all(handle: int, data: bytes | memoryview) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]

@@ -8,7 +8,7 @@ from lakebed.storage import Outcome, Storage
 _TRIES = 5
 
 
-def create_file(storage: Storage, path: str, data: bytes) -> bool:
+def create_file(storage: Storage, path: str, data: bytes | memoryview) -> bool:
     """Creates a file; whether it now has these bytes. False: someone else's bytes are there.
 
     A refusal may follow a hidden retry of our own request, so it is read back like an unknown outcome.

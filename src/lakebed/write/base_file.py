@@ -82,7 +82,7 @@ def store_base_file(
         raise WriteConflictError(
             f"{stat.path} is there already, with other content", hint="run the write again; write tokens must be unique"
         )
-    size = len(encoded.data)
+    size = encoded.data.nbytes
     stat = replace(stat, num_writes=table.num_rows, total_write_bytes=size, file_size=size)
     stats = column_stats(table, name, context.stats_columns, encoded.footer)
     return WrittenFile(stat, stats, encoded.bloom if _keeps_blooms(context.config) else None)
@@ -114,7 +114,7 @@ def constant(value: str, count: int) -> pa.Array:
 class _Encoded:
     """The bytes of a base file, its Parquet metadata, and the bloom filter in its footer."""
 
-    data: bytes
+    data: memoryview
     footer: Any
     bloom: bytes | None
 
@@ -130,7 +130,7 @@ def _encode(table: pa.Table, context: WriteContext, bloom: BloomFilter | None) -
             rows_max = max(1, table.num_rows * _ROW_GROUP_BYTES // max(table.nbytes, 1))
             writer.write_table(table, row_group_size=rows_max)
         writer.add_key_value_metadata(entries)
-    return _Encoded(sink.getvalue().to_pybytes(), footers[0], entries[BLOOM])
+    return _Encoded(memoryview(sink.getvalue()).cast("B"), footers[0], entries[BLOOM])
 
 
 def _keeps_blooms(config: TableConfig) -> bool:

@@ -16,17 +16,19 @@ import pyarrow.compute as pc
 
 from lakebed.errors import InvalidInputError
 from lakebed.format.bloom import BloomFilter, BloomKind, extend_bloom
-from lakebed.format.parquet_footer import decode_parquet_footer
+from lakebed.format.parquet_footer import BaseFileFooter, decode_parquet_footer
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
+from lakebed.read.base_file import PARQUET
+from lakebed.read.derived import key_copy
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.merge import Rules
 from lakebed.read.rules import merge_rules
 from lakebed.transaction.markers import write_markers
 from lakebed.write.base_file import base_file_table, constant, data_columns, file_schema, new_stat, store_base_file
 from lakebed.write.meta_columns import meta_columns
-from lakebed.write.values import IS_DELETE, WriteContext, WriteTask, WrittenFile
+from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask, WrittenFile
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -43,7 +45,8 @@ def merge_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
     """
     context, before = task.context, _slice_of(task)
     incoming = task.rows.read()
-    stored = _read_stored(context, before)
+    footer = _read_footer(context, before)
+    stored = _read_stored(context, before, footer)
     merge = _append(stored, incoming) if task.is_blind else _merge(stored, incoming, context.config)
     stat = new_stat(task, task.group)
     stat = replace(
@@ -57,22 +60,27 @@ def merge_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
     write_markers(context.storage, context.instant, (stat.path,), task.token)
     keys = _joined(incoming[RECORD_KEY])
     inserted, deleted = keys.take(pa.array(merge.inserts)), keys.take(pa.array(merge.deletes))
-    bloom = None if len(deleted) else _extended_bloom(context, before, stored.num_rows, inserted)
+    bloom = None if len(deleted) else _extended_bloom(footer, inserted)
     written = store_base_file(context, _merged_table(task, stored, incoming, merge), stat, bloom)
     return (replace(written, inserted_keys=inserted, deleted_keys=deleted),)
 
 
-def _extended_bloom(context: WriteContext, before: FileSlice, rows: int, inserted: pa.Array) -> BloomFilter | None:
-    """The bloom filter of the base file with the new keys in it: hashing all keys again costs as much as reading them.
-
-    None if the file has no filter over exactly its rows that can be extended, or if log files changed its keys.
-    """
-    if before.base is None or before.logs:
+def _read_footer(context: WriteContext, before: FileSlice) -> BaseFileFooter | None:
+    """The footer of the base file, if this is Parquet and all that the slice consists of."""
+    if before.base is None or before.logs or before.base.extension != PARQUET:
         return None
     path = before.path(before.base.name)
     with context.storage.arrow_file(path) as file:
-        bloom = decode_parquet_footer(file, path=path).bloom
-    if bloom is None or bloom.kind is not BloomKind.DYNAMIC or bloom.key_count != rows:
+        return decode_parquet_footer(file, path=path)
+
+
+def _extended_bloom(footer: BaseFileFooter | None, inserted: pa.Array) -> BloomFilter | None:
+    """The bloom filter of the base file with the new keys in it: hashing all keys again costs as much as reading them.
+
+    None if the file has no filter over exactly its rows that can be extended.
+    """
+    bloom = footer.bloom if footer is not None else None
+    if footer is None or bloom is None or bloom.kind is not BloomKind.DYNAMIC or bloom.key_count != footer.rows:
         return None
     return extend_bloom(bloom, inserted)
 
@@ -98,7 +106,9 @@ class _Merge:
 
 
 def _merge(stored: pa.Table, incoming: pa.Table, config: TableConfig) -> _Merge:
-    places = _places(_joined(stored[RECORD_KEY]), _joined(incoming[RECORD_KEY]))
+    places = _known_places(incoming)
+    if places is None:
+        places = _places(_joined(stored[RECORD_KEY]), _joined(incoming[RECORD_KEY]))
     is_delete = _is_delete(incoming)
     is_new = places < 0
     wins = ~is_new
@@ -123,6 +133,18 @@ def _append(stored: pa.Table, incoming: pa.Table) -> _Merge:
     kept = np.concatenate([np.arange(stored.num_rows), np.full(len(inserts), -1)])
     sources = np.concatenate([np.arange(stored.num_rows), stored.num_rows + inserts])
     return _Merge(sources, kept, inserts, np.empty(0, np.int64), 0)
+
+
+def _known_places(incoming: pa.Table) -> Ints | None:
+    """The place of each incoming key among the stored ones, as tagging found it; None if it did not find all.
+
+    Where log files lie on top of a base file, rows have other places than there, and tagging says none.
+    """
+    if POSITION not in incoming.schema.names or IS_INSERT not in incoming.schema.names:
+        return None
+    places: Ints = incoming[POSITION].to_numpy()
+    is_unknown = (places < 0) & ~incoming[IS_INSERT].to_numpy()
+    return None if is_unknown.any() else places
 
 
 def _places(stored: pa.Array, incoming: pa.Array) -> Ints:
@@ -195,32 +217,47 @@ def _merged_table(task: WriteTask, stored: pa.Table, incoming: pa.Table, merge: 
     context, count = task.context, len(merge.sources)
     _, seqnos, *_ = meta_columns(incoming, context.instant, task.number, "")
     names = constant(task.group.partition, count), constant("", count)
+    keys = _gather(stored[RECORD_KEY], _joined(incoming[RECORD_KEY]), merge)
     meta = [
         _gather(stored[COMMIT_TIME], constant(context.instant, incoming.num_rows), merge),
         _gather(stored[COMMIT_SEQNO], seqnos, merge),
-        _gather(stored[RECORD_KEY], _joined(incoming[RECORD_KEY]), merge),
+        keys,
         *names,
     ]
     fresh = data_columns(incoming, context)
+    copied = key_copy(fresh.schema, context.config)
     columns = [
-        _gather(stored[name], _joined(fresh[name]), merge)
+        keys
+        if name == copied
+        else _gather(stored[name], _joined(fresh[name]), merge)
         if name in incoming.schema.names
-        else stored[name].take(pa.array(merge.kept, mask=merge.kept < 0))
+        else _joined(stored[name]).take(pa.array(merge.kept, mask=merge.kept < 0))
         for name in fresh.schema.names
     ]
-    return base_file_table(meta, pa.table(columns, schema=fresh.schema))
+    fields = [field.with_type(values.type) for field, values in zip(fresh.schema, columns, strict=True)]
+    return base_file_table(meta, pa.table(columns, schema=pa.schema(fields)))
 
 
 def _gather(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.Array:
+    if pa.types.is_dictionary(stored.type) and not pa.types.is_dictionary(incoming.type):
+        incoming = incoming.dictionary_encode()
     if merge.only_adds:
-        return pa.concat_arrays([*stored.chunks, incoming.take(pa.array(merge.inserts))])
-    return pa.concat_arrays([*stored.chunks, incoming]).take(pa.array(merge.sources))
+        return _joined(pa.chunked_array([*stored.chunks, incoming.take(pa.array(merge.inserts))]))
+    return _joined(pa.chunked_array([*stored.chunks, incoming])).take(pa.array(merge.sources))
 
 
-def _read_stored(context: WriteContext, file_slice: FileSlice) -> pa.Table:
-    """The rows of a slice: who wrote them when, their keys, and the data columns in the types that they are to have."""
+def _read_stored(context: WriteContext, file_slice: FileSlice, footer: BaseFileFooter | None) -> pa.Table:
+    """The rows of a slice: who wrote them when, their keys, and the data columns in the types that they are to have.
+
+    Text that repeats itself comes as dictionaries, from which it is also written.
+    """
     meta = [(COMMIT_TIME, _REPEATED), (COMMIT_SEQNO, pa.string()), (RECORD_KEY, pa.string())]
-    schema = pa.schema([*(pa.field(*column) for column in meta), *file_schema(context)])
+    repetitive = frozenset() if footer is None else footer.repetitive
+    data = [
+        field.with_type(_REPEATED) if field.type == pa.string() and field.name in repetitive else field
+        for field in file_schema(context)
+    ]
+    schema = pa.schema([*(pa.field(*column) for column in meta), *data])
     # A reader takes partition columns from the path; what is copied to a new file is what the old one says.
     as_stored = {key: value for key, value in context.config.properties.items() if key != _PARTITION_FIELDS}
     config = TableConfig(as_stored, context.config.path)

@@ -1,4 +1,4 @@
-"""How the columns of a base file are encoded: which get a dictionary, and which are worth compressing.
+"""How the columns of a base file or a log block are encoded: which get a dictionary, and what is worth compressing.
 
 Only plain and dictionary encodings are used. Delta encodings would be smaller, but several engines that read Hudi
 tables have vectorised readers that do not know them.
@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from lakebed.model.words import COMMIT_SEQNO, FILE_NAME
+
 _SAMPLE_ROWS = 2048
 _DISTINCT_MAX = 0.5
 """Up to this share of distinct values in the sample a dictionary pays for the hashing."""
@@ -21,8 +23,19 @@ _SHRINKS_BELOW = 0.85
 entropy coding would shrink it, and that takes longer than everything else a write does."""
 
 
-def column_options(table: pa.Table, compression: str) -> dict[str, Any]:
-    """Options of the Parquet writer: dictionaries for repetitive columns, `compression` where it shrinks something."""
+_PAGE_BYTES = 1 << 20
+_BATCH_ROWS = (1 << 10, 1 << 16)
+"""Rows that the Parquet writer takes at once. It looks only in between whether a page is full, so wide rows come few
+at a time; the least, which is its own choice, costs narrow ones a tenth of a write."""
+_WITHOUT_STATISTICS = frozenset({COMMIT_SEQNO, FILE_NAME})
+"""Columns that no query has a range for."""
+
+
+def column_options(table: pa.Table, compression: str, *, statistics: bool = True) -> dict[str, Any]:
+    """Options of the Parquet writer: dictionaries for repetitive columns, `compression` where it shrinks something.
+
+    Without `statistics` no column has any: nobody looks for them in log blocks.
+    """
     codec = compression.upper()
     dictionaries: list[str] = []
     codecs: dict[str, str] = {}
@@ -31,12 +44,34 @@ def column_options(table: pa.Table, compression: str) -> dict[str, Any]:
             leaves = list(_leaves(field.name, field.type))
             dictionaries += leaves
             codecs |= dict.fromkeys(leaves, codec)
-            continue
-        sample = _sample(table[field.name])
-        is_repetitive = _is_repetitive(sample)
-        dictionaries += [field.name] if is_repetitive else []
-        codecs[field.name] = codec if is_repetitive or _shrinks(sample) else "NONE"
-    return {"use_dictionary": dictionaries or False, "compression": codecs}
+        elif field.name == COMMIT_SEQNO:
+            codecs[field.name] = codec
+        else:
+            sample = _sample(table[field.name])
+            is_repetitive = _is_repetitive(sample)
+            dictionaries += [field.name] if is_repetitive else []
+            codecs[field.name] = codec if is_repetitive or _shrinks(sample) else "NONE"
+    with_statistics = [name for name in codecs if name not in _WITHOUT_STATISTICS] if statistics else False
+    return {
+        "use_dictionary": dictionaries or False,
+        "compression": codecs,
+        "write_statistics": with_statistics,
+        "write_batch_size": _batch_rows(table),
+    }
+
+
+def _batch_rows(table: pa.Table) -> int:
+    """As many rows as fill a page in the widest column."""
+    widest = max(map(_value_bytes, table.columns), default=0.0)
+    least, most = _BATCH_ROWS
+    return max(least, min(most, int(_PAGE_BYTES / max(widest, 1.0))))
+
+
+def _value_bytes(column: pa.ChunkedArray) -> float:
+    """What a value takes, about, when it is spelled out."""
+    if not pat.is_dictionary(column.type):
+        return float(column.nbytes / max(len(column), 1))
+    return float(max((chunk.dictionary.nbytes / max(len(chunk.dictionary), 1) for chunk in column.chunks), default=0))
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:

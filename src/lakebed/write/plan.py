@@ -177,10 +177,9 @@ def _tasks(
         return ()
     order = np.concatenate([assignment.rows for assignment in assignments])
     grouped = rows.take(pa.array(order))
-    if context.config.table_type is TableType.MERGE_ON_READ:
-        positions = [np.concatenate([a.positions, np.full(len(a.inserts), -1)]) for a in assignments]
-        grouped = grouped.append_column(POSITION, pa.array(np.concatenate(positions)))
-        grouped = grouped.append_column(IS_INSERT, pa.array(np.concatenate([a.is_insert for a in assignments])))
+    positions = [np.concatenate([a.positions, np.full(len(a.inserts), -1)]) for a in assignments]
+    grouped = grouped.append_column(POSITION, pa.array(np.concatenate(positions)))
+    grouped = grouped.append_column(IS_INSERT, pa.array(np.concatenate([a.is_insert for a in assignments])))
     tasks, start = [], 0
     for number, assignment in enumerate(assignments):
         count = len(assignment.updates) + len(assignment.inserts)

@@ -19,9 +19,9 @@ from lakebed.view.blocks import CountedInstants
 IS_DELETE = "lakebed.is_delete"
 """The column of prepared rows that says which of them are deletes; absent if none is."""
 POSITION = "lakebed.position"
-"""The column of rows for a log file that says where their keys are in the base file; -1 if that is not known."""
+"""The column of rows for a file group that says where their keys are in the base file; -1 if that is not known."""
 IS_INSERT = "lakebed.is_insert"
-"""The column of rows for a log file that says which keys are new to the file group."""
+"""The column of rows for a file group that says which keys are new to it."""
 
 
 NOT_COUNTED: Mapping[str, Any] = {
