@@ -82,7 +82,7 @@ def test_statistics_are_kept_where_queries_have_ranges():
     table = pa.table({"_hoodie_commit_seqno": ["1", "2"], "_hoodie_record_key": ["a", "b"], "x": [1, 2]})
     for options, expected in (
         (column_options(table, "zstd"), [False, True, True]),
-        (column_options(table, "zstd", statistics=False), [False, False, False]),
+        (column_options(table, "zstd", is_log=True), [False, False, False]),
     ):
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, **options)

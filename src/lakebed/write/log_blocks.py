@@ -72,7 +72,7 @@ def encode_record_block(task: WriteTask, block: RecordBlock) -> bytes:
         header[HeaderKey.IS_PARTIAL] = "true"
     rows = _as_declared(block.rows, avro_json)
     if files.log_format == "parquet":
-        content = encode_parquet_records(rows, avro_json, **column_options(rows, files.compression, statistics=False))
+        content = encode_parquet_records(rows, avro_json, **column_options(rows, files.compression, is_log=True))
         return encode_log_block(BlockKind.PARQUET_DATA, header, content)
     (batch,) = rows.combine_chunks().to_batches()
     return encode_log_block(BlockKind.AVRO_DATA, header, encode_avro_records(batch, avro_json))

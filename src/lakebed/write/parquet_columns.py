@@ -16,6 +16,7 @@ import pyarrow.types as pat
 from lakebed.model.words import COMMIT_SEQNO, FILE_NAME
 
 _SAMPLE_ROWS = 2048
+_LOG_SAMPLE_ROWS = 512
 _DISTINCT_MAX = 0.5
 """Up to this share of distinct values in the sample a dictionary pays for the hashing."""
 _SHRINKS_BELOW = 0.85
@@ -31,11 +32,12 @@ _WITHOUT_STATISTICS = frozenset({COMMIT_SEQNO, FILE_NAME})
 """Columns that no query has a range for."""
 
 
-def column_options(table: pa.Table, compression: str, *, statistics: bool = True) -> dict[str, Any]:
+def column_options(table: pa.Table, compression: str, *, is_log: bool = False) -> dict[str, Any]:
     """Options of the Parquet writer: dictionaries for repetitive columns, `compression` where it shrinks something.
 
-    Without `statistics` no column has any: nobody looks for them in log blocks.
+    Log blocks have few rows and do not last: less is looked at, and they have no statistics, which nobody would read.
     """
+    sample_rows = _LOG_SAMPLE_ROWS if is_log else _SAMPLE_ROWS
     codec = compression.upper()
     dictionaries: list[str] = []
     codecs: dict[str, str] = {}
@@ -47,11 +49,11 @@ def column_options(table: pa.Table, compression: str, *, statistics: bool = True
         elif field.name == COMMIT_SEQNO:
             codecs[field.name] = codec
         else:
-            sample = _sample(table[field.name])
+            sample = _sample(table[field.name], sample_rows)
             is_repetitive = _is_repetitive(sample)
             dictionaries += [field.name] if is_repetitive else []
             codecs[field.name] = codec if is_repetitive or _shrinks(sample) else "NONE"
-    with_statistics = [name for name in codecs if name not in _WITHOUT_STATISTICS] if statistics else False
+    with_statistics = False if is_log else [name for name in codecs if name not in _WITHOUT_STATISTICS]
     return {
         "use_dictionary": dictionaries or False,
         "compression": codecs,
@@ -88,9 +90,9 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
         yield path
 
 
-def _sample(column: pa.ChunkedArray) -> pa.Array:
+def _sample(column: pa.ChunkedArray, rows: int) -> pa.Array:
     """The first values, in buffers of their own."""
-    head = column.slice(0, _SAMPLE_ROWS)
+    head = column.slice(0, rows)
     return pa.concat_arrays(head.chunks) if head.num_chunks else pa.array([], column.type)
 
 

@@ -19,7 +19,7 @@ from lakebed.transaction.conflicts import WriteKind, WriteSet
 from lakebed.write.assign import Assignment, FileIds, assign_rows, small_files
 from lakebed.write.operations import Operation, Replaces
 from lakebed.write.tag import Ints, Tagged, Tags, find_keys, join_finds, plan_finds, rows_by_partition
-from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, InMemory, WriteContext, WriteTask
+from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,30 +172,42 @@ def _inserts(rows: pa.Table, tags: Tags) -> dict[str, Ints]:
 def _tasks(
     rows: pa.Table, assignments: Sequence[Assignment], context: WriteContext, *, is_blind: bool
 ) -> tuple[WriteTask, ...]:
-    """Tasks with their rows: one pass puts the rows of each file group side by side."""
-    if not assignments:
-        return ()
-    order = np.concatenate([assignment.rows for assignment in assignments])
-    grouped = rows.take(pa.array(order))
-    positions = [np.concatenate([a.positions, np.full(len(a.inserts), -1)]) for a in assignments]
-    grouped = grouped.append_column(POSITION, pa.array(np.concatenate(positions)))
-    grouped = grouped.append_column(IS_INSERT, pa.array(np.concatenate([a.is_insert for a in assignments])))
-    tasks, start = [], 0
-    for number, assignment in enumerate(assignments):
-        count = len(assignment.updates) + len(assignment.inserts)
-        piece = InMemory(_in_partition(grouped.slice(start, count), assignment.group.partition))
-        has_inserts = bool(len(assignment.inserts))
-        tasks.append(
-            WriteTask(context, number, assignment.group, assignment.file_slice, piece, "", has_inserts, is_blind)
+    """Tasks with their rows, which each picks out for itself."""
+    whole = rows.combine_chunks()  # Picking from many chunks would put them together each time.
+    return tuple(
+        WriteTask(
+            context,
+            number,
+            assignment.group,
+            assignment.file_slice,
+            Picked(whole, assignment),
+            "",
+            bool(len(assignment.inserts)),
+            is_blind,
         )
-        start += count
-    return tuple(tasks)
+        for number, assignment in enumerate(assignments)
+    )
 
 
-def _in_partition(rows: pa.Table, partition: str) -> pa.Table:
-    """Rows with the path of the partition that they are written to: deletes by key do not know it before."""
-    path = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), pa.array([partition], pa.string()))
-    return rows.set_column(rows.schema.get_field_index(PARTITION_PATH), PARTITION_PATH, path)
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Rows of one file group among those of all."""
+
+    table: pa.Table
+    assignment: Assignment
+
+    def read(self) -> pa.Table:
+        """The rows, where their keys are, and the path of the partition that they are written to.
+
+        Deletes by key do not know the path before.
+        """
+        own = self.assignment
+        rows = self.table.take(pa.array(own.rows))
+        path = pa.array([own.group.partition], pa.string())
+        paths = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), path)
+        rows = rows.set_column(rows.schema.get_field_index(PARTITION_PATH), PARTITION_PATH, paths)
+        positions = np.concatenate([own.positions, np.full(len(own.inserts), -1)])
+        return rows.append_column(POSITION, pa.array(positions)).append_column(IS_INSERT, pa.array(own.is_insert))
 
 
 def _replaced(operation: Operation, slices: Sequence[FileSlice], rows: pa.Table) -> dict[str, tuple[str, ...]]:

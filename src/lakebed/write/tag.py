@@ -19,6 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 _ASKED_FIRST = 64
 """Keys out of many: if the filter of a file knows one of them, the others need not be asked for."""
+_SHORT_MAX = 2**15 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,8 @@ def rows_by_partition(rows: pa.Table) -> dict[str, Ints]:
     """Row numbers, ascending, of each partition path that occurs."""
     encoded = rows[PARTITION_PATH].unify_dictionaries().combine_chunks()
     codes = encoded.indices.to_numpy(zero_copy_only=False)
+    if len(encoded.dictionary) < _SHORT_MAX:
+        codes = codes.astype(np.int16)  # These are sorted five times as fast.
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
     partitions = encoded.dictionary.to_pylist()
