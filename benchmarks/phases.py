@@ -44,7 +44,7 @@ PHASES = (
     ("  merge base files", "lakebed.write.execute.merge_base_file"),
     ("    read rows", "lakebed.write.merge_file._read_stored"),
     ("    match keys", "lakebed.write.merge_file._merge"),
-    ("    bloom filter", "lakebed.write.merge_file._extended_bloom"),
+    ("    bloom filter", "lakebed.write.merge_file._known_keys"),
     ("    gather columns", "lakebed.write.merge_file._merged_table"),
     ("    markers", "lakebed.write.merge_file.write_markers"),
     ("  new base files", "lakebed.write.execute.create_base_file"),

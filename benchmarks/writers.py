@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import lakebed
 from benchmarks.batches import BENCH
 from benchmarks.peer import HERE, HOME, LOG, Peer
 from lakebed.engine.jvm import find_java_home
@@ -116,7 +117,9 @@ def cpu_seconds(pid: int) -> float:
 
 
 def _start(command: list[str]) -> subprocess.Popen[str]:
-    settings = {"PYTHONPATH": str(HERE.parent), "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
+    # lakebed comes from where this process has it, which may be another checkout than the one that is installed.
+    paths = (HERE.parent, Path(lakebed.__file__).parents[1]) if command[0] == sys.executable else (HERE.parent,)
+    settings = {"PYTHONPATH": os.pathsep.join(map(str, paths)), "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
     java = find_java_home()
     if java is not None:
         settings["JAVA_HOME"] = str(java)

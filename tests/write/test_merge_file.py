@@ -21,7 +21,7 @@ from lakebed.table import open_handle
 from lakebed.transaction.markers import load_markers
 from lakebed.write.base_file import create_base_file
 from lakebed.write.merge_file import merge_base_file
-from lakebed.write.values import IS_DELETE, WriteContext, WrittenFile
+from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WrittenFile
 from write_tasks import FIRST, SECOND, a_context, a_task, later, prepared, read_file
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("region", pa.string()), ("note", pa.string())])
@@ -93,6 +93,48 @@ def test_the_footer_knows_all_keys():
     assert (footer.rows, footer.key_min, footer.key_max) == (3, "n", "x")
     assert all(footer.bloom.might_contain(key) for key in "nox")
     assert not footer.bloom.might_contain("m")
+
+
+@pytest.mark.parametrize(("new", "range_"), [("b", ("b", "o")), ("x", ("m", "x")), ("n", ("m", "o"))])
+def test_new_keys_widen_the_range_in_the_footer(new: str, range_: tuple[str, str]):
+    context, before = a_file([a_row(key) for key in "mno"])
+    written, _ = merged(context, before, incoming([a_row(new, 1)]))
+    footer = decode_parquet_footer(context.storage.get(written.stat.path), path="")
+    assert (footer.key_min, footer.key_max) == range_
+    assert all(footer.bloom.might_contain(key) for key in ("m", "n", "o", new))
+
+
+def test_text_that_repeats_itself_stays_a_dictionary():
+    """Values that no row has any more leave the statistics, nulls stay nulls."""
+    notes = ["aaa", None, "old", "older"]
+    context, before = a_file([a_row(f"k{at:03}", 0, notes[at % 4]) for at in range(400)], stats=["note"])
+    assert decode_parquet_footer(context.storage.get(before.stat.path), path="").repetitive >= {"note", "region"}
+    changes = [a_row(f"k{at:03}", 1, None if at == 4 else "new") for at in range(0, 404, 4)]
+    written, rows = merged(context, before, incoming(changes))
+    expected = {**{f"k{at:03}": notes[at % 4] for at in range(400)}, **{row["id"]: row["note"] for row in changes}}
+    assert {row["id"]: row["note"] for row in rows} == expected
+    assert [(s.min_value, s.max_value, s.null_count) for s in written.column_stats] == [("new", "older", 101)]
+    again, rows = merged(context, written, incoming([a_row("k000", 2, "newest")]))
+    assert {row["id"]: row["note"] for row in rows} == {**expected, "k000": "newest"}
+    assert decode_parquet_footer(context.storage.get(again.stat.path), path="").repetitive >= {"note", "region"}
+
+
+def test_text_of_rows_that_lost_is_not_in_the_file():
+    context, before = a_file([a_row(f"k{at:03}", 5, "old") for at in range(100)], stats=["note"])
+    written, _ = merged(context, before, incoming([a_row("k001", 1, "a loser"), a_row("z", 1, None)]))
+    assert [(s.min_value, s.max_value, s.null_count) for s in written.column_stats] == [("old", "old", 1)]
+    assert b"loser" not in context.storage.get(written.stat.path)
+
+
+def test_places_that_tagging_found_are_taken():
+    context, before = a_file([a_row(key) for key in "abc"])
+    rows = incoming([a_row("c", 1, "new"), a_row("d", 1, "new")])
+    known = rows.append_column(POSITION, pa.array([2, -1])).append_column(IS_INSERT, pa.array([False, True]))
+    unknown = rows.append_column(POSITION, pa.array([-1, -1])).append_column(IS_INSERT, pa.array([False, True]))
+    for tagged in (known, unknown):
+        written, found = merged(context, before, tagged)
+        assert data_of(found) == [a_row("a"), a_row("b"), a_row("c", 1, "new"), a_row("d", 1, "new")]
+        assert (written.stat.num_updates, written.inserted_keys.to_pylist()) == (1, ["d"])
 
 
 def test_if_every_row_is_deleted_the_file_has_none():

@@ -115,9 +115,8 @@ def _repetitive(metadata: Any) -> frozenset[str]:
     return frozenset(
         column.path
         for index, column in enumerate(columns)
-        if column.logical_type.type == "STRING"
-        and all(_is_numbers(group.column(index)) for group in groups)
-        and "." not in column.path
+        if column.logical_type.type == "STRING" and "." not in column.path
+        if groups and all(_is_numbers(group.column(index)) for group in groups)
     )
 
 

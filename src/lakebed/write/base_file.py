@@ -67,17 +67,25 @@ def new_stat(task: WriteTask, group: FileGroupId) -> WriteStat:
     return WriteStat(group.file_id, path, group.partition, extra=NOT_COUNTED)
 
 
+@dataclass(frozen=True, slots=True)
+class KnownKeys:
+    """What is known of the record keys of a file: a filter over them, and some with the least and greatest of all."""
+
+    bloom: BloomFilter
+    outer: pa.Array
+
+
 def store_base_file(
-    context: WriteContext, table: pa.Table, stat: WriteStat, bloom: BloomFilter | None = None
+    context: WriteContext, table: pa.Table, stat: WriteStat, keys: KnownKeys | None = None
 ) -> WrittenFile:
     """Writes all columns of `table` to the path in `stat`, which is given back with the number of rows and the size.
 
-    The column of file names is filled in here. A `bloom` filter over the record keys saves building it.
+    The column of file names is filled in here. Known `keys` need not be looked through again.
     """
     name = stat.path.rpartition("/")[2]
     table = _with_file_name(table, name)
     _check_nulls(table)
-    encoded = _encode(table, context, bloom)
+    encoded = _encode(table, context, keys)
     if not create_file(context.storage, stat.path, encoded.data):
         raise WriteConflictError(
             f"{stat.path} is there already, with other content", hint="run the write again; write tokens must be unique"
@@ -119,9 +127,12 @@ class _Encoded:
     bloom: bytes | None
 
 
-def _encode(table: pa.Table, context: WriteContext, bloom: BloomFilter | None) -> _Encoded:
-    keys = pa.concat_arrays(table[RECORD_KEY].chunks) if table.num_rows else pa.array([], pa.string())
-    entries = footer_metadata(keys, context.avro_json, bloom)
+def _encode(table: pa.Table, context: WriteContext, keys: KnownKeys | None) -> _Encoded:
+    if keys is not None:
+        entries = footer_metadata(keys.outer, context.avro_json, keys.bloom)
+    else:
+        every = pa.concat_arrays(table[RECORD_KEY].chunks) if table.num_rows else pa.array([], pa.string())
+        entries = footer_metadata(every, context.avro_json)
     footers: list[Any] = []
     sink = pa.BufferOutputStream()
     options = column_options(table, context.files.compression)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import InvalidInputError
-from lakebed.format.bloom import BloomFilter, BloomKind, extend_bloom
+from lakebed.format.bloom import BloomKind, extend_bloom
 from lakebed.format.parquet_footer import BaseFileFooter, decode_parquet_footer
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
@@ -26,7 +26,15 @@ from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.merge import Rules
 from lakebed.read.rules import merge_rules
 from lakebed.transaction.markers import write_markers
-from lakebed.write.base_file import base_file_table, constant, data_columns, file_schema, new_stat, store_base_file
+from lakebed.write.base_file import (
+    KnownKeys,
+    base_file_table,
+    constant,
+    data_columns,
+    file_schema,
+    new_stat,
+    store_base_file,
+)
 from lakebed.write.meta_columns import meta_columns
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask, WrittenFile
 
@@ -60,8 +68,8 @@ def merge_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
     write_markers(context.storage, context.instant, (stat.path,), task.token)
     keys = _joined(incoming[RECORD_KEY])
     inserted, deleted = keys.take(pa.array(merge.inserts)), keys.take(pa.array(merge.deletes))
-    bloom = None if len(deleted) else _extended_bloom(footer, inserted)
-    written = store_base_file(context, _merged_table(task, stored, incoming, merge), stat, bloom)
+    known = None if len(deleted) else _known_keys(footer, inserted)
+    written = store_base_file(context, _merged_table(task, stored, incoming, merge), stat, known)
     return (replace(written, inserted_keys=inserted, deleted_keys=deleted),)
 
 
@@ -74,15 +82,18 @@ def _read_footer(context: WriteContext, before: FileSlice) -> BaseFileFooter | N
         return decode_parquet_footer(file, path=path)
 
 
-def _extended_bloom(footer: BaseFileFooter | None, inserted: pa.Array) -> BloomFilter | None:
-    """The bloom filter of the base file with the new keys in it: hashing all keys again costs as much as reading them.
+def _known_keys(footer: BaseFileFooter | None, inserted: pa.Array) -> KnownKeys | None:
+    """What the footer of the base file says of its keys, and new ones: looking through all again is slow.
 
-    None if the file has no filter over exactly its rows that can be extended.
+    None if the file has no key range, or no filter over exactly its rows that can be extended.
     """
     bloom = footer.bloom if footer is not None else None
-    if footer is None or bloom is None or bloom.kind is not BloomKind.DYNAMIC or bloom.key_count != footer.rows:
+    if footer is None or bloom is None or footer.key_min is None or footer.key_max is None:
         return None
-    return extend_bloom(bloom, inserted)
+    if bloom.kind is not BloomKind.DYNAMIC or bloom.key_count != footer.rows:
+        return None
+    outer = pa.concat_arrays([pa.array([footer.key_min, footer.key_max], pa.string()), inserted.cast(pa.string())])
+    return KnownKeys(extend_bloom(bloom, inserted), outer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +253,22 @@ def _gather(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.Ar
     if pa.types.is_dictionary(stored.type) and not pa.types.is_dictionary(incoming.type):
         incoming = incoming.dictionary_encode()
     if merge.only_adds:
-        return _joined(pa.chunked_array([*stored.chunks, incoming.take(pa.array(merge.inserts))]))
-    return _joined(pa.chunked_array([*stored.chunks, incoming])).take(pa.array(merge.sources))
+        gathered = _joined(pa.chunked_array([*stored.chunks, incoming.take(pa.array(merge.inserts))]))
+    else:
+        gathered = _joined(pa.chunked_array([*stored.chunks, incoming])).take(pa.array(merge.sources))
+    return _without_unused(gathered) if pa.types.is_dictionary(gathered.type) else gathered
+
+
+def _without_unused(values: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same values, with a dictionary of these alone: the Parquet writer stores all of it, and its bounds."""
+    used = np.sort(values.indices.unique().drop_null().to_numpy(zero_copy_only=False))
+    if len(used) == len(values.dictionary):
+        return values
+    numbers = np.zeros(len(values.dictionary), np.int32)
+    numbers[used] = np.arange(len(used))
+    return pa.DictionaryArray.from_arrays(
+        pa.array(numbers).take(values.indices), values.dictionary.take(pa.array(used))
+    )
 
 
 def _read_stored(context: WriteContext, file_slice: FileSlice, footer: BaseFileFooter | None) -> pa.Table:

@@ -12,11 +12,14 @@ import pyarrow.compute as pc
 
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.metadata.key_locations import ProbeCounts
+from lakebed.model.files import FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
 
 Ints = npt.NDArray[np.int64]
 
+_ASKED_BYTES_MIN = 16 << 20
+"""The keys of a smaller file are read in the time that reading a footer, and its filter, takes."""
 _ASKED_FIRST = 64
 """Keys out of many: if the filter of a file knows one of them, the others need not be asked for."""
 _SHORT_MAX = 2**15 - 1
@@ -89,7 +92,7 @@ def plan_finds(rows: pa.Table, scans: Sequence[SliceTask], *, everywhere: bool, 
 def find_keys(task: FindTask) -> tuple[Ints, Ints]:
     """Indices of the keys that the slice holds, and their row numbers in its base file; -1 where logs lie on top."""
     candidates = np.arange(len(task.keys))
-    if task.prune and not task.scan.file_slice.logs:
+    if task.prune and _is_worth_asking(task.scan.file_slice):
         candidates = _may_hold(task)
         if not len(candidates):
             return candidates, candidates
@@ -129,6 +132,12 @@ def rows_by_partition(rows: pa.Table) -> dict[str, Ints]:
         for code, partition in enumerate(partitions)
         if bounds[code] < bounds[code + 1]
     }
+
+
+def _is_worth_asking(file_slice: FileSlice) -> bool:
+    """Whether a footer tells all keys of a slice, and takes much less time to read than they do."""
+    base = file_slice.base
+    return base is not None and not file_slice.logs and (base.size is None or base.size > _ASKED_BYTES_MIN)
 
 
 def _may_hold(task: FindTask) -> Ints:
