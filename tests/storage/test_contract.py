@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.storage import Outcome, Storage, Ticket
 from lakebed.storage.faults import FaultyStorage, ReadOnlyStorage
+from lakebed.transaction.settle import create_file
 
 DONE, REFUSED = Outcome.DONE, Outcome.REFUSED
 ODD_NAMES = [
@@ -47,6 +48,14 @@ def test_create_is_refused_where_a_file_is(storage: Storage) -> None:
     storage.create("f", b"first")
     assert storage.create("f", b"second") is REFUSED
     assert storage.get("f") == b"first"
+
+
+def test_a_file_is_created_from_a_view_on_bytes(storage: Storage) -> None:
+    data = bytes(range(256)) * 5000
+    assert storage.create("f", memoryview(pa.py_buffer(data)).cast("B")) is DONE
+    assert storage.get("f") == data
+    assert create_file(storage, "f", memoryview(data))
+    assert not create_file(storage, "f", memoryview(data[::-1]))
 
 
 def test_an_empty_file_is_a_file(storage: Storage) -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from conftest import RealTable
 from hostile import check_decoder, mutations, truncations
 from lakebed.errors import CorruptTableError
-from lakebed.format.log.file import BlockKind, HeaderKey, decode_log_file, encode_log_block
+from lakebed.format.log.file import BlockKind, HeaderKey, block_kinds, decode_log_file, encode_log_block
+from lakebed.model.source import BytesSource
 
 PATH = "eu/.f-0_20261115235346030.log.1_0-945-2432"
 PLACEHOLDER = bytes.fromhex(
@@ -144,3 +145,24 @@ def test_hostile_bytes(torn) -> None:
 
 def log_files(root: Path) -> list[Path]:
     return sorted(path for path in root.rglob(".*") if ".log." in path.name or ".archive." in path.name)
+
+
+def test_kinds_are_told_without_reading_what_blocks_hold() -> None:
+    kinds = (BlockKind.PARQUET_DATA, BlockKind.DELETE, BlockKind.AVRO_DATA)
+    data = b"".join(encode_log_block(kind, {HeaderKey.INSTANT_TIME: "1"}, b"x" * 10_000) for kind in kinds)
+    read = []
+
+    class Source(BytesSource):
+        def read(self, offset: int, length: int) -> bytes:
+            read.append(length)
+            return super().read(offset, length)
+
+    assert tuple(block_kinds(Source(data))) == kinds
+    assert sum(read) < 100
+    assert tuple(block_kinds(BytesSource(b""))) == ()
+    for end in range(1, len(data), 997):
+        with pytest.raises(CorruptTableError):
+            tuple(block_kinds(BytesSource(data[:end])))
+    for at in (0, 8, 14, 21):
+        with pytest.raises(CorruptTableError):
+            tuple(block_kinds(BytesSource(data[:at] + b"\x7f" + data[at + 1 :])))

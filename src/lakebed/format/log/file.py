@@ -93,14 +93,15 @@ def block_kinds(source: ByteSource) -> Iterator[BlockKind]:
     at = 0
     while at < source.size:
         magic, size, version, kind = _BLOCK_HEAD.unpack(source.read(at, _BLOCK_HEAD.size))
-        if magic != MAGIC or size < _BLOCK_HEAD.size:
+        end = at + _BLOCK_START.size + size
+        if magic != MAGIC or size < _BLOCK_HEAD.size or end > source.size:
             raise CorruptTableError("no complete log block", path=source.path, offset=at)
         if version != LOG_FORMAT_VERSION:
             raise _unknown("log format version", version, source.path, at)
         if kind not in _KINDS:
             raise _unknown("log block type", kind, source.path, at)
         yield _KINDS[kind]
-        at += _BLOCK_START.size + size
+        at = end
 
 
 def encode_log_block(kind: BlockKind, header: Mapping[HeaderKey, str], content: bytes | memoryview) -> bytes:
