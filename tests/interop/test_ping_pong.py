@@ -25,8 +25,15 @@ OPERATIONS = {
     "overwrite_table": "insert_overwrite_table",
 }
 RECORD_INDEX = {
-    "hoodie.metadata.global.record.level.index.enable": "true",
-    "hoodie.index.type": "GLOBAL_RECORD_LEVEL_INDEX",
+    "record": {
+        "hoodie.metadata.global.record.level.index.enable": "true",
+        "hoodie.index.type": "GLOBAL_RECORD_LEVEL_INDEX",
+        "hoodie.record.index.update.partition.path": "true",
+    },
+    "record_partitioned": {
+        "hoodie.metadata.record.level.index.enable": "true",
+        "hoodie.index.type": "RECORD_LEVEL_INDEX",
+    },
 }
 # Who does what: a step of a history, or a table service of Apache Hudi.
 COW_TURNS = (
@@ -37,6 +44,11 @@ MOR_TURNS = (
     "lakebed update, hudi update, lakebed delete_keys, hudi compact, lakebed update, hudi delete_rows, "
     "lakebed partial, hudi schedule_compaction, lakebed update, lakebed delete_rows, hudi run_compaction, "
     "hudi cluster, lakebed mixed, hudi clean, lakebed overwrite, hudi upsert"
+)
+INDEX_TURNS = (
+    "lakebed upsert, hudi upsert, lakebed move, hudi move, lakebed update, hudi update, lakebed delete_rows, "
+    "hudi upsert, lakebed again, hudi delete_rows, lakebed move, hudi again, lakebed late, hudi mixed, lakebed upsert, "
+    "hudi move, lakebed delete_keys, hudi upsert"
 )
 CREATED_BY_HUDI_TURNS = (
     "lakebed upsert, hudi upsert, lakebed delete_rows, lakebed overwrite, hudi update, hudi upsert, lakebed mixed"
@@ -79,6 +91,28 @@ def test_a_table_of_apache_hudi(tmp_path: Path, design: WriteDesign) -> None:
     game.expect_none(index_differences(game.path))
 
 
+@pytest.mark.parametrize("maker", ["lakebed", "hudi"])
+@pytest.mark.parametrize(
+    "design",
+    [
+        WriteDesign(mor=False, partitioned=True, indexes=("record",)),
+        WriteDesign(mor=True, partitioned=True, indexes=("record",)),
+        WriteDesign(mor=True, partitioned=True, indexes=("record_partitioned",), log_blocks="parquet"),
+    ],
+    ids=lambda design: design.name,
+)
+def test_both_find_keys_by_the_record_index_of_the_other(tmp_path: Path, design: WriteDesign, maker: str) -> None:
+    game = Game(running_peer(), tmp_path / "table", design)
+    if maker == "lakebed":
+        create_table(game.path, **design.create_arguments)
+    game.play(maker, "upsert")
+    for turn in INDEX_TURNS.split(", "):
+        if "move" not in turn or design.has_moves:
+            game.play(*turn.split())
+            game.check()
+            game.expect_none(index_differences(game.path, statistics=False))
+
+
 class Game:
     """A table, what it must hold, and who did what to it."""
 
@@ -89,8 +123,8 @@ class Game:
         self.history = WriteHistory(SEED, design)
         self.model = Model(design, pa.schema(BASE_COLUMNS))
         self.options = {**design.hudi_options, "hoodie.table.name": path.name}
-        if "record" in design.indexes:
-            self.options |= RECORD_INDEX
+        for index in design.indexes:
+            self.options |= RECORD_INDEX[index]
         self.log = [f"seed {SEED}, {design}"]
 
     def play(self, who: str, what: str) -> None:

@@ -57,6 +57,11 @@ class WriteDesign:
         ]
         return "-".join(parts)
 
+    @property
+    def has_moves(self) -> bool:
+        """Whether a key is in one partition at most, and follows its row to another."""
+        return self.partitioned and "record" in self.indexes
+
     def path_of(self, region: str) -> str:
         """The partition path of a region."""
         return "" if not self.partitioned else f"region={region}" if self.hive_style else region
@@ -172,9 +177,16 @@ class Model:
         self.rows = {key: row for key, row in self.rows.items() if key[0] not in step.keys}
 
     def _put(self, given: Row, row: Row) -> None:
-        old = self.rows.get(self.key_of(given))
+        place = self._place_of(given)
+        old = self.rows.get(place)
         if old is None or self.design.merge_mode == COMMIT_TIME or given["ts"] >= old["ts"]:
+            self.rows.pop(place, None)
             self.rows[self.key_of(given)] = row
+
+    def _place_of(self, given: Row) -> Key:
+        """Where the row is that a given one is to update."""
+        elsewhere = (key for key in self.rows if key[1] == given["id"])
+        return next(elsewhere, self.key_of(given)) if self.design.has_moves else self.key_of(given)
 
     def _grow(self, incoming: pa.Schema) -> None:
         known = [f.with_type(pa.int64()) if _widens(f, incoming) else f for f in self.schema]
@@ -264,6 +276,13 @@ class WriteHistory:
         twice = self.table(model, [(row["id"], row["region"]) for row in new.to_pylist()[:3]])
         inserts = self.table(model, self.fresh(3))
         return WriteStep("upsert", pa.concat_tables([old, new, twice, inserts]))
+
+    def move(self, model: Model) -> WriteStep:
+        """Keys that live, in other regions than theirs: some newer than what the table has, one older."""
+        regions = self.design.regions
+        keys = [(key, self.random.choice([other for other in regions if other != r])) for key, r in self.some(model, 6)]
+        rows = [self.table(model, keys[:5]), self.table(model, keys[5:], late=True), self.table(model, self.fresh(2))]
+        return WriteStep("upsert", pa.concat_tables(rows))
 
     def again(self, model: Model) -> WriteStep:
         """Keys that were deleted."""
