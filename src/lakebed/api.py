@@ -17,7 +17,6 @@ from lakebed.options import parse_table_options, parse_write_options, storage_op
 from lakebed.read.arrow import read_arrow
 from lakebed.read.changes import plan_changes
 from lakebed.read.explain import Explanation
-from lakebed.read.indexes import Indexes
 from lakebed.read.lookup import lookup_keys
 from lakebed.read.scan import ScanPlan, plan_scan, take_snapshot
 from lakebed.storage import open_storage
@@ -29,6 +28,7 @@ from lakebed.transaction.transactions import Transactions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakebed.services.indexing.indexes import Indexes
     from lakebed.write.verbs import TableWrites
     from lakebed.write.writer import WriteResult
 
@@ -113,8 +113,10 @@ class Table:
 
     @property
     def indexes(self) -> Indexes:
-        """The table's indexes."""
-        return Indexes(self._handle.state())
+        """The table's indexes: list, create, drop, validate, reshard."""
+        from lakebed.services.indexing.indexes import Indexes
+
+        return Indexes(self._handle, lambda: self._transactions, self._options)
 
     def files(self, as_of: object = None) -> tuple[FileSlice, ...]:
         """The file slices that a snapshot reads."""

@@ -163,9 +163,60 @@ class WriteOptions:
     lock: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexOptions:
+    """How many shards a new record index is given, where the call does not say."""
+
+    global_min: int = field(
+        default=10, metadata={"hoodie": "hoodie.metadata.global.record.level.index.min.filegroup.count"}
+    )
+    global_max: int = field(
+        default=10_000, metadata={"hoodie": "hoodie.metadata.global.record.level.index.max.filegroup.count"}
+    )
+    partitioned_min: int = field(
+        default=1, metadata={"hoodie": "hoodie.metadata.record.level.index.min.filegroup.count"}
+    )
+    partitioned_max: int = field(
+        default=10, metadata={"hoodie": "hoodie.metadata.record.level.index.max.filegroup.count"}
+    )
+    growth: float = field(default=2.0, metadata={"hoodie": "hoodie.metadata.record.index.growth.factor"})
+    shard_bytes_max: int = field(
+        default=1 << 30, metadata={"hoodie": "hoodie.metadata.record.index.max.filegroup.size"}
+    )
+
+    @property
+    def global_sizing(self) -> tuple[int, int, float, int]:
+        """Fewest and most shards of a global index, room to grow, and the bytes of a shard."""
+        return self.global_min, self.global_max, self.growth, self.shard_bytes_max
+
+    @property
+    def partitioned_sizing(self) -> tuple[int, int, float, int]:
+        """The same, for each data partition of a partitioned index."""
+        return self.partitioned_min, self.partitioned_max, self.growth, self.shard_bytes_max
+
+
+_INDEX_ALIASES = {
+    "hoodie.metadata.record.index.min.filegroup.count": "hoodie.metadata.global.record.level.index.min.filegroup.count",
+    "hoodie.metadata.record.index.max.filegroup.count": "hoodie.metadata.global.record.level.index.max.filegroup.count",
+}
+"""Spellings of releases before 1.1."""
+_INDEX_OPTIONS = (*(f.metadata["hoodie"] for f in fields(IndexOptions)), *_INDEX_ALIASES)
+
+
+def parse_index_options(options: Mapping[str, str]) -> IndexOptions:
+    """Options of new indexes from their `hoodie.*` spellings; all others are left alone."""
+    spellings = {f.metadata["hoodie"]: f for f in fields(IndexOptions)}
+    given: dict[str, Any] = {}
+    for key, value in options.items():
+        found = spellings.get(_INDEX_ALIASES.get(key, key))
+        if found is not None:
+            given[found.name] = _parse(key, str(value), found.type)
+    return IndexOptions(**given)
+
+
 def is_write_option(key: str) -> bool:
     """Whether a spelling means something to writes alone."""
-    spellings = {f.metadata["hoodie"] for f in fields(WriteOptions) if f.metadata}
+    spellings = {*(f.metadata["hoodie"] for f in fields(WriteOptions) if f.metadata), *_INDEX_OPTIONS}
     names = (*spellings, *_WRITE_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION, *_SAID_IN_CALLS)
     known = key in names or key.startswith("hoodie.write.lock.")
     return known and key not in _ACCEPTED_VALUES and key != "hoodie.metadata.enable"
@@ -178,6 +229,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     """
     spellings = {f.metadata["hoodie"]: f for f in fields(WriteOptions) if f.metadata}
     others = {f.metadata["hoodie"] for f in fields(ReadOptions)} | {*_ACCEPTED_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION}
+    others.update(_INDEX_OPTIONS)
     given: dict[str, Any] = {"lock": {k: str(v) for k, v in options.items() if k.startswith("hoodie.write.lock.")}}
     for key, value in options.items():
         if key in spellings:
@@ -191,6 +243,9 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     return WriteOptions(**given)
 
 
+_WANTED = {"bool": "true or false", "int": "a number above 0", "float": "a number from 1 up"}
+
+
 def _parse(key: str, text: str, kind: object) -> object:
     word = text.strip().lower()
     try:
@@ -202,9 +257,9 @@ def _parse(key: str, text: str, kind: object) -> object:
             return {"avro": "avro", "parquet": "parquet"}[word]
         if kind == "bool":
             return {"true": True, "false": False}[word]
-        if kind != "int":
+        if kind not in ("int", "float"):
             return word
-        number = int(word)
+        number = int(word) if kind == "int" else float(word)
         if number < (0 if key == "hoodie.parquet.small.file.limit" else 1):
             raise ValueError(word)
         return number
@@ -214,7 +269,7 @@ def _parse(key: str, text: str, kind: object) -> object:
             "hoodie.bulkinsert.sort.mode": "none, partition_sort or global_sort",
             "hoodie.logfile.data.block.format": "avro or parquet",
         }
-        wanted = choices.get(key) or {"bool": "true or false", "int": "a number above 0"}[str(kind)]
+        wanted = choices.get(key) or _WANTED[str(kind)]
         raise InvalidInputError(f"the option {key}={text} is not supported", hint=f"use {wanted}") from error
 
 

@@ -14,7 +14,7 @@ from lakebed.read.explain import Explanation
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakebed.read.indexes import IndexInfo
+    from lakebed.services.indexing.indexes import IndexInfo
 
 
 @dataclass(frozen=True, slots=True)

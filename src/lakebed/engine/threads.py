@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -21,3 +22,20 @@ def map_tasks(tasks: Sequence[T], run: Callable[[T], R], *, threads: int | None 
         return
     with ThreadPoolExecutor(min(len(tasks), threads or os.cpu_count() or 1), thread_name_prefix="lakebed") as pool:
         yield from pool.map(run, tasks)
+
+
+def map_bounded(tasks: Iterable[T], run: Callable[[T], R]) -> Iterator[R]:
+    """Like `map_tasks`, for large tasks or results: each is taken when a thread is free, and few results wait."""
+    workers = os.cpu_count() or 1
+    waiting: deque[Future[R]] = deque()
+    with ThreadPoolExecutor(workers, thread_name_prefix="lakebed") as pool:
+        try:
+            for task in tasks:
+                waiting.append(pool.submit(run, task))
+                if len(waiting) > workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,11 +38,16 @@ class Entries:
 
 
 def split_entries(
-    entries: Entries, file_ids: Sequence[str], *, hashed: tuple[ArrowArray, ArrowArray] | None = None
+    entries: Entries,
+    file_ids: Sequence[str],
+    *,
+    hashed: tuple[ArrowArray, ArrowArray] | None = None,
+    wanted: Collection[str] | None = None,
 ) -> dict[str, Entries]:
     """The entries of each shard that has any, by file id; `file_ids` are those of all shards, in shard order.
 
-    `hashed` has what stands for the keys and for the deletes where not the whole key decides on the shard.
+    `hashed` has what stands for the keys and for the deletes where not the whole key decides on the shard. Of the
+    shards, only those `wanted` are given; None: all.
     """
     puts, takes = hashed or (entries.keys, entries.deletes)
     records = dict(_by_shard(puts, len(file_ids)))
@@ -50,6 +55,8 @@ def split_entries(
     nothing = np.empty(0, np.int64)
     found = {}
     for shard in sorted(records.keys() | deletes.keys()):
+        if wanted is not None and file_ids[shard] not in wanted:
+            continue
         rows, gone = pa.array(records.get(shard, nothing)), pa.array(deletes.get(shard, nothing))
         found[file_ids[shard]] = Entries(entries.keys.take(rows), entries.values.take(rows), entries.deletes.take(gone))
     return found

@@ -19,9 +19,16 @@ from lakebed.index.entries import Entries, concat_texts, concat_values, split_en
 
 AVERAGE_ENTRY_BYTES = 48
 """What Hudi takes an entry for when it sizes the index."""
-_SHARDS_MAX = 10_000
-_GROWTH = 2
-_SHARD_BYTES_MAX = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSizing:
+    """How many shards an index gets: room for its keys times `growth`, and no shard above `shard_bytes_max`."""
+
+    least: int = 10
+    most: int = 10_000
+    growth: float = 2.0
+    shard_bytes_max: int = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +66,10 @@ def key_entries(change: KeyChanges, *, instant_ms: int) -> Entries:
     return Entries(keys, pa.DictionaryArray.from_arrays(ids, pa.array([value], pa.binary())), deletes)
 
 
-def shard_count(rows: int, *, least: int) -> int:
-    """How many shards an index of that many keys is given: room for twice as many, of at most a gigabyte each."""
-    return min(max(least, rows * _GROWTH * AVERAGE_ENTRY_BYTES // _SHARD_BYTES_MAX), _SHARDS_MAX)
+def shard_count(rows: int, sizing: ShardSizing) -> int:
+    """How many shards an index of that many keys is given."""
+    keys_max = max(1, sizing.shard_bytes_max // AVERAGE_ENTRY_BYTES)
+    return min(max(sizing.least, int(rows * sizing.growth) // keys_max, 1), sizing.most)
 
 
 def _texts(keys: ArrowArray | None) -> ArrowArray:

@@ -7,7 +7,7 @@ reserved instants 00000000000000000, 00000000000000001 and so on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_shard_base
 from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
 from lakebed.format.properties import table_checksum
-from lakebed.index.entries import Entries, concat_entries, split_entries
+from lakebed.index.entries import Entries
 from lakebed.index.files import no_files
 from lakebed.metadata.entries import store_file, store_placeholder
 from lakebed.metadata.table import ROOT
@@ -142,47 +142,61 @@ def build_partition(
     date: str,
 ) -> BuiltPartition:
     """Stores a partition with all its shards; `shards` has the entries of those that are not empty, one at a time."""
-    metafile = encode_partition_metafile(PartitionMetafile(instant, 1), date=date)
-    create_file(storage, f"{ROOT}{mdt_partition}/{PARTITION_METAFILE}", metafile)  # One that is there is as good.
-    for file_id in file_ids:
-        store_placeholder(storage, mdt_partition, file_id, instant)
+    create_shards(storage, mdt_partition, file_ids, instant=instant, date=date)
     stats = [
-        _store_base(storage, mdt_partition, file_id, entries, instant, token, created_ms) for file_id, entries in shards
+        store_base(storage, mdt_partition, file_id, entries, instant=instant, token=token, created_ms=created_ms)
+        for file_id, entries in shards
     ]
     return BuiltPartition(instant, mdt_partition, tuple(stats))
 
 
+def create_shards(
+    storage: Storage, mdt_partition: str, file_ids: Sequence[str], *, instant: InstantTime, date: str
+) -> None:
+    """Brings the shards of a new partition into being, without an entry."""
+    metafile = encode_partition_metafile(PartitionMetafile(instant, 1), date=date)
+    create_file(storage, f"{ROOT}{mdt_partition}/{PARTITION_METAFILE}", metafile)  # One that is there is as good.
+    for file_id in file_ids:
+        store_placeholder(storage, mdt_partition, file_id, instant)
+
+
 def gather_shards(
-    read: Callable[[], Iterable[Entries]], file_ids: Sequence[str], *, passes: int = 1
-) -> Iterator[tuple[str, Entries]]:
-    """The entries of each shard that has any, from all entries of a partition as `read` gives them piece by piece.
+    read: Callable[[Collection[str]], Iterable[Mapping[str, Entries]]], file_ids: Sequence[str], *, passes: int = 1
+) -> Iterator[tuple[str, list[Entries]]]:
+    """The entries of each shard that has any, in pieces, from all entries of a partition as `read` gives them.
 
-    Holds the entries of as many shards as come together in one of the `passes` over them. Keys must be unique.
+    `read` is asked once per pass for the entries of some shards, by file id, and gives them piece by piece. Held are
+    the entries of as many shards as come together in one of the `passes`.
     """
-    per_pass = -(-len(file_ids) // passes)
+    per_pass = max(1, -(-len(file_ids) // passes))
     for start in range(0, len(file_ids), per_pass):
-        wanted = frozenset(file_ids[start : start + per_pass])
+        wanted = file_ids[start : start + per_pass]
         parts: dict[str, list[Entries]] = {}
-        for piece in read():
-            for file_id, entries in split_entries(piece, file_ids).items():
-                if file_id in wanted:
-                    parts.setdefault(file_id, []).append(entries)
-        for file_id in sorted(parts):
-            yield file_id, concat_entries(parts.pop(file_id))
+        for piece in read(frozenset(wanted)):
+            for file_id, entries in piece.items():
+                parts.setdefault(file_id, []).append(entries)
+        for file_id in wanted:
+            if file_id in parts:
+                yield file_id, parts.pop(file_id)
 
 
-def _store_base(
+def store_base(
     storage: Storage,
     mdt_partition: str,
     file_id: str,
     entries: Entries,
+    *,
     instant: InstantTime,
     token: str,
     created_ms: int,
+    in_order: bool = False,
 ) -> WriteStat:
-    assert not len(entries.deletes), "a new shard has nothing to delete"
+    """Stores the base file of a shard: all its entries, whose keys are unique, given in ascending order or in any."""
+    assert not len(entries.deletes), "a base file has nothing to delete"
     name = encode_base_file_name(file_id, token, instant, ".hfile")
-    data = encode_shard_base(entries.keys, entries.values, schema=stored_schema(), created_ms=created_ms)
+    data = encode_shard_base(
+        entries.keys, entries.values, schema=stored_schema(), created_ms=created_ms, in_order=in_order
+    )
     path = f"{mdt_partition}/{name}"
     store_file(storage, f"{ROOT}{path}", data)
     return WriteStat(

@@ -124,12 +124,9 @@ class MetadataTable:
                 hint="read with the option hoodie.metadata.enable=false, and let a writer rebuild the metadata table",
             )
         # By number, not by name: `%04d` runs over after 9999.
-        return tuple(
-            sorted(
-                slices,
-                key=lambda s: (data_partition_of_group(s.group.file_id) or "", group_index(s.group.file_id) or 0),
-            )
-        )
+        found = sorted((data_partition_of_group(s.group.file_id) or "", _number(s), s) for s in slices)
+        _check_numbers([(of_partition, number) for of_partition, number, _ in found], f"{ROOT}{partition}")
+        return tuple(file_slice for _, _, file_slice in found)
 
     def _may_be_empty(self, partition: str) -> bool:
         """A partitioned record index gets its shards with the data partitions."""
@@ -141,6 +138,23 @@ class MetadataTable:
 
     def _counts(self, requested_at: str) -> bool:
         return self._completion_of(InstantTime(requested_at)) is not None
+
+
+def _number(file_slice: FileSlice) -> int:
+    return group_index(file_slice.group.file_id) or 0
+
+
+def _check_numbers(numbers: list[tuple[str, int]], path: str) -> None:
+    """Raises if a shard is missing: keys would then be looked for in the wrong ones of those that are left."""
+    expected: tuple[str, int] | None = None
+    for partition, number in numbers:
+        if (partition, number) != (expected if expected is not None and expected[0] == partition else (partition, 0)):
+            raise CorruptTableError(
+                f"shard {number} is there, and one before it is not",
+                path=path,
+                hint="look at the table again; if it stays so, create the index anew with rebuild=True",
+            )
+        expected = (partition, number + 1)
 
 
 def find_metadata_table(

@@ -52,3 +52,7 @@ class TableHandle:
             )
             self._seen = seen
         return self._state
+
+    def forget(self) -> None:
+        """Makes the next look a new one: indexes may change while the timeline does not."""
+        self._state = None

@@ -45,6 +45,6 @@ def _spell(moment: datetime) -> InstantTime:
 
 
 def instant_ms(time: InstantTime, zone: tzinfo | None) -> int:
-    """The moment that an instant time spells, in milliseconds since 1970."""
+    """The moment that an instant time spells, in milliseconds since 1970; whole seconds mean their last one."""
     moment = datetime.strptime(time[:14], "%Y%m%d%H%M%S").replace(tzinfo=zone)
-    return int(moment.timestamp()) * 1000 + int(time[14:17] or 0)
+    return int(moment.timestamp()) * 1000 + int(time[14:17] or 999)

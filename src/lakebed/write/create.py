@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 
 import pyarrow as pa
 
@@ -13,7 +12,7 @@ from lakebed.engine.randomness import new_write_token
 from lakebed.errors import InvalidInputError
 from lakebed.format.index_definitions import encode_index_definitions
 from lakebed.format.metadata.schema import committed_schema
-from lakebed.format.properties import encode_properties, table_checksum
+from lakebed.format.properties import table_checksum
 from lakebed.format.timeline.metadata import encode_commit
 from lakebed.metadata.bootstrap import (
     SHARDS,
@@ -29,6 +28,7 @@ from lakebed.model.instant import Instant
 from lakebed.model.words import META_COLUMNS, Action, MergeMode, State, TableType
 from lakebed.storage import Storage
 from lakebed.timeline.config import BACKUP, PROPERTIES
+from lakebed.transaction.config import encode_config
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.section import METADATA, instant_path
 from lakebed.transaction.settle import create_file, delete_file, replace_file
@@ -189,7 +189,7 @@ def create_files(ports: Ports, spec: TableSpec) -> None:
         properties = table_properties(spec, tuple(shards))
         _create_metadata_table(ports, TableConfig(properties), shards)
         replace_file(ports.storage, properties["hoodie.table.index.defs.path"], encode_index_definitions(definitions))
-        if not create_file(ports.storage, PROPERTIES, _encode(properties, ports)):
+        if not create_file(ports.storage, PROPERTIES, encode_config(properties, ports.clock.now_ms())):
             raise _taken(ports.storage)
     finally:
         ports.lock.release()
@@ -201,7 +201,7 @@ def _create_metadata_table(ports: Ports, config: TableConfig, shards: Mapping[st
     date = format_time(now, zone)
     built = bootstrap_empty(ports.storage, shards, token=new_write_token(0), created_ms=now, date=date)
     properties = metadata_properties(config.name)
-    create_file(ports.storage, f"{METADATA}{PROPERTIES}", _encode(properties, ports))
+    create_file(ports.storage, f"{METADATA}{PROPERTIES}", encode_config(properties, now))
     for number, partition in enumerate(built):
         completed_at = shift_time(date, number)
         metadata = CommitMetadata(
@@ -249,9 +249,3 @@ def _check_free(storage: Storage) -> None:
 
 def _taken(storage: Storage) -> InvalidInputError:
     return InvalidInputError(f"there is a table at {storage.url} already", hint="open it: lakebed.open_table(path)")
-
-
-def _encode(properties: Mapping[str, str], ports: Ports) -> bytes:
-    moment = datetime.fromtimestamp(ports.clock.now_ms() / 1000, timezone.utc)
-    date = moment.strftime("%a %b %d %H:%M:%S UTC %Y")
-    return encode_properties(properties, comment=f"Properties saved on {moment:%Y-%m-%dT%H:%M:%S.%fZ}", date=date)

@@ -1,0 +1,227 @@
+"""Creating an index on an existing table, in the foreground: the table's lock is held from the first look to the end.
+
+    1  clear away          the metadata table has no files of the index, its configuration does not name it
+    2  delta commit        00..0k requested and in flight: whoever comes after a crash undoes it
+    3  shards, base files
+    4  definition          index.json
+    5  delta commit        00..0k completed
+    6  configuration       names the index: the moment it is there
+    7  indexing instant    requested, in flight, completed: other processes look at the table again
+
+A crash before 6 leaves the table as it was, after it with the index. What 2 to 5 left is cleared by the next writer or
+by the next call; Apache Hudi ignores it, and clears it when it builds the index itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakebed.errors import InvalidInputError, UnsupportedTableError
+from lakebed.index.record_index import ShardSizing
+from lakebed.metadata import MetadataTable
+from lakebed.metadata.bloom_filters import BLOOM_FILTERS
+from lakebed.metadata.bootstrap import (
+    SHARDS,
+    column_stats_definition,
+    create_shards,
+    group_ids,
+    metadata_properties,
+    record_index_definition,
+)
+from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
+from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.metadata.table import ROOT
+from lakebed.model.index import IndexDefinition
+from lakebed.options import IndexOptions
+from lakebed.services.indexing.files import bloom_source, column_stats_source, files_source, partition_stats_source
+from lakebed.services.indexing.keys import count_rows, key_source, plan_layout
+from lakebed.services.indexing.request import FILES, IndexRequest
+from lakebed.services.indexing.shards import Meter, Progress, Source, Target, store_shards
+from lakebed.services.indexing.steps import (
+    clear_partition,
+    complete_commit,
+    delta_commit,
+    next_reserved,
+    record_indexing,
+    set_ready,
+    settle,
+    store_definition,
+)
+from lakebed.table import TableState
+from lakebed.timeline.config import PROPERTIES
+from lakebed.transaction.config import encode_config
+from lakebed.transaction.section import Section
+from lakebed.transaction.settle import create_file, delete_file
+from lakebed.transaction.times import format_time, timeline_zone
+from lakebed.transaction.transactions import Transactions
+
+_WRITTEN_VERSION = 9
+
+
+def create_index(
+    transactions: Transactions,
+    table: TableState,
+    request: IndexRequest,
+    options: IndexOptions,
+    progress: Progress | None = None,
+) -> None:
+    """Builds an index from the table's files and makes it part of the table."""
+    transactions.rollbacks.run()
+    with transactions.section() as section:
+        settle(transactions, section)
+        state = fresh_state(table, section)
+        check_request(state, request)
+        if request.partition == FILES:
+            _build_files(section, state, progress)
+        else:
+            if FILES not in section.config.metadata_partitions:
+                _build_files(section, state, None)
+                state = fresh_state(table, section)
+            _build(section, state, request, options, progress)
+        record_indexing(section, request.partition)
+
+
+def fresh_state(table: TableState, section: Section) -> TableState:
+    """The table as the section sees it, with its metadata table whatever the options of reads say."""
+    return TableState(table.storage, section.config, section.timeline, table.documents)
+
+
+def check_request(state: TableState, request: IndexRequest) -> None:
+    """Raises for an index that the table cannot have, or has."""
+    config = state.config
+    if config.version != _WRITTEN_VERSION:
+        raise UnsupportedTableError(
+            f"table {config.name} has version {config.version}; lakebed builds indexes for version {_WRITTEN_VERSION}",
+            hint="upgrade it with Apache Hudi 1.2: call upgrade_table(table => 't', to_version => 'NINE')",
+        )
+    if request.partition == RECORD_INDEX and not config.has_meta_columns:
+        raise UnsupportedTableError(
+            f"table {config.name} has no meta columns, so its rows do not carry their keys",
+            hint="rewrite it with meta columns",
+        )
+    if request.partition in config.metadata_partitions and not request.rebuild:
+        raise InvalidInputError(
+            f"table {config.name} has the index {request.partition} already",
+            hint="pass rebuild=True to build it anew from the rows",
+        )
+    if request.partition == PARTITION_STATS:
+        _check_partition_stats(state)
+    _check_columns(state, request.columns)
+
+
+def _check_partition_stats(state: TableState) -> None:
+    if not state.config.partition_fields:
+        raise InvalidInputError(
+            f"table {state.config.name} is not partitioned", hint="column_stats serves tables without partitions"
+        )
+    if COLUMN_STATS not in state.config.metadata_partitions:
+        raise InvalidInputError(
+            "partition_stats are made of column_stats, which the table does not have", hint="create column_stats first"
+        )
+
+
+def _check_columns(state: TableState, columns: Sequence[str]) -> None:
+    known = state.data_schema(state.latest).names if columns else []
+    for column in columns:
+        if column not in known:
+            raise InvalidInputError(
+                f"table {state.config.name} has no column {column!r}", hint=f"the columns are {', '.join(known)}"
+            )
+
+
+def _build(
+    section: Section, state: TableState, request: IndexRequest, options: IndexOptions, progress: Progress | None
+) -> None:
+    partition = request.partition
+    definition = _definition(state, request)
+    file_ids, source = _plan(state, request, definition, options)
+    ready = [name for name in section.config.metadata_partitions if name != partition]
+    _take_out(section, partition)
+    clear_partition(section.ports.storage, partition)
+    store_index(section, partition, file_ids, source, definition, progress)
+    set_ready(section, [*ready, partition])
+
+
+def _take_out(section: Section, partition: str) -> None:
+    """Before its first file goes the configuration must not name the index, not even as one that is being built."""
+    config = section.config
+    if partition in (*config.metadata_partitions, *config.metadata_partitions_inflight):
+        set_ready(section, [name for name in config.metadata_partitions if name != partition])
+
+
+def store_index(
+    section: Section,
+    partition: str,
+    file_ids: Sequence[str],
+    source: Source,
+    definition: IndexDefinition | None,
+    progress: Progress | None,
+) -> None:
+    """Steps 2 to 5: files and delta commit of a partition of which there are no files."""
+    storage, now = section.ports.storage, section.ports.clock.now_ms()
+    instant = next_reserved(section)
+    with delta_commit(section, instant) as ticket:
+        date = format_time(now, timeline_zone(section.config))
+        create_shards(storage, partition, file_ids, instant=instant, date=date)
+        meter = Meter(source.pieces * source.passes + len(file_ids), progress)
+        stats = store_shards(Target(storage, partition, instant, now), source, file_ids, meter)
+        if definition is not None:
+            store_definition(section, partition, definition)
+        complete_commit(section, ticket, instant, stats)
+
+
+def _build_files(section: Section, state: TableState, progress: Progress | None) -> None:
+    """The list of files, on which all other partitions rest: they come back with it.
+
+    If there is no metadata table that can be opened, whatever lies in its folder goes.
+    """
+    storage, ready = section.ports.storage, section.config.metadata_partitions
+    is_there = FILES in ready and storage.find(f"{ROOT}{PROPERTIES}") is not None
+    file_ids = group_ids(FILES, 1)
+    set_ready(section, ())
+    if is_there:
+        clear_partition(storage, FILES)
+    else:
+        ready = ()
+        for listed in storage.list(ROOT.rstrip("/"), recursive=True):
+            delete_file(storage, listed.path)
+        section.forget_timeline(ROOT)
+        properties = encode_config(metadata_properties(section.config.name), section.ports.clock.now_ms())
+        create_file(storage, f"{ROOT}{PROPERTIES}", properties)
+    store_index(section, FILES, file_ids, files_source(state, file_ids), None, progress)
+    set_ready(section, [*ready, FILES])
+
+
+def _definition(state: TableState, request: IndexRequest) -> IndexDefinition | None:
+    if request.partition == RECORD_INDEX:
+        return record_index_definition(is_partitioned=request.kind == "record_partitioned")
+    if request.partition != COLUMN_STATS:
+        return None
+    schema = state.data_schema(state.latest)
+    if request.columns:
+        schema = schema.empty_table().select(list(request.columns)).schema
+    return column_stats_definition(schema, has_meta_columns=state.config.has_meta_columns)
+
+
+def _plan(
+    state: TableState, request: IndexRequest, definition: IndexDefinition | None, options: IndexOptions
+) -> tuple[Sequence[str], Source]:
+    """The shards of the index, and where their entries come from."""
+    if request.partition == RECORD_INDEX:
+        rows = count_rows(state)
+        is_partitioned = request.kind == "record_partitioned"
+        sizing = options.partitioned_sizing if is_partitioned else options.global_sizing
+        layout = plan_layout(
+            state, rows, is_partitioned=is_partitioned, shards=request.shards, sizing=ShardSizing(*sizing)
+        )
+        source = key_source(state, layout, sum(rows.values()), on_duplicate=request.on_duplicate)
+        return layout.file_ids, source
+    file_ids = group_ids(request.partition, request.shards or SHARDS[request.partition])
+    if request.partition == BLOOM_FILTERS:
+        commits = state.timeline.commits()
+        return file_ids, bloom_source(state, commits[-1].requested_at if commits else "0" * 17, file_ids)
+    if request.partition == COLUMN_STATS:
+        assert definition is not None
+        return file_ids, column_stats_source(state, definition, file_ids)
+    assert isinstance(state.metadata, MetadataTable), "its column statistics are ready"
+    return file_ids, partition_stats_source(state, state.metadata, state.definitions[COLUMN_STATS], file_ids)

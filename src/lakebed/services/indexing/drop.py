@@ -1,0 +1,58 @@
+"""Dropping an index: the configuration first, so that nobody looks for files that are about to go."""
+
+from __future__ import annotations
+
+import re
+
+from lakebed.errors import InvalidInputError
+from lakebed.format.index_definitions import decode_index_definitions
+from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
+from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.metadata.table import ROOT
+from lakebed.services.indexing.request import FILES, KINDS
+from lakebed.services.indexing.steps import clear_partition, set_ready, settle, store_definition
+from lakebed.transaction.section import Section
+from lakebed.transaction.transactions import Transactions
+
+_NAMED = re.compile(r"(?:secondary|expr)_index_[^/,]+")
+
+
+def drop_index(transactions: Transactions, name: str) -> None:
+    """Takes an index out of the table: its name, its definition, its files. What a crash leaves, a new call drops."""
+    partition = KINDS.get(name, name)
+    with transactions.section() as section:
+        settle(transactions, section)
+        _check(section, partition)
+        config = section.config
+        if partition in (*config.metadata_partitions, *config.metadata_partitions_inflight):
+            set_ready(section, [each for each in config.metadata_partitions if each != partition])
+        store_definition(section, partition, None)
+        clear_partition(section.ports.storage, partition)
+
+
+def _check(section: Section, partition: str) -> None:
+    ready = section.config.metadata_partitions
+    if partition not in KINDS.values() and not _NAMED.fullmatch(partition):
+        raise InvalidInputError(f"{partition!r} is not the name of an index", hint=f"there are {', '.join(ready)}")
+    if partition == FILES:
+        raise InvalidInputError(
+            "all other indexes rest on the list of files", hint='to repair it: create("files", rebuild=True)'
+        )
+    if partition == RECORD_INDEX and any(name.startswith("secondary_index_") for name in ready):
+        raise InvalidInputError("secondary indexes lead to record_index", hint="drop the secondary indexes first")
+    if partition == COLUMN_STATS and PARTITION_STATS in ready:
+        raise InvalidInputError("partition_stats are made of column_stats", hint="drop partition_stats first")
+    if partition not in (*ready, *section.config.metadata_partitions_inflight) and not _has_leftovers(
+        section, partition
+    ):
+        raise InvalidInputError(
+            f"table {section.config.name} has no index {partition!r}",
+            hint=f"it has {', '.join(ready) or 'none'}",
+        )
+
+
+def _has_leftovers(section: Section, partition: str) -> bool:
+    storage, path = section.ports.storage, section.config.index_definitions_path
+    stored = storage.find(path)
+    defined = stored is not None and partition in decode_index_definitions(stored, path=path)
+    return defined or bool(storage.list(f"{ROOT}{partition}"))

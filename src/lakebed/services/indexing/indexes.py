@@ -1,0 +1,148 @@
+"""What `table.indexes` is: the verbs of indexes."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakebed.errors import CorruptTableError
+from lakebed.metadata import MetadataTable
+from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.model.index import IndexDefinition
+from lakebed.options import parse_index_options
+from lakebed.services.indexing.create import create_index
+from lakebed.services.indexing.drop import drop_index
+from lakebed.services.indexing.request import parse_request
+from lakebed.services.indexing.reshard import reshard_index
+from lakebed.services.indexing.shards import Progress
+from lakebed.services.indexing.validate import IndexCheck, validate_index
+from lakebed.table import TableHandle, TableState
+from lakebed.transaction.transactions import Transactions
+
+READY, BUILDING, BROKEN, UNFINISHED = "ready", "building", "broken", "unfinished"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexInfo:
+    """One index of a table; `shards` and `bytes` describe its files.
+
+    `state` is "ready"; "building", by another engine; "broken", if files of it are missing; or "unfinished", if it is
+    defined and not there: a process died while it built or resharded it. Creating it anew mends the last two.
+    """
+
+    name: str
+    kind: str
+    columns: tuple[str, ...]
+    state: str
+    shards: int
+    bytes: int
+
+
+class Indexes:
+    """The indexes of a table. Every call sees the table as it stands at that moment."""
+
+    def __init__(
+        self, handle: TableHandle, transactions: Callable[[], Transactions], options: Mapping[str, str]
+    ) -> None:
+        self._handle = handle
+        self._transactions = transactions
+        self._options = options
+
+    def list(self) -> tuple[IndexInfo, ...]:
+        """Every index, ready or not."""
+        return tuple(_describe(self._handle.state()))
+
+    def create(
+        self,
+        name: str,
+        on: str | Sequence[str] | None = None,
+        kind: str | None = None,
+        *,
+        shards: int | None = None,
+        on_duplicate: str = "fail",
+        rebuild: bool = False,
+        progress: Progress | None = None,
+    ) -> IndexInfo:
+        """Builds an index from the table's rows; other writers wait as long.
+
+        `kind` is "record" (keys are unique in the table), "record_partitioned" (unique in each partition),
+        "column_stats" (`on` names the columns; the first 32 if it is left out), "partition_stats", "bloom" or "files".
+        `shards` are as many as the rows need unless given. A record index is refused if a key occurs twice;
+        `on_duplicate="latest"` lets it find the newest row. `rebuild` replaces an index that is there.
+        """
+        request = parse_request(name, on, kind, shards=shards, on_duplicate=on_duplicate, rebuild=rebuild)
+        options = parse_index_options(self._options)
+        with self._changes():
+            create_index(self._transactions(), self._handle.state(), request, options, progress)
+        return self._find(request.partition)
+
+    def drop(self, name: str) -> None:
+        """Removes an index."""
+        with self._changes():
+            drop_index(self._transactions(), name)
+
+    def reshard(self, name: str = RECORD_INDEX, *, shards: int, progress: Progress | None = None) -> IndexInfo:
+        """Gives the record index another number of shards, of each data partition if it is partitioned."""
+        with self._changes():
+            reshard_index(self._transactions(), self._handle.state(), name, shards, progress)
+        return self._find(RECORD_INDEX)
+
+    def validate(self, name: str, *, examples: int = 20, progress: Progress | None = None) -> IndexCheck:
+        """Compares an index with the rows, both ways and completely; at most so many `examples` of each difference."""
+        return validate_index(self._handle, name, examples=examples, progress=progress)
+
+    def _find(self, name: str) -> IndexInfo:
+        return next(info for info in self.list() if info.name == name)
+
+    def _changes(self) -> _Forgetting:
+        return _Forgetting(self._handle)
+
+
+@dataclass(frozen=True, slots=True)
+class _Forgetting:
+    """Makes a handle look at its table again, whether what was done went well or not."""
+
+    handle: TableHandle
+
+    def __enter__(self) -> None:
+        self.handle.forget()
+
+    def __exit__(self, *raised: object) -> None:
+        self.handle.forget()
+
+
+def _describe(state: TableState) -> Iterator[IndexInfo]:
+    metadata = state.metadata
+    if not isinstance(metadata, MetadataTable):
+        return
+    ready, inflight = state.config.metadata_partitions, state.config.metadata_partitions_inflight
+    for name in sorted(ready):
+        definition = metadata.definitions.get(name)
+        yield IndexInfo(name, _kind(name, definition), _columns(definition), *_files(metadata, name))
+    for name in sorted(inflight):
+        yield IndexInfo(name, _kind(name, metadata.definitions.get(name)), (), BUILDING, 0, 0)
+    for name, definition in sorted(metadata.definitions.items()):
+        if name not in (*ready, *inflight):
+            yield IndexInfo(name, _kind(name, definition), _columns(definition), UNFINISHED, 0, 0)
+
+
+def _files(metadata: MetadataTable, name: str) -> tuple[str, int, int]:
+    """State, number of shards and bytes of an index that the table's configuration names."""
+    try:
+        slices = metadata.slices(name)
+    except CorruptTableError:
+        return BROKEN, 0, 0
+    files: builtins.list[int] = [file.size or 0 for s in slices for file in ((s.base,) if s.base else ()) + s.logs]
+    return READY, len(slices), sum(files)
+
+
+def _kind(name: str, definition: IndexDefinition | None) -> str:
+    if name == RECORD_INDEX:
+        is_partitioned = definition is not None and definition.is_partitioned
+        return f"record_index ({'partitioned' if is_partitioned else 'global'})"
+    return definition.kind if definition else name
+
+
+def _columns(definition: IndexDefinition | None) -> tuple[str, ...]:
+    return definition.source_fields if definition else ()

@@ -1,0 +1,204 @@
+"""Record keys of a whole table, as the entries that a record index has of them: only the key column is read.
+
+An entry names the file group that holds the key and, as Apache Hudi has it when it builds an index on existing rows,
+the instant of the group's base file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.engine.threads import map_bounded, map_tasks
+from lakebed.errors import InvalidInputError
+from lakebed.format.arrow import ArrowArray
+from lakebed.format.metadata.keys import group_file_id
+from lakebed.format.metadata.record_index import RecordLocation, decode_record_index_value
+from lakebed.format.metadata.schema import stored_schema
+from lakebed.format.parquet_footer import decode_parquet_footer
+from lakebed.index.entries import Entries, split_entries
+from lakebed.index.record_index import KeyChanges, ShardSizing, key_entries, shard_count
+from lakebed.metadata.bootstrap import group_ids
+from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.words import COMMIT_TIME, RECORD_KEY
+from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.read.scan import plan_slices
+from lakebed.services.indexing.shards import Source, join_sorted
+from lakebed.table import TableState
+from lakebed.transaction.times import instant_ms, timeline_zone
+
+_HELD_ENTRY_BYTES = 64
+"""What an entry takes while it is gathered: a key of the usual length and its numbers."""
+_HELD_BYTES_MAX = 512 << 20
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The shards over which keys are hashed, by data partition: the same for all of them if the index is global."""
+
+    shards: Mapping[str, tuple[str, ...]]
+    file_ids: tuple[str, ...]
+
+
+def global_layout(partitions: Collection[str], count: int) -> Layout:
+    """One set of shards for the whole table."""
+    file_ids = group_ids(RECORD_INDEX, count)
+    return Layout(dict.fromkeys(partitions, file_ids), file_ids)
+
+
+def partitioned_layout(counts: Mapping[str, int]) -> Layout:
+    """A set of shards for each data partition."""
+    shards = {
+        partition: tuple(group_file_id(RECORD_INDEX, index, partition) for index in range(count))
+        for partition, count in sorted(counts.items())
+    }
+    return Layout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))
+
+
+def plan_layout(
+    state: TableState, rows: Mapping[str, int], *, is_partitioned: bool, shards: int | None, sizing: ShardSizing
+) -> Layout:
+    """The shards that a new index is given: as many as are asked for, or as the rows of the table need."""
+    partitions = dict.fromkeys((*state.files, *rows))
+    if not is_partitioned:
+        return global_layout(partitions, shards or shard_count(sum(rows.values()), sizing))
+    return partitioned_layout({p: shards or shard_count(rows.get(p, 0), sizing) for p in partitions if p in rows})
+
+
+def count_rows(state: TableState) -> dict[str, int]:
+    """About how many rows each data partition has, from what commits say of files, or else from footers."""
+    known = {
+        stat.path.rpartition("/")[2]: stat.num_inserts if stat.log_files else stat.num_writes
+        for instant in state.timeline.commits()
+        for stat in state.documents.commit(instant).stats
+    }
+    found: dict[str, int] = {}
+    counts = map_tasks(state.latest_slices, lambda file_slice: _count_rows(state, file_slice, known))
+    for file_slice, rows in zip(state.latest_slices, counts, strict=True):
+        found[file_slice.group.partition] = found.get(file_slice.group.partition, 0) + rows
+    return found
+
+
+def key_source(state: TableState, layout: Layout, rows: int, *, on_duplicate: str = "fail") -> Source:
+    """The entries of all record keys of the newest snapshot."""
+    scans = scan_keys(state)
+    keys = KeyReader(scans, layout)
+    passes = max(1, -(-rows * _HELD_ENTRY_BYTES // _HELD_BYTES_MAX))
+    return Source(keys.read, len(scans), partial(_join, scans=scans, on_duplicate=on_duplicate), passes)
+
+
+def scan_keys(state: TableState) -> tuple[SliceTask, ...]:
+    """One task per file slice that gives its record keys."""
+    slices = state.latest_slices
+    if not slices:  # A table without rows may have no schema yet.
+        return ()
+    return plan_slices(state, state.latest, slices, columns=[RECORD_KEY], where=None, is_latest=True).tasks
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReader:
+    """Reads keys slice by slice and spreads their entries over shards."""
+
+    scans: Sequence[SliceTask]
+    layout: Layout
+
+    def read(self, wanted: Collection[str]) -> Iterator[Mapping[str, Entries]]:
+        """The entries of the shards `wanted`; slices of data partitions that have none of them are not read."""
+        scans = [s for s in self.scans if not set(self._shards(s)).isdisjoint(wanted)]
+        return map_bounded(scans, partial(self._read_slice, wanted))
+
+    def _read_slice(self, wanted: Collection[str], scan: SliceTask) -> Mapping[str, Entries]:
+        keys = read_slice(scan)[RECORD_KEY].combine_chunks()
+        group = scan.file_slice.group
+        if keys.null_count:
+            raise InvalidInputError(
+                f"{keys.null_count} rows in {_place(scan.file_slice)} have no record key",
+                hint="a record index needs one for every row: delete these rows, or write them again with a key",
+            )
+        moment = instant_ms(scan.file_slice.base_instant, timeline_zone(scan.config))
+        entries = key_entries(KeyChanges(group.partition, group.file_id, keys), instant_ms=moment)
+        return split_entries(entries, self._shards(scan), wanted=wanted)
+
+    def _shards(self, scan: SliceTask) -> tuple[str, ...]:
+        return self.layout.shards[scan.file_slice.group.partition]
+
+
+def _count_rows(state: TableState, file_slice: FileSlice, known: Mapping[str, int]) -> int:
+    rows = sum(known.get(log.name, 0) for log in file_slice.logs)
+    if file_slice.base is None:
+        return rows
+    if file_slice.base.name in known:
+        return rows + known[file_slice.base.name]
+    path = file_slice.path(file_slice.base.name)
+    if file_slice.base.extension != ".parquet":
+        return rows
+    with state.storage.arrow_file(path) as file:
+        return rows + decode_parquet_footer(file, path=path).rows
+
+
+def _join(parts: Sequence[Entries], *, scans: Sequence[SliceTask], on_duplicate: str) -> Entries:
+    """The entries of a shard, each key once: of rows with one key, that of the newest row, if that is asked for."""
+    entries, repeated = join_sorted(parts)
+    if not repeated.any():
+        return entries
+    is_rival = np.append(repeated, False) | np.insert(repeated, 0, False)
+    rivals = Entries(
+        entries.keys.filter(pa.array(is_rival)), entries.values.filter(pa.array(is_rival)), entries.deletes
+    )
+    homes = _homes(rivals, scans)
+    if on_duplicate != "latest":
+        raise _duplicates(rivals.keys, homes)
+    chosen = np.flatnonzero(is_rival)[_newest(rivals.keys, homes)]
+    kept = np.flatnonzero(~is_rival)
+    rows = pa.array(np.sort(np.concatenate([kept, chosen])))
+    return Entries(entries.keys.take(rows), entries.values.take(rows), entries.deletes)
+
+
+def _homes(entries: Entries, scans: Sequence[SliceTask]) -> list[SliceTask]:
+    """The scan of the file slice that each entry points to."""
+    by_group = {(s.file_slice.group.partition, s.file_slice.group.file_id): s for s in scans}
+    values = entries.values.dictionary.to_pylist()
+    locations = [decode_record_index_value(value, stored_schema()) for value in values]
+    return [by_group[_group(locations[i])] for i in entries.values.indices.to_pylist()]
+
+
+def _group(location: RecordLocation) -> tuple[str, str]:
+    return location.partition, location.file_id
+
+
+def _newest(keys: ArrowArray, homes: Sequence[SliceTask]) -> list[int]:
+    """Of the entries of each key, the position of the one whose file slice has the key's newest row."""
+    times: dict[tuple[FileGroupId, str], str] = {}
+    wanted = frozenset(keys.to_pylist())
+    for scan in {scan.file_slice.group: scan for scan in homes}.values():
+        rows = read_slice(replace(scan, columns=(RECORD_KEY, COMMIT_TIME), keys=wanted))
+        newest = rows.group_by(RECORD_KEY).aggregate([(COMMIT_TIME, "max")])
+        for key, time in zip(newest[RECORD_KEY].to_pylist(), newest[f"{COMMIT_TIME}_max"].to_pylist(), strict=True):
+            times[scan.file_slice.group, key] = time
+    best: dict[str, tuple[str, int]] = {}
+    for row, (key, scan) in enumerate(zip(keys.to_pylist(), homes, strict=True)):
+        best[key] = max(best.get(key, ("", -1)), (times[scan.file_slice.group, key], row))
+    return [row for _, row in best.values()]
+
+
+def _duplicates(keys: ArrowArray, homes: Sequence[SliceTask]) -> InvalidInputError:
+    files: dict[str, list[str]] = {}
+    for key, scan in zip(keys.to_pylist(), homes, strict=True):
+        files.setdefault(key, []).append(_place(scan.file_slice))
+    named = "; ".join(f"{key!r} in {' and '.join(files[key])}" for key in list(files)[:_EXAMPLES])
+    more = f"; and {len(files) - _EXAMPLES} more in the same shard" if len(files) > _EXAMPLES else ""
+    return InvalidInputError(
+        f"the index needs unique record keys, and these occur twice: {named}{more}",
+        hint='delete the rows that should not be there, or pass on_duplicate="latest": the newest row is then found',
+    )
+
+
+def _place(file_slice: FileSlice) -> str:
+    names = [file_slice.base.name] if file_slice.base else [log.name for log in file_slice.logs[:1]]
+    return file_slice.path(names[0])

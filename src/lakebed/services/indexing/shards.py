@@ -1,0 +1,124 @@
+"""Base files of many shards: entries are gathered piece by piece and stored on threads, a few shards at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakebed.engine.randomness import new_write_token
+from lakebed.engine.threads import map_bounded
+from lakebed.errors import CorruptTableError
+from lakebed.format.arrow import ArrowArray, pc
+from lakebed.format.hfile import key_order
+from lakebed.index.entries import Entries, concat_entries
+from lakebed.metadata.bootstrap import gather_shards, store_base
+from lakebed.model.commit import WriteStat
+from lakebed.model.instant import InstantTime
+from lakebed.storage import Storage
+
+Progress = Callable[[int, int], None]
+"""Told how many steps of how many are done."""
+
+Read = Callable[[Collection[str]], Iterable[Mapping[str, Entries]]]
+"""Gives the entries of some shards piece by piece, by file id."""
+
+Join = Callable[[Sequence[Entries]], Entries]
+"""Makes one of the pieces of a shard: its entries in ascending order of their keys, each key once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the entries of a partition come from: in `pieces` pieces, gathered in so many `passes`."""
+
+    read: Read
+    pieces: int
+    join: Join
+    passes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The instant of a partition that its base files are of."""
+
+    storage: Storage
+    mdt_partition: str
+    instant: InstantTime
+    created_ms: int
+
+
+class Meter:
+    """Counts the steps of a build: each piece once per pass, and each shard."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total, self._done, self._progress = total, 0, progress
+
+    def step(self) -> None:
+        """One more is done."""
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done, max(self._total, self._done))
+
+
+def store_shards(
+    target: Target, source: Source, file_ids: Sequence[str], meter: Meter, *, all_shards: bool = False
+) -> tuple[WriteStat, ...]:
+    """Stores a base file for each shard that has entries, or for `all_shards`."""
+
+    def read(wanted: Collection[str]) -> Iterator[Mapping[str, Entries]]:
+        for piece in source.read(wanted):
+            meter.step()
+            yield piece
+
+    def run(task: tuple[int, str, list[Entries]]) -> WriteStat:
+        number, file_id, parts = task
+        entries = source.join(parts)
+        parts.clear()
+        return store_base(
+            target.storage,
+            target.mdt_partition,
+            file_id,
+            entries,
+            instant=target.instant,
+            token=new_write_token(number),
+            created_ms=target.created_ms,
+            in_order=True,
+        )
+
+    numbers = {file_id: number for number, file_id in enumerate(file_ids)}
+    gathered = gather_shards(read, file_ids, passes=min(source.passes, max(len(file_ids), 1)))
+    shards = _with_empty(gathered, file_ids) if all_shards else gathered
+    stats = []
+    for stat in map_bounded(((numbers[file_id], file_id, parts) for file_id, parts in shards), run):
+        meter.step()
+        stats.append(stat)
+    return tuple(stats)
+
+
+def join_unique(parts: Sequence[Entries]) -> Entries:
+    """The entries of a shard in order. Two of one key mean that a file is listed twice."""
+    entries, repeated = join_sorted(parts)
+    if repeated.any():
+        key = entries.keys[int(repeated.argmax())].as_py()
+        raise CorruptTableError(f"there are two entries for {key!r}", path="<metadata table>")
+    return entries
+
+
+def join_sorted(parts: Sequence[Entries]) -> tuple[Entries, ArrowArray]:
+    """The entries of a shard in order, and (as a numpy array) whether the next one has the same key."""
+    entries = concat_entries(parts) if parts else Entries.of({})
+    order = pa.array(key_order(entries.keys))
+    keys = entries.keys.take(order)
+    repeated = pc.equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
+    return Entries(keys, entries.values.take(order), entries.deletes), repeated
+
+
+def _with_empty(
+    gathered: Iterable[tuple[str, list[Entries]]], file_ids: Sequence[str]
+) -> Iterator[tuple[str, list[Entries]]]:
+    seen = set()
+    for file_id, parts in gathered:
+        seen.add(file_id)
+        yield file_id, parts
+    yield from ((file_id, []) for file_id in file_ids if file_id not in seen)

@@ -1,0 +1,165 @@
+"""The steps of index work under the table's lock, each whole or not at all.
+
+The table's configuration names an index only while its files are complete. So whatever step is the last one of a
+process that dies, no reader and no writer, of lakebed or of another engine, ever trusts half an index.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+
+from lakebed.errors import CommitUnknownError, InvalidInputError, LockUnavailableError
+from lakebed.format.file_names import decode_data_file_name
+from lakebed.format.index_definitions import decode_index_definitions, encode_index_definitions
+from lakebed.format.metadata.keys import group_index
+from lakebed.format.metadata.schema import committed_schema
+from lakebed.format.timeline.metadata import decode_index_plan, encode_commit, encode_index_commit, encode_index_plan
+from lakebed.metadata.bootstrap import reserved_instant
+from lakebed.metadata.table import ROOT
+from lakebed.model.commit import CommitMetadata, IndexedPartition, IndexPlan, WriteStat
+from lakebed.model.index import IndexDefinition
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+from lakebed.storage import Outcome, Storage, Ticket
+from lakebed.timeline import Archive
+from lakebed.transaction.config import change_config
+from lakebed.transaction.rollback import undo_metadata
+from lakebed.transaction.section import Section, revoke_tickets
+from lakebed.transaction.settle import delete_file, replace_shared_file
+from lakebed.transaction.transactions import Transactions
+
+_READY, _INFLIGHT = "hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight"
+_DEFINITIONS = "hoodie.table.index.defs.path"
+_CHECKSUM = re.compile(r"\A\.(.+)\.crc\Z", re.DOTALL)
+"""Hadoop's name for the checksum of a file, which it keeps beside it on local disks."""
+
+
+def settle(transactions: Transactions, section: Section) -> None:
+    """Clears away what dead processes left in the metadata table; raises while an index is being built elsewhere."""
+    section.check_no_restore()
+    transactions.rollbacks.sweep(section)
+    for instant in section.timeline.pending():
+        if instant.action is Action.INDEXING:
+            _finish_indexing(section, instant.requested_at)
+
+
+def next_reserved(section: Section) -> InstantTime:
+    """The instant of the next partition that is built: the first reserved one that the metadata table never had."""
+    active = {i.requested_at for i in section.metadata_timeline}
+    archive = Archive(section.ports.storage, section.config, ROOT)
+    free = (reserved_instant(n) for n in count() if reserved_instant(n) not in active)
+    return next(instant for instant in free if not archive.completions([instant]))
+
+
+@contextmanager
+def delta_commit(section: Section, instant: InstantTime) -> Iterator[Ticket]:
+    """A delta commit of the metadata table, in flight until `complete_commit`; undone if what is done in it fails.
+
+    It has no twin on the table: if this process dies, the next writer undoes it.
+    """
+    revoke_tickets(section.ports, instant)
+    ticket = section.open_ticket(instant)
+    for state in (State.REQUESTED, State.INFLIGHT):
+        section.add(Instant(instant, Action.DELTA_COMMIT, state), root=ROOT)
+    try:
+        yield ticket
+    except CommitUnknownError:
+        raise  # It may have taken place: nothing may be deleted.
+    except Exception:
+        revoke_tickets(section.ports, instant)
+        undo_metadata(section, instant)
+        raise
+
+
+def complete_commit(section: Section, ticket: Ticket, instant: InstantTime, stats: Sequence[WriteStat]) -> None:
+    """Publishes a delta commit of the metadata table that wrote base files of one partition."""
+    by_partition = {stat.partition: tuple(s for s in stats if s.partition == stat.partition) for stat in stats}
+    metadata = CommitMetadata(
+        by_partition, operation="BULK_INSERT_PREPPED", extra_metadata={"schema": committed_schema()}
+    )
+    done = Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, section.next_time())
+    _publish(section, ticket, done, encode_commit(metadata, replace=False), ROOT)
+
+
+def record_indexing(section: Section, mdt_partition: str) -> None:
+    """Tells the table's timeline of an index that is ready, as Apache Hudi's CREATE INDEX does: readers look again."""
+    commits = section.timeline.commits()
+    plan = IndexPlan((IndexedPartition(mdt_partition, commits[-1].requested_at if commits else ""),))
+    instant = section.next_time()
+    section.request(Instant(instant, Action.INDEXING, State.REQUESTED), encode_index_plan(plan))
+    _complete_indexing(section, instant, plan)
+
+
+def set_ready(section: Section, partitions: Iterable[str]) -> None:
+    """Makes these the metadata-table partitions that the table's configuration names, none of them being built."""
+    path = section.config.index_definitions_path
+    change_config(section, {_READY: ",".join(sorted(set(partitions))), _INFLIGHT: "", _DEFINITIONS: path})
+
+
+def store_definition(section: Section, name: str, definition: IndexDefinition | None) -> None:
+    """Puts the definition of an index into index.json, or takes it out."""
+    path, storage = section.config.index_definitions_path, section.ports.storage
+    stored = storage.find(path)
+    before = {} if stored is None else decode_index_definitions(stored, path=path)
+    after = {key: value for key, value in before.items() if key != name}
+    if definition is not None:
+        after[name] = definition
+    if after != before:
+        section.check_lease()
+        replace_shared_file(storage, path, encode_index_definitions(after))
+
+
+def clear_partition(storage: Storage, mdt_partition: str, keep: InstantTime | None = None) -> None:
+    """Deletes the files of a metadata-table partition that is not ready, all but those of the instant `keep`.
+
+    Shards go in order, the first one first: a reader that still believes in the index then finds that shards are
+    missing, never a smaller number of them, over which it would look for keys in the wrong places.
+    """
+    found = []
+    for listed in storage.list(f"{ROOT}{mdt_partition}", recursive=True):
+        file = decode_data_file_name(_CHECKSUM.sub(r"\1", listed.path.rpartition("/")[2]))
+        stays = keep is not None and (file is None or file.instant == keep)
+        if not stays:
+            shard = None if file is None else group_index(file.file_id)
+            found.append((shard is None, shard or 0, listed.path))
+    for _, _, path in sorted(found):
+        delete_file(storage, path)
+
+
+def _finish_indexing(section: Section, instant: InstantTime) -> None:
+    """A pending instant whose indexes are all ready lacks but its end; any other is someone's work."""
+    path = section.path(Instant(instant, Action.INDEXING, State.REQUESTED))
+    plan = decode_index_plan(section.ports.storage.get(path), path=path)
+    waiting = {p.partition for p in plan.partitions} - set(section.config.metadata_partitions)
+    if waiting or section.heartbeats.get(instant, False):
+        raise InvalidInputError(
+            f"{', '.join(sorted(waiting)) or 'an index'} is being built since {instant}",
+            hint="let the engine that began it finish or drop it, then run the call again",
+        )
+    _complete_indexing(section, instant, plan)
+
+
+def _complete_indexing(section: Section, instant: InstantTime, plan: IndexPlan) -> None:
+    inflight = Instant(instant, Action.INDEXING, State.INFLIGHT)
+    if inflight not in section.timeline.pending():
+        section.add(inflight)
+    ticket = section.open_ticket(instant)
+    done = Instant(instant, Action.INDEXING, State.COMPLETED, section.next_time())
+    _publish(section, ticket, done, encode_index_commit(plan), "")
+
+
+def _publish(section: Section, ticket: Ticket, done: Instant, data: bytes, root: str) -> None:
+    outcome = section.complete(ticket, done, data, root)
+    if outcome is Outcome.UNKNOWN:
+        raise CommitUnknownError(
+            f"the store did not say whether {done.action} {done.requested_at} took place",
+            hint="run the call again: it finds out, and begins anew if need be",
+        )
+    if outcome is Outcome.REFUSED:
+        raise LockUnavailableError(
+            f"{section.ports.storage.url}: the table's lock was taken over", hint="run the call again"
+        )
+    revoke_tickets(section.ports, done.requested_at)
