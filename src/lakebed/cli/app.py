@@ -6,16 +6,14 @@ What reads tables is imported by the commands themselves, so that `lakebed --hel
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from lakebed.cli import index
+from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
 from lakebed.cli.ending import Commands
 from lakebed.model.words import Word
-
-if TYPE_CHECKING:
-    from lakebed.api import Table
-    from lakebed.cli.reports import Report
 
 
 class ReadMode(Word):
@@ -33,33 +31,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _parse_columns(text: str | None) -> str | None:
-    if text is not None and not all(name.strip() for name in text.split(",")):
-        raise typer.BadParameter(f"{text!r} is not a list of columns such as a,b")
-    return text
-
-
-def _parse_options(pairs: list[str] | None) -> list[str]:
-    for pair in pairs or ():
-        if not pair.partition("=")[0].strip() or "=" not in pair:
-            raise typer.BadParameter(f"{pair!r} is not of the form key=value")
-    return pairs or []
-
-
-TablePath = Annotated[
-    str, typer.Argument(metavar="PATH", help="The table: a folder, or a URL such as s3://bucket/table.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Options = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        metavar="KEY=VALUE",
-        help="A hoodie.* read option, or an option of the store. May be given several times.",
-        callback=_parse_options,
-    ),
-]
-Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.", callback=_parse_columns)]
 Where = Annotated[str | None, typer.Option(metavar="SQL", help="Only rows for which this SQL predicate holds.")]
 AsOf = Annotated[
     str | None, typer.Option(metavar="TIME", help="The table at an instant, or at a time: '2026-11-16 09:30:00'.")
@@ -75,6 +46,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(index.app, name="index")
 
 
 @app.callback()
@@ -91,7 +63,7 @@ def timeline(path: TablePath, as_json: AsJson = False, option: Options = None) -
     """List the instants: what was done to the table, and when."""
     from lakebed.cli.inspect import report_timeline
 
-    _show(report_timeline(_open(path, option)), as_json)
+    show(report_timeline(open_path(path, option)), as_json)
 
 
 @app.command()
@@ -99,7 +71,7 @@ def files(path: TablePath, as_of: AsOf = None, as_json: AsJson = False, option: 
     """List the file slices that a snapshot reads."""
     from lakebed.cli.inspect import report_files
 
-    _show(report_files(_open(path, option), as_of), as_json)
+    show(report_files(open_path(path, option), as_of), as_json)
 
 
 @app.command()
@@ -107,7 +79,7 @@ def schema(path: TablePath, as_json: AsJson = False, option: Options = None) -> 
     """List the columns and their types."""
     from lakebed.cli.inspect import report_schema
 
-    _show(report_schema(_open(path, option)), as_json)
+    show(report_schema(open_path(path, option)), as_json)
 
 
 @app.command()
@@ -115,7 +87,7 @@ def config(path: TablePath, as_json: AsJson = False, option: Options = None) -> 
     """Show the table's properties, and what they mean."""
     from lakebed.cli.inspect import report_config
 
-    _show(report_config(_open(path, option)), as_json)
+    show(report_config(open_path(path, option)), as_json)
 
 
 @app.command()
@@ -123,7 +95,7 @@ def indexes(path: TablePath, as_json: AsJson = False, option: Options = None) ->
     """List the indexes."""
     from lakebed.cli.inspect import report_indexes
 
-    _show(report_indexes(_open(path, option)), as_json)
+    show(report_indexes(open_path(path, option)), as_json)
 
 
 @app.command()
@@ -140,9 +112,9 @@ def read(
     """Show the first rows."""
     from lakebed.cli.inspect import report_rows
 
-    table = _open(path, option)
-    rows = report_rows(table, columns=_split(columns), where=where, as_of=as_of, mode=mode.value, limit=limit)
-    _show(rows, as_json)
+    table = open_path(path, option)
+    rows = report_rows(table, columns=split_columns(columns), where=where, as_of=as_of, mode=mode.value, limit=limit)
+    show(rows, as_json)
 
 
 @app.command()
@@ -158,7 +130,7 @@ def lookup(
     """Show the rows of record keys, by the record index."""
     from lakebed.cli.inspect import report_lookup
 
-    _show(report_lookup(_open(path, option), keys, _split(columns)), as_json)
+    show(report_lookup(open_path(path, option), keys, split_columns(columns)), as_json)
 
 
 @app.command()
@@ -171,7 +143,7 @@ def explain(
     option: Options = None,
 ) -> None:
     """Show which files a read would touch, and why."""
-    _show(_open(path, option).explain(where=where, as_of=as_of, mode=mode.value), as_json)
+    show(open_path(path, option).explain(where=where, as_of=as_of, mode=mode.value), as_json)
 
 
 @app.command()
@@ -184,20 +156,3 @@ def demo(as_json: AsJson = False) -> None:
         JsonOutput().show(collect(play()))
     else:
         tell(play(), choose_text_output(remarks=sys.stdout))
-
-
-def _open(path: str, options: list[str] | None) -> Table:
-    from lakebed.api import open_table
-
-    pairs = (pair.partition("=") for pair in options or ())
-    return open_table(path, options={key.strip(): value for key, _, value in pairs})
-
-
-def _split(columns: str | None) -> list[str] | None:
-    return None if columns is None else [name.strip() for name in columns.split(",")]
-
-
-def _show(report: Report, as_json: bool) -> None:
-    from lakebed.cli.output import choose_output
-
-    choose_output(as_json=as_json).show(report)

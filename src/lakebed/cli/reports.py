@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakebed.services.indexing.indexes import IndexInfo
+    from lakebed.services.indexing.validate import IndexCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,15 @@ class IndexesReport:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckReport:
+    """How an index compares with the rows."""
+
+    table: str
+    is_sound: bool
+    check: IndexCheck
+
+
+@dataclass(frozen=True, slots=True)
 class RowsReport:
     """Rows of a table. `more` says that the table has others, which were not asked for."""
 
@@ -151,5 +161,13 @@ class LookupReport:
 
 
 Report: TypeAlias = (
-    TimelineReport | FilesReport | SchemaReport | ConfigReport | IndexesReport | RowsReport | LookupReport | Explanation
+    TimelineReport
+    | FilesReport
+    | SchemaReport
+    | ConfigReport
+    | IndexesReport
+    | CheckReport
+    | RowsReport
+    | LookupReport
+    | Explanation
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakebed.cli.grid import Column, Grid, grid
 from lakebed.cli.reports import (
+    CheckReport,
     ConfigReport,
     FilesReport,
     IndexesReport,
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _number = partial(Column, align="right")
-_STATES = {"completed": "green", "inflight": "yellow", "requested": "yellow", "ready": "green", "building": "yellow"}
+_STATES = {
+    "completed": "green",
+    "inflight": "yellow",
+    "requested": "yellow",
+    "ready": "green",
+    "building": "yellow",
+    "broken": "red",
+    "unfinished": "red",
+}
 _META_RANK = 1_000_000  # Meta columns give way first; of the others, later ones before earlier ones.
 _FACTS = (Column("", style="bold"), Column("", fit="wrap"))
 
@@ -47,6 +56,8 @@ def describe(report: Report) -> Iterator[Grid | str]:
             return _config(report)
         case IndexesReport():
             return _indexes(report)
+        case CheckReport():
+            return _check(report)
         case RowsReport():
             return _rows(report)
         case LookupReport():
@@ -181,6 +192,24 @@ def _indexes(report: IndexesReport) -> Iterator[Grid | str]:
     else:
         rows = [(i.name, i.kind, listed(i.columns), i.state, str(i.shards), size(i.bytes)) for i in report.indexes]
         yield grid(columns, rows)
+
+
+def _check(report: CheckReport) -> Iterator[Grid | str]:
+    check = report.check
+    columns = (
+        Column("difference"),
+        Column("key", style="cyan", fit="wrap"),
+        Column("the index says", rank=1, fit="wrap"),
+        Column("it is", rank=1, fit="wrap"),
+    )
+    if check.examples:
+        yield grid(columns, [(e.what, e.key, e.indexed or NOTHING, e.stored or NOTHING) for e in check.examples])
+    if report.is_sound:
+        yield f"{check.name} and the table agree: {count(check.checked, 'key')} checked"
+    else:
+        kinds = ("missing", "extra", "different", "repeated")
+        told = ", ".join(f"{getattr(check, kind)} {kind}" for kind in kinds if getattr(check, kind))
+        yield f"{check.name} and the table differ: {told}; {count(check.checked, 'key')} checked"
 
 
 def _rows(report: RowsReport) -> Iterator[Grid | str]:

@@ -1,0 +1,60 @@
+"""What commands share: the arguments that they take, and how they open tables and show reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from lakebed.api import Table
+    from lakebed.cli.reports import Report
+
+
+def _parse_columns(text: str | None) -> str | None:
+    if text is not None and not all(name.strip() for name in text.split(",")):
+        raise typer.BadParameter(f"{text!r} is not a list of columns such as a,b")
+    return text
+
+
+def _parse_options(pairs: list[str] | None) -> list[str]:
+    for pair in pairs or ():
+        if not pair.partition("=")[0].strip() or "=" not in pair:
+            raise typer.BadParameter(f"{pair!r} is not of the form key=value")
+    return pairs or []
+
+
+TablePath = Annotated[
+    str, typer.Argument(metavar="PATH", help="The table: a folder, or a URL such as s3://bucket/table.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="KEY=VALUE",
+        help="A hoodie.* read option, or an option of the store. May be given several times.",
+        callback=_parse_options,
+    ),
+]
+Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.", callback=_parse_columns)]
+
+
+def open_path(path: str, options: list[str] | None) -> Table:
+    """The table at a path, with options given as `key=value`."""
+    from lakebed.api import open_table
+
+    pairs = (pair.partition("=") for pair in options or ())
+    return open_table(path, options={key.strip(): value for key, _, value in pairs})
+
+
+def split_columns(columns: str | None) -> list[str] | None:
+    """Columns given as `a,b`."""
+    return None if columns is None else [name.strip() for name in columns.split(",")]
+
+
+def show(report: Report, as_json: bool) -> None:
+    """Writes a report to standard output."""
+    from lakebed.cli.output import choose_output
+
+    choose_output(as_json=as_json).show(report)

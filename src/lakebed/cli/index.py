@@ -1,0 +1,128 @@
+"""The commands under `lakebed index`: each calls one method of `table.indexes` and shows what it gives."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
+from lakebed.model.words import Word
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The index, as `lakebed indexes` lists it.")]
+
+
+class OnDuplicate(Word):
+    """What to do about keys that occur twice."""
+
+    FAIL = "fail"
+    LATEST = "latest"
+
+
+@app.callback()
+def root() -> None:
+    """Create, check, reshard and drop indexes."""
+
+
+@app.command("list")
+def list_(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
+    """List the indexes."""
+    _show_indexes(path, option, as_json)
+
+
+@app.command()
+def create(
+    path: TablePath,
+    name: Name,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="record, record_partitioned, column_stats, partition_stats, bloom or files; told by NAME."),
+    ] = None,
+    on: Columns = None,
+    shards: Annotated[int | None, typer.Option(metavar="N", help="As many as the rows need unless given.")] = None,
+    on_duplicate: Annotated[OnDuplicate, typer.Option(help="Let a record index find the newest of such rows.")] = (
+        OnDuplicate.FAIL
+    ),
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Replace an index that is there.")] = False,
+    as_json: AsJson = False,
+    option: Options = None,
+) -> None:
+    """Build an index from the rows of the table; writers wait as long."""
+    table = open_path(path, option)
+    with _progress(f"building {name}") as progress:
+        table.indexes.create(
+            name,
+            on=split_columns(on),
+            kind=kind,
+            shards=shards,
+            on_duplicate=on_duplicate.value,
+            rebuild=rebuild,
+            progress=progress,
+        )
+    _show_indexes(path, option, as_json)
+
+
+@app.command()
+def drop(path: TablePath, name: Name, as_json: AsJson = False, option: Options = None) -> None:
+    """Remove an index."""
+    open_path(path, option).indexes.drop(name)
+    _show_indexes(path, option, as_json)
+
+
+@app.command()
+def reshard(
+    path: TablePath,
+    name: Name,
+    shards: Annotated[int, typer.Option(metavar="N", help="How many; of each data partition if it is partitioned.")],
+    as_json: AsJson = False,
+    option: Options = None,
+) -> None:
+    """Give the record index another number of shards."""
+    table = open_path(path, option)
+    with _progress(f"resharding {name}") as progress:
+        table.indexes.reshard(name, shards=shards, progress=progress)
+    _show_indexes(path, option, as_json)
+
+
+@app.command()
+def validate(
+    path: TablePath,
+    name: Name,
+    examples: Annotated[int, typer.Option(min=0, metavar="N", help="How many of each difference to show.")] = 20,
+    as_json: AsJson = False,
+    option: Options = None,
+) -> None:
+    """Compare an index with the rows, both ways and completely; exit code 1 if they differ."""
+    from lakebed.cli.reports import CheckReport
+
+    table = open_path(path, option)
+    with _progress(f"validating {name}") as progress:
+        check = table.indexes.validate(name, examples=examples, progress=progress)
+    show(CheckReport(table.config.name, check.is_sound, check), as_json)
+    if not check.is_sound:
+        raise typer.Exit(1)
+
+
+def _show_indexes(path: str, option: list[str] | None, as_json: bool) -> None:
+    from lakebed.cli.inspect import report_indexes
+
+    show(report_indexes(open_path(path, option)), as_json)
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar on a terminal, and nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
