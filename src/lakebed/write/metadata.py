@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from lakebed.engine.engines import InProcess
 from lakebed.engine.randomness import new_write_token
-from lakebed.errors import CorruptTableError
+from lakebed.errors import CorruptTableError, WriteConflictError
 from lakebed.format.metadata.schema import committed_schema
 from lakebed.format.timeline.metadata import decode_index_plan, encode_commit
 from lakebed.index.record_index import KeyChanges
@@ -47,6 +47,7 @@ class CommitChanges:
         if not isinstance(state.metadata, MetadataTable):
             raise CorruptTableError(state.metadata.reason, path=".hoodie/metadata")
         partitions = obliged_partitions(section)
+        self._check_prepared(partitions)
         update = Update(
             instant=instant,
             instant_ms=instant_ms(instant, timeline_zone(section.config)),
@@ -63,6 +64,21 @@ class CommitChanges:
         if PARTITION_STATS in partitions and self._was_overtaken(state):
             _write_ahead(section, change, replace(update, partitions=(PARTITION_STATS,)))
         return _write(section, change, update)
+
+    def _check_prepared(self, partitions: Sequence[str]) -> None:
+        """Raises for an index that was created since this write began, if the write did not gather what it needs.
+
+        Keys that rows bring or take are always gathered; statistics, filters and the keys that an overwrite hides are
+        not, unless the table had the index.
+        """
+        config = self.context.config
+        known = (*config.metadata_partitions, *config.metadata_partitions_inflight)
+        for partition in partitions:
+            if partition not in known and (partition != "record_index" or self.replaced):
+                raise WriteConflictError(
+                    f"the index {partition} was created while this write ran",
+                    hint="run the write again: it then keeps the index up to date",
+                )
 
     def _was_overtaken(self, state: TableState) -> bool:
         """Whether a write that was requested later has completed in one of the same partitions."""
