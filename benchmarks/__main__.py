@@ -10,8 +10,8 @@ from benchmarks.report import print_conditions
 from benchmarks.settings import Settings
 
 READS = ("codecs", "avro", "scan", "lookup", "append")
-WRITES = ("write", "phases", "write_spark", "memory")
-ON_DEMAND = ("append", "phases", "write_spark", "memory")
+WRITES = ("write", "phases", "write_spark", "memory", "index")
+ON_DEMAND = ("append", "phases", "write_spark", "memory", "index")
 """Long ones, and those that answer a question of their own: they run when they are named."""
 
 
