@@ -7,7 +7,7 @@ from lakebed.format.java_hash import shard_of
 from lakebed.format.metadata.record_index import RecordLocation, decode_record_index_value
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.entries import Entries
-from lakebed.index.record_index import KeyChanges, record_index_shards, shard_count
+from lakebed.index.record_index import KeyChanges, ShardSizing, record_index_shards, shard_count
 
 GROUP = "9e1ff7e7-7578-4c65-9921-704ef5274d85-0"
 SHARDS = [f"record-index-{i:04d}-0" for i in range(4)]
@@ -71,4 +71,4 @@ def test_many_keys_keep_their_locations() -> None:
 
 @pytest.mark.parametrize(("rows", "expected"), [(0, 10), (100_000_000, 10), (1_000_000_000, 89), (10**13, 10_000)])
 def test_shard_count_grows_with_the_table(rows: int, expected: int) -> None:
-    assert shard_count(rows, least=10) == expected
+    assert shard_count(rows, ShardSizing()) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from lakebed.format.partition_metafile import decode_partition_metafile
 from lakebed.format.properties import decode_properties, encode_properties
 from lakebed.format.timeline.metadata import encode_commit
 from lakebed.index.column_stats import column_stats_entries
-from lakebed.index.entries import Entries
+from lakebed.index.entries import Entries, concat_entries, split_entries
 from lakebed.index.files import file_entries
 from lakebed.index.partition_stats import partition_stats_entries, stats_of_files
 from lakebed.metadata import MetadataTable
@@ -123,7 +124,7 @@ def test_partitions_built_from_files_say_what_those_of_hudi_say(unpack, tmp_path
             storage,
             partition,
             file_ids,
-            gather_shards(lambda pieces=shards: pieces, file_ids, passes=2),
+            gathered(shards, file_ids),
             instant=reserved_instant(number),
             token="1-1-1",
             created_ms=0,
@@ -133,6 +134,21 @@ def test_partitions_built_from_files_say_what_those_of_hudi_say(unpack, tmp_path
     state = open_handle(tmp_path / "t").state()
     assert isinstance(state.metadata, MetadataTable)
     assert what_readers_find(state.metadata) == expected
+
+
+def gathered(pieces: list[Entries], file_ids: tuple[str, ...]) -> Iterator[tuple[str, Entries]]:
+    """The entries of each shard, in two passes over all of them."""
+    asked = []
+
+    def read(wanted: Collection[str]) -> list[dict[str, Entries]]:
+        asked.append(wanted)
+        return [split_entries(piece, file_ids, wanted=wanted) for piece in pieces]
+
+    for file_id, parts in gather_shards(read, file_ids, passes=2):
+        assert file_id in asked[-1]
+        yield file_id, concat_entries(parts)
+    assert sorted(file_id for wanted in asked for file_id in wanted) == sorted(file_ids)
+    assert len(asked) == min(2, len(file_ids))
 
 
 def partition_entries(real: RealCommits) -> dict[str, list[Entries]]:
