@@ -434,10 +434,37 @@ def test_a_write_that_began_before_the_index_is_in_it_or_is_told(
         monkeypatch.setattr(Writer, "_commit", late)
 
     between("record_index")
-    table.upsert(rows(300, 6))
+    table.upsert(rows(40, 6, ts=5))
     assert table.indexes.validate("record_index").is_sound
-    between("bloom")
-    with pytest.raises(WriteConflictError, match="bloom_filters was created while"):
-        table.upsert(rows(400, 6))
-    assert table.upsert(rows(400, 6)).inserted == 6
-    assert table.indexes.validate("bloom_filters").is_sound
+    table.indexes.drop("record_index")
+    for kind, name in (("record_index", "record_index"), ("bloom", "bloom_filters")):
+        between(kind)
+        with pytest.raises(WriteConflictError, match=f"{name} was created while"):
+            table.upsert(rows(400, 6))
+        assert table.upsert(rows(400, 6)).inserted == (6 if kind == "record_index" else 0)
+        assert table.indexes.validate(name).is_sound
+
+
+@pytest.mark.parametrize("change", ["drop", "grow", "shrink"])
+def test_a_write_that_found_its_keys_before_the_index_changed_goes_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    table = made(tmp_path / "t")
+    table.indexes.create("record_index", kind="record", shards=3)
+    other = open_table(tmp_path / "t")
+    commit = Writer._commit
+
+    def late(self: Writer, *arguments: object) -> object:
+        monkeypatch.setattr(Writer, "_commit", commit)
+        if change == "drop":
+            other.indexes.drop("record_index")
+        else:
+            other.indexes.reshard(shards=7 if change == "grow" else 1)
+        return commit(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Writer, "_commit", late)
+    result = table.upsert(rows(40, 30, ts=5))
+    assert (result.inserted, result.updated) == (10, 20)
+    if change != "drop":
+        assert table.indexes.validate("record_index").is_sound
+    assert len(contents(table)) == 65

@@ -66,15 +66,18 @@ class CommitChanges:
         return _write(section, change, update)
 
     def _check_prepared(self, partitions: Sequence[str]) -> None:
-        """Raises for an index that was created since this write began, if the write did not gather what it needs.
+        """Raises for an index that was created since this write began, unless the write is fit for it.
 
-        Keys that rows bring or take are always gathered; statistics, filters and the keys that an overwrite hides are
-        not, unless the table had the index.
+        Statistics, filters and the keys that an overwrite hides are gathered only for a table that has the index. New
+        keys are, but another write may have brought them, too: only an index in which they are looked up tells.
         """
         config = self.context.config
         known = (*config.metadata_partitions, *config.metadata_partitions_inflight)
+        is_fit = not self.replaced and not any(
+            file.inserted_keys is not None and len(file.inserted_keys) for file in self.written
+        )
         for partition in partitions:
-            if partition not in known and (partition != "record_index" or self.replaced):
+            if partition not in known and not (partition == "record_index" and is_fit):
                 raise WriteConflictError(
                     f"the index {partition} was created while this write ran",
                     hint="run the write again: it then keeps the index up to date",

@@ -303,6 +303,8 @@ def _check_new_keys(state: TableState, new_keys: pa.Table | None, section: Secti
     current = state.at(section.config, section.timeline)
     if new_keys is None or current is state or not isinstance(current.metadata, MetadataTable):
         return
+    if not current.metadata.has("record_index"):  # It was dropped meanwhile, and with it the promise of unique keys.
+        return
     keys, paths = (new_keys[name].unify_dictionaries().combine_chunks() for name in (RECORD_KEY, PARTITION_PATH))
     taken = find_taken(keys, paths, current.metadata, cache)
     if len(taken):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -192,8 +192,3 @@ def _reader(items: Sequence[Any], entries: Callable[[Any], Entries], file_ids: S
 
 def _same(entries: Entries) -> Entries:
     return entries
-
-
-def sizes(files: Mapping[str, Iterable[BaseFile | LogFile]]) -> dict[tuple[str, str], int]:
-    """Sizes of files by partition and name."""
-    return {(partition, file.name): file.size or 0 for partition, names in files.items() for file in names}

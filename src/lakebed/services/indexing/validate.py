@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakebed.engine.threads import map_bounded
 from lakebed.errors import InvalidInputError, WriteConflictError
 from lakebed.format.arrow import ArrowArray, pc
-from lakebed.format.metadata.keys import data_partition_of_group
+from lakebed.format.metadata.keys import bloom_key, data_partition_of_group
 from lakebed.format.metadata.record_index import decode_record_index_value
 from lakebed.format.metadata.records import decode_metadata_record
 from lakebed.format.metadata.schema import stored_schema
@@ -30,7 +30,6 @@ from lakebed.services.indexing.files import (
     file_stats,
     listed_files,
     read_footer,
-    sizes,
     stored_files,
 )
 from lakebed.services.indexing.keys import Layout, count_rows, key_source
@@ -224,21 +223,20 @@ def _one(column: pa.ChunkedArray) -> ArrowArray:
 def _check_files(state: TableState, metadata: MetadataTable, tally: _Tally, progress: Progress | None) -> None:
     """The list of files and the folders, as far as files are of completed instants."""
     del progress
-    snapshot = state.latest
+    completion_of = state.latest.completion_of
     indexed = {
-        f"{partition}/{name}" if partition else name: f"{size} bytes"
-        for (partition, name), size in sizes(_completed(list_metadata_files(metadata), snapshot.completion_of)).items()
+        partition: {file.name: file.size or 0 for file in files if completion_of(file.instant) is not None}
+        for partition, files in list_metadata_files(metadata).items()
     }
-    stored = {
+    tally.compare(_sizes(indexed), _sizes(listed_files(state)))
+
+
+def _sizes(files: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+    return {
         f"{partition}/{name}" if partition else name: f"{size} bytes"
-        for partition, names in listed_files(state).items()
+        for partition, names in files.items()
         for name, size in names.items()
     }
-    tally.compare(indexed, stored)
-
-
-def _completed(files: Mapping[str, Sequence[object]], completion_of: Callable[..., object]) -> dict[str, tuple]:  # type: ignore[type-arg]
-    return {p: tuple(f for f in found if completion_of(f.instant) is not None) for p, found in files.items()}  # type: ignore[attr-defined]
 
 
 def _check_column_stats(state: TableState, metadata: MetadataTable, tally: _Tally, progress: Progress | None) -> None:
@@ -330,8 +328,6 @@ def _is_below(low: StatValue | None, high: StatValue | None) -> bool:
 
 def _check_bloom_filters(state: TableState, metadata: MetadataTable, tally: _Tally, progress: Progress | None) -> None:
     """Entries and the filters in footers. Keys of entries are hashes: what is extra is told by its key."""
-    from lakebed.format.metadata.keys import bloom_key
-
     files = base_files(state)
     meter = Meter(len(files), progress)
     names, stored = {}, {}
