@@ -8,6 +8,9 @@ from enum import Enum
 class Word(str, Enum):
     """A word that the format spells out: equal to, and printed as, its spelling."""
 
+    # Equal to its spelling, so found by it in sets and dictionaries; an Enum's own hash is that of the member's name.
+    __hash__ = str.__hash__
+
     def __str__(self) -> str:
         return str(self.value)
 

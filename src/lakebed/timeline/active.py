@@ -27,13 +27,15 @@ def load_timeline(
         for i in second
         if i.completed_at is not None and (newest is None or i.completed_at > newest)
     }
+    if not late:
+        return Timeline.of(second)
     # An instant that completed after the cut is still pending to this reader: its requested file says so.
     return Timeline.of(i for i in second if not (i.is_completed and (i.requested_at, i.action) in late))
 
 
 def list_instants(storage: Storage, config: TableConfig, root: str = "") -> tuple[Instant, ...]:
     """Every instant file of the active timeline; names that are no instants are left out."""
-    folder = f"{root}{config.timeline_path}"
+    folder, layout = f"{root}{config.timeline_path}", config.timeline_layout
     names = (listed.path.rpartition("/")[2] for listed in storage.list(folder))
-    found = (decode_instant_name(name, layout=config.timeline_layout, folder=folder) for name in names)
+    found = (decode_instant_name(name, layout=layout, folder=folder) for name in names)
     return tuple(instant for instant in found if instant is not None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.format.properties import check_table_checksum, decode_properties
 from lakebed.model.config import TableConfig
@@ -13,13 +15,11 @@ BACKUP = ".hoodie/hoodie.properties.backup"
 
 def load_config(storage: Storage) -> TableConfig:
     """The table's configuration, from its backup while a writer is replacing it."""
-    for path in (PROPERTIES, BACKUP):
+    for path in (PROPERTIES, BACKUP, PROPERTIES):  # Again: the writer may have been done between both.
         data = storage.find(path)
         if data is not None:
             try:
-                properties = decode_properties(data, path=path)
-                check_table_checksum(properties, path=path)
-                return TableConfig(properties, path)
+                return _decode_config(data, path)
             except CorruptTableError:
                 if path == BACKUP or storage.find(BACKUP) is None:
                     raise
@@ -27,3 +27,11 @@ def load_config(storage: Storage) -> TableConfig:
         f"{storage.url} is not a Hudi table: there is no {PROPERTIES}",
         hint="give the folder that holds `.hoodie`; check the path for typing errors",
     )
+
+
+@lru_cache(maxsize=64)
+def _decode_config(data: bytes, path: str) -> TableConfig:
+    """Remembered by content: every section reads the file anew, and hardly ever finds another one."""
+    properties = decode_properties(data, path=path)
+    check_table_checksum(properties, path=path)
+    return TableConfig(properties, path)

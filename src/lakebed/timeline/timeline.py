@@ -18,27 +18,27 @@ class Timeline:
     """
 
     instants: tuple[Instant, ...]
+    _pending: tuple[Instant, ...] = field(init=False, repr=False, compare=False)
+    _commits: tuple[Instant, ...] = field(init=False, repr=False, compare=False)
     _completions: dict[InstantTime, InstantTime] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        completions = {
-            instant.requested_at: instant.completed_at
-            for instant in self.instants
-            if instant.completed_at is not None and instant.action.changes_data
-        }
+        commits = [i for i in self.instants if i.completed_at is not None and i.action.changes_data]
+        completions = {i.requested_at: i.completed_at for i in commits}
+        object.__setattr__(self, "_pending", tuple([i for i in self.instants if i.completed_at is None]))
+        object.__setattr__(self, "_commits", tuple(commits))
         object.__setattr__(self, "_completions", completions)
 
     @classmethod
     def of(cls, instants: Iterable[Instant]) -> Timeline:
         """The timeline of instant files, where one instant may appear in several states."""
-        files = list(instants)
-        done = {_identity(instant): instant for instant in files if instant.is_completed}
-        pending: dict[tuple[InstantTime, Action], Instant] = {}
-        for instant in sorted(files, key=lambda i: i.state is State.INFLIGHT):
-            if _identity(instant) not in done:
-                pending[_identity(instant)] = instant
-        completed = sorted(done.values(), key=lambda i: (i.completed_at or "", i.requested_at, i.action))
-        return cls((*completed, *sorted(pending.values(), key=lambda i: (i.requested_at, i.action))))
+        furthest: dict[tuple[InstantTime, Action], Instant] = {}
+        for instant in instants:
+            identity = instant.requested_at, instant.action.when_completed
+            known = furthest.get(identity)
+            if known is None or _PROGRESS[known.state] < _PROGRESS[instant.state]:
+                furthest[identity] = instant
+        return cls(tuple(sorted(furthest.values(), key=_reading_order)))
 
     def __iter__(self) -> Iterator[Instant]:
         return iter(self.instants)
@@ -52,11 +52,11 @@ class Timeline:
 
     def pending(self) -> tuple[Instant, ...]:
         """Instants that were requested or begun and are neither completed nor rolled back."""
-        return tuple(instant for instant in self.instants if not instant.is_completed)
+        return self._pending
 
     def commits(self) -> tuple[Instant, ...]:
         """Completed instants that add or hide data files, in completion order."""
-        return tuple(instant for instant in self.instants if instant.is_completed and instant.action.changes_data)
+        return self._commits
 
     def completion_of(self, requested_at: InstantTime) -> InstantTime | None:
         """When the write requested at that time completed; None if it did not, or is not on this timeline."""
@@ -79,5 +79,9 @@ class Timeline:
         return max((i.completed_at for i in self.instants if i.completed_at is not None), default=None)
 
 
-def _identity(instant: Instant) -> tuple[InstantTime, Action]:
-    return instant.requested_at, instant.action.when_completed
+_PROGRESS = {State.REQUESTED: 0, State.INFLIGHT: 1, State.COMPLETED: 2}
+
+
+def _reading_order(instant: Instant) -> tuple[bool, str, str, Action]:
+    """Completed ones by their completion, then pending ones."""
+    return instant.completed_at is None, instant.completed_at or "", instant.requested_at, instant.action
