@@ -221,7 +221,7 @@ def storage_options(tmp_path: Path) -> dict[str, str]:
     return {
         "hoodie.write.lock.provider": PACKAGE + "StorageBasedLockProvider",
         "hoodie.base.path": str(tmp_path),
-        "hoodie.write.lock.storage.validity.timeout.secs": "10",
+        "hoodie.write.lock.storage.validity.timeout.secs": "15",
         "hoodie.write.lock.storage.renew.interval.secs": "1",
         "hoodie.write.lock.wait_time_ms": "0",
         "hoodie.write.lock.client.num_retries": "0",

@@ -245,8 +245,9 @@ def _check_can_undo(section: Section, target: InstantTime) -> Instant:
     if any(i.action is Action.SAVEPOINT and i.requested_at == target for i in section.timeline):
         raise InvalidInputError(f"{target} has a savepoint", hint="delete the savepoint first")
     completed_at = section.metadata_timeline.completion_of(target)
-    for instant in section.metadata_timeline.commits():
-        if completed_at is not None and instant.action is Action.COMMIT and instant.requested_at > completed_at:
+    for instant in section.metadata_timeline:
+        is_compaction = instant.action in (Action.COMMIT, Action.COMPACTION)
+        if completed_at is not None and is_compaction and instant.requested_at > completed_at:
             raise InvalidInputError(
                 f"{target} is compacted into the metadata table and cannot be rolled back",
                 hint="delete the rows, or write the earlier ones again",

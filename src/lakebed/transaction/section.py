@@ -33,7 +33,9 @@ class Section:
         self.timing = timing
         self.config: TableConfig = load_config(ports.storage)
         self._highest: InstantTime | None = None
-        self._files: dict[str, frozenset[Instant]] = {}
+        self._announced: InstantTime | None = None
+        self._files: dict[str, tuple[Instant, ...]] = {}
+        self._timelines: dict[str, Timeline] = {}
 
     @property
     def timeline(self) -> Timeline:
@@ -52,17 +54,35 @@ class Section:
 
     def next_time(self) -> InstantTime:
         """A time greater than any the table has seen. Whoever draws it puts it on the timeline in this section."""
-        seen = [highest_time(self.timeline), highest_time(self.metadata_timeline), self._highest]
+        seen = [highest_time(self._listed("")), highest_time(self._listed(METADATA)), self._highest]
         highest = max((time for time in seen if time is not None), default=None)
-        now = format_time(self.ports.clock.now_ms(), timeline_zone(self.config))
-        self._highest = following_time(now, highest)
-        return self._highest
+        drawn = following_time(self._now(0), highest)
+        if self.timing.skew_ms and drawn > self._now(self._longest_wait_ms):
+            raise LockUnavailableError(
+                f"{self.ports.storage.url}: this machine's clock is far behind the newest time on the table, {drawn}",
+                hint="set the clocks of all writers right: whoever draws a time holds the lock until its own is there",
+            )
+        self._highest = drawn
+        return drawn
 
     def outwait_skew(self) -> None:
-        """Returns once a clock that is behind by the skew has passed the times drawn here."""
-        zone, skew_ms = timeline_zone(self.config), self.timing.skew_ms
-        while self._highest is not None and format_time(self.ports.clock.now_ms() - skew_ms, zone) <= self._highest:
-            self.ports.clock.sleep(skew_ms / 1000 / 4)
+        """Returns once a clock that is behind by the skew has passed the times drawn here.
+
+        Also after the longest wait: then this clock was set back meanwhile, and what was drawn is published already.
+        """
+        pause_ms = self.timing.skew_ms / 4
+        for _ in range(int((self._longest_wait_ms + self.timing.skew_ms) / pause_ms) + 1):
+            if self._highest is None or self._now(-self.timing.skew_ms) > self._highest:
+                return
+            self.ports.clock.sleep(pause_ms / 1000)
+
+    @property
+    def _longest_wait_ms(self) -> int:
+        """How far this clock may be behind the table, if it is to catch up with the lock held: as long as a section."""
+        return int(self.timing.section_seconds * 1000)
+
+    def _now(self, shift_ms: int) -> InstantTime:
+        return format_time(self.ports.clock.now_ms() + shift_ms, timeline_zone(self.config))
 
     def has_lease(self) -> bool:
         """Whether the lock is surely held for as long as a section takes."""
@@ -90,18 +110,18 @@ class Section:
         assert not instant.is_completed, instant
         if not create_file(self.ports.storage, self.path(instant, root), data):
             raise _lost_lock(self.ports)
-        self._files[root] = self._listed(root) | {instant}
+        self._note(root, (*self._listed(root), instant))
 
-    def request(self, instant: Instant, data: bytes, ticket: Ticket | None = None) -> None:
+    def request(self, instant: Instant, data: bytes, ticket: Ticket | None = None, root: str = "") -> None:
         """Puts a new instant on the timeline, by its ticket: it does not appear once another process has the lock.
 
         That one may draw the same time, or decide by a timeline that lacks this instant.
         """
         if not self.ports.lock.can_be_lost:
-            self.add(instant, data)
+            self.add(instant, data, root)
             return
         self._announce(instant.requested_at)
-        if self.complete(ticket or self.open_ticket(instant.requested_at), instant, data) is not Outcome.DONE:
+        if self.complete(ticket or self.open_ticket(instant.requested_at), instant, data, root) is not Outcome.DONE:
             raise _lost_lock(self.ports)
         if ticket is None:
             revoke_tickets(self.ports, instant.requested_at)
@@ -113,8 +133,15 @@ class Section:
         if outcome is not Outcome.DONE:
             outcome = self._settle(ticket, self.path(instant, root), data)
         if outcome is Outcome.DONE:
-            self._files[root] = self._listed(root) | {instant}
+            self._note(root, (*self._listed(root), instant))
         return outcome
+
+    def take_on(self, instant: InstantTime) -> Ticket:
+        """The only live ticket of an instant that this section works on, for the next holder of the lock to revoke."""
+        if self.ports.lock.can_be_lost:
+            self._announce(instant)
+        revoke_tickets(self.ports, instant)
+        return self.open_ticket(instant)
 
     def open_ticket(self, instant: InstantTime) -> Ticket:
         """A new, live ticket of an instant."""
@@ -137,15 +164,18 @@ class Section:
 
     def _announce(self, instant: InstantTime) -> None:
         """Tells whoever takes the lock over which instant's tickets to revoke."""
+        if self._announced == instant:
+            return
         head, etag = load_head(self.ports.storage)
         if not self.has_lease() or not swap_head(self.ports.storage, Head(head.epoch + 1, instant), etag):
             raise _lost_lock(self.ports)
         self.check_lease()
+        self._announced = instant
 
     def remove(self, instant: Instant, root: str = "") -> None:
         """Takes the file of one state off the timeline."""
         delete_file(self.ports.storage, self.path(instant, root))
-        self._files[root] = self._listed(root) - {instant}
+        self._note(root, tuple(other for other in self._listed(root) if other != instant))
 
     def remove_pending(self, requested_at: InstantTime, action: Action, root: str = "") -> None:
         """Takes a pending instant off the timeline, its inflight file first."""
@@ -155,15 +185,23 @@ class Section:
     def forget_timeline(self, root: str = "") -> None:
         """Makes the next look at the timeline a new listing: after a ticket was revoked, what is there stays."""
         self._files.pop(root, None)
+        self._timelines.pop(root, None)
 
-    def _listed(self, root: str) -> frozenset[Instant]:
+    def _listed(self, root: str) -> tuple[Instant, ...]:
         """The instant files of a timeline: listed once, and from then on as this section changes them."""
         if root not in self._files:
-            self._files[root] = frozenset(list_instants(self.ports.storage, self.config, root))
+            self._files[root] = list_instants(self.ports.storage, self.config, root)
         return self._files[root]
 
+    def _note(self, root: str, instants: tuple[Instant, ...]) -> None:
+        """Has the timeline follow what this section did."""
+        self._files[root] = instants
+        self._timelines.pop(root, None)
+
     def _timeline(self, root: str) -> Timeline:
-        return Timeline.of(self._listed(root))
+        if root not in self._timelines:
+            self._timelines[root] = Timeline.of(self._listed(root))
+        return self._timelines[root]
 
 
 def instant_path(config: TableConfig, instant: Instant, root: str = "") -> str:

@@ -30,7 +30,8 @@ class LockOptions:
     pause_ms: int = _number(1000, _PREFIX + "wait_time_ms_between_retry", least=1)
     rounds_more: int = _number(50, _PREFIX + "client.num_retries")
     round_pause_ms: int = _number(5000, _PREFIX + "client.wait_time_ms_between_retry")
-    lease_s: int = _number(300, _PREFIX + "storage.validity.timeout.secs", least=10)
+    # Shorter ones would never last for a section: it wants ten seconds, and clocks and renewals need some more.
+    lease_s: int = _number(300, _PREFIX + "storage.validity.timeout.secs", least=15)
     renew_s: int | None = _number(
         None, _PREFIX + "storage.renew.interval.secs", _PREFIX + "storage.heartbeat.poll.secs", least=1
     )
@@ -40,7 +41,8 @@ class LockOptions:
     zookeeper_port: int | None = _number(None, _PREFIX + "zookeeper.port", least=1)
     zookeeper_base_path: str | None = _text(_PREFIX + "zookeeper.base_path")
     zookeeper_lock_key: str | None = _text(_PREFIX + "zookeeper.lock_key")
-    zookeeper_session_ms: int = _number(60_000, _PREFIX + "zookeeper.session_timeout_ms", least=1)
+    # Of a session two thirds count, see `ZooKeeperLock.remaining`.
+    zookeeper_session_ms: int = _number(60_000, _PREFIX + "zookeeper.session_timeout_ms", least=16_000)
     zookeeper_connection_ms: int = _number(15_000, _PREFIX + "zookeeper.connection_timeout_ms", least=1)
     table_name: str | None = _text("hoodie.table.name")
     base_path: str | None = _text("hoodie.base.path")
