@@ -36,9 +36,10 @@ from lakebed.model.commit import (
 from lakebed.model.files import BaseFile, FileSlice, LogFile
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.storage import Storage
+from lakebed.storage import Storage, Ticket
 from lakebed.timeline import Archive, Snapshot, Timeline
 from lakebed.transaction.archive import archive
+from lakebed.transaction.rollback import targets_of_rollbacks
 from lakebed.transaction.section import Section, revoke_tickets
 from lakebed.transaction.settle import delete_file
 from lakebed.transaction.times import shift_time
@@ -78,24 +79,37 @@ def _delta_commits(timeline: Timeline) -> int:
 
 def _compact(section: Section, engine: Engine) -> None:
     timeline = section.metadata_timeline
+    _end_last(section, Action.COMMIT)
     pending = [i for i in timeline.pending() if i.action is Action.COMPACTION]
     if pending:
         path = section.path(replace(pending[0], state=State.REQUESTED), ROOT)
         plan = decode_compaction_plan(section.ports.storage.get(path), path=path)
-        _execute_compaction(section, engine, pending[0].requested_at, plan)
+        _execute_compaction(section, engine, pending[0], plan)
     elif _delta_commits(timeline) >= DELTA_COMMITS:
         instant = _compaction_time(section)
         plan = plan_compaction(_slices(section), instant, _snapshot(section).completion_of)
         if plan.operations:
-            section.add(Instant(instant, Action.COMPACTION, State.REQUESTED), encode_compaction_plan(plan), ROOT)
-            _execute_compaction(section, engine, instant, plan)
+            requested = Instant(instant, Action.COMPACTION, State.REQUESTED)
+            section.ports.at("maintain.M1")
+            section.request(requested, encode_compaction_plan(plan), root=ROOT)
+            _execute_compaction(section, engine, requested, plan)
 
 
 def _compaction_time(section: Section) -> InstantTime:
-    """Just before the oldest instant whose twin on the data table is pending: what it wrote must stay removable."""
-    pending = {i.requested_at for i in section.timeline.pending()}
-    twins = [i.requested_at for i in section.metadata_timeline if i.requested_at in pending]
-    return shift_time(min(twins), -1) if twins else section.next_time()
+    """Just before the oldest instant whose twin on the data table may be undone: what it wrote must stay removable."""
+    undone = {i.requested_at for i in section.timeline.pending()} | targets_of_rollbacks(section)
+    twins = [i.requested_at for i in section.metadata_timeline if i.requested_at in undone]
+    return _free_time_before(section, min(twins)) if twins else section.next_time()
+
+
+def _free_time_before(section: Section, instant: InstantTime) -> InstantTime:
+    """The time before may be taken: writers that begin together get times that follow each other."""
+    instants = (*section.timeline, *section.metadata_timeline)
+    taken = {time for i in instants for time in (i.requested_at, i.completed_at)}
+    time = shift_time(instant, -1)
+    while time in taken:
+        time = shift_time(time, -1)
+    return time
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +126,16 @@ def _run_shard(task: _ShardTask) -> WriteStat:
     return compact_shard(task.storage, task.file_slice, instant=task.instant, token=token, created_ms=task.created_ms)
 
 
-def _execute_compaction(section: Section, engine: Engine, instant: InstantTime, plan: CompactionPlan) -> None:
-    ports = section.ports
-    revoke_tickets(ports, instant)
-    ticket = section.open_ticket(instant)
-    for path, file in _files(ports.storage, sorted({operation.partition for operation in plan.operations})):
-        if file.instant == instant:
-            delete_file(ports.storage, path)  # What an attempt before this one left.
-    section.add(Instant(instant, Action.COMPACTION, State.INFLIGHT), root=ROOT)
+def _execute_compaction(section: Section, engine: Engine, pending: Instant, plan: CompactionPlan) -> None:
+    ports, instant = section.ports, pending.requested_at
+    ticket = section.take_on(instant)
+    files = _files(ports.storage, sorted({operation.partition for operation in plan.operations}))
+    left = [path for path, file in files if file.instant == instant]
+    # What attempts before this one left; with the lock held until now, none of it is of an attempt after it.
+    section.check_lease()
+    for path in left:
+        delete_file(ports.storage, path)
+    _put_in_flight(section, pending, ticket)
     created_ms = ports.clock.now_ms()
     tasks = [
         _ShardTask(ports.storage, slice_of(operation), instant, number, created_ms)
@@ -129,6 +145,7 @@ def _execute_compaction(section: Section, engine: Engine, instant: InstantTime, 
     for stat in engine.map(tasks, _run_shard):
         stats[stat.partition] = (*stats.get(stat.partition, ()), stat)
     metadata = CommitMetadata(stats, operation="COMPACT", compacted=True, extra_metadata={"schema": committed_schema()})
+    ports.at("maintain.M3")
     done = Instant(instant, Action.COMMIT, State.COMPLETED, section.next_time())
     section.complete(ticket, done, encode_commit(metadata, replace=False), ROOT)
     revoke_tickets(ports, instant)
@@ -137,17 +154,32 @@ def _execute_compaction(section: Section, engine: Engine, instant: InstantTime, 
 def _clean(section: Section, engine: Engine) -> None:
     del engine
     timeline = section.metadata_timeline
+    _end_last(section, Action.CLEAN)
     pending = [i for i in timeline.pending() if i.action is Action.CLEAN]
     if pending:
         path = section.path(replace(pending[0], state=State.REQUESTED), ROOT)
-        _execute_clean(section, pending[0].requested_at, decode_clean_plan(section.ports.storage.get(path), path=path))
+        _execute_clean(section, pending[0], decode_clean_plan(section.ports.storage.get(path), path=path))
         return
     plan = _plan_clean(section)
     if plan is not None:
-        instant = section.next_time()
+        requested = Instant(section.next_time(), Action.CLEAN, State.REQUESTED)
         url = f"{section.ports.storage.url}/{ROOT.rstrip('/')}"
-        section.add(Instant(instant, Action.CLEAN, State.REQUESTED), encode_clean_plan(plan, table_url=url), ROOT)
-        _execute_clean(section, instant, plan)
+        section.ports.at("maintain.M1")
+        section.request(requested, encode_clean_plan(plan, table_url=url), root=ROOT)
+        _execute_clean(section, requested, plan)
+
+
+def _end_last(section: Section, action: Action) -> None:
+    """Ends the ticket of the last one, which a process left that died just after it had completed it."""
+    for instant in [i for i in section.metadata_timeline.completed() if i.action is action][-1:]:
+        revoke_tickets(section.ports, instant.requested_at)
+
+
+def _put_in_flight(section: Section, pending: Instant, ticket: Ticket) -> None:
+    """By the ticket, as all that a holder of the lock puts on the timeline: it may have lost it by now."""
+    section.ports.at("maintain.M2")
+    if pending.state is State.REQUESTED:
+        section.request(replace(pending, state=State.INFLIGHT), b"", ticket, ROOT)
 
 
 def _plan_clean(section: Section) -> CleanPlan | None:
@@ -162,11 +194,10 @@ def _plan_clean(section: Section) -> CleanPlan | None:
     return CleanPlan(earliest, commits[-1], "KEEP_LATEST_COMMITS", found.files)
 
 
-def _execute_clean(section: Section, instant: InstantTime, plan: CleanPlan) -> None:
-    ports = section.ports
-    revoke_tickets(ports, instant)
-    ticket = section.open_ticket(instant)
-    section.add(Instant(instant, Action.CLEAN, State.INFLIGHT), root=ROOT)
+def _execute_clean(section: Section, pending: Instant, plan: CleanPlan) -> None:
+    ports, instant = section.ports, pending.requested_at
+    ticket = section.take_on(instant)
+    _put_in_flight(section, pending, ticket)
     for partition, names in plan.files.items():
         for name in names:
             delete_file(ports.storage, f"{ROOT}{partition}/{name}")
@@ -177,6 +208,7 @@ def _execute_clean(section: Section, instant: InstantTime, plan: CleanPlan) -> N
         partitions=_cleaned(plan),
         total_files_deleted=sum(map(len, plan.files.values())),
     )
+    ports.at("maintain.M3")
     done = Instant(instant, Action.CLEAN, State.COMPLETED, section.next_time())
     section.complete(ticket, done, encode_clean(metadata), ROOT)
     revoke_tickets(ports, instant)
