@@ -15,10 +15,13 @@ from lakebed.metadata.shard import Shard, load_shard
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.index import IndexDefinition
-from lakebed.model.instant import InstantTime
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action
 from lakebed.storage import Storage
 from lakebed.timeline import Archive, Snapshot, Timeline, load_timeline
+from lakebed.timeline.active import list_instants
 from lakebed.view import latest_slices
+from lakebed.view.slices import Completions
 
 ROOT = ".hoodie/metadata/"
 _PROPERTIES = f"{ROOT}.hoodie/hoodie.properties"
@@ -66,7 +69,9 @@ class MetadataTable:
         self._storage = storage
         self._config = config
         self._snapshot = Snapshot(timeline, Archive(storage, config, ROOT))
-        self._data_pending = frozenset(instant.requested_at for instant in data_timeline.pending())
+        self._completion_of = metadata_completions(
+            storage, config, data_timeline, timeline, self._snapshot.completion_of
+        )
         self._slices: dict[str, tuple[FileSlice, ...]] = {}
         self._shards: dict[tuple[str, str], Shard] = {}
 
@@ -133,9 +138,6 @@ class MetadataTable:
         definition = self.definitions.get(partition)
         return definition is not None and definition.is_partitioned
 
-    def _completion_of(self, requested_at: InstantTime) -> InstantTime | None:
-        return None if requested_at in self._data_pending else self._snapshot.completion_of(requested_at)
-
     def _counts(self, requested_at: str) -> bool:
         return self._completion_of(InstantTime(requested_at)) is not None
 
@@ -155,6 +157,38 @@ def _check_numbers(numbers: list[tuple[str, int]], path: str) -> None:
                 hint="look at the table again; if it stays so, create the index anew with rebuild=True",
             )
         expected = (partition, number + 1)
+
+
+def metadata_completions(
+    storage: Storage, config: TableConfig, data_timeline: Timeline, timeline: Timeline, known: Completions | None = None
+) -> Completions:
+    """When each MDT instant completed, or None for one that does not count for a reader of that data timeline.
+
+    Those do not count that the data timeline has pending, and those of writes that completed after it was read. Nor
+    does a compaction that took in such a write: an index would point to file groups that this reader does not see.
+    """
+    completion_of, hidden = known or timeline.completion_of, {i.requested_at for i in data_timeline.pending()}
+    late = _completed_later(storage, config, data_timeline, timeline)
+    if late:
+        first = min(i.completed_at or "" for i in late)
+        swallowed = (i for i in timeline.commits() if i.action is Action.COMMIT and i.requested_at > first)
+        hidden.update(i.requested_at for i in (*late, *swallowed))
+    return lambda requested_at: None if requested_at in hidden else completion_of(requested_at)
+
+
+def _completed_later(
+    storage: Storage, config: TableConfig, data_timeline: Timeline, timeline: Timeline
+) -> tuple[Instant, ...]:
+    """MDT delta commits of writes that had not completed yet when this data timeline was read."""
+    if config.timeline_layout == 1:
+        return ()  # Without completion times nobody can tell.
+    newest, done = data_timeline.last_completed_at or "", {i.requested_at for i in data_timeline.completed()}
+    after = [i for i in timeline.commits() if (i.completed_at or "") > newest and i.requested_at not in done]
+    if all(i.action is not Action.DELTA_COMMIT for i in after):
+        return ()
+    # Builds of an index are delta commits too, but no write of the table has their time.
+    writes = {i.requested_at for i in list_instants(storage, config)}
+    return tuple(i for i in after if i.action is Action.DELTA_COMMIT and i.requested_at in writes)
 
 
 def find_metadata_table(
