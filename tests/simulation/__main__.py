@@ -8,44 +8,74 @@ import sys
 import time
 from collections import Counter
 
-from .schedules import Result, run_seeds
+from .schedules import run_blocks, run_seeds
+
+PER_BLOCK = 1000
+BLOCKS_PER_LINE = 10
 
 
 def main() -> int:
     """Runs what the command line asks for; 1 if anything failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="run this schedule and print its trace")
-    parser.add_argument("--schedules", type=int, default=1000, help="how many schedules to run")
+    parser.add_argument(
+        "--schedules", type=int, default=1000, help="how many schedules to run, in blocks of a thousand"
+    )
     parser.add_argument("--start", type=int, default=1, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=1, help="in how many processes")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure; group failures")
     given = parser.parse_args()
     if given.seed is not None:
         return _show(given.seed)
-    began = time.perf_counter()
-    reached, failed = run_seeds(range(given.start, given.start + given.schedules), stop_at_failure=not given.keep_going)
-    seconds = time.perf_counter() - began
+    reached, failed = _run(given)
     for name, count in sorted(reached.items()):
-        _say(f"{count:>10}  {name}")
-    _say(f"{reached['schedules'] / seconds:.0f} schedules per second")
-    kinds = Counter(_kind(result) for result in failed)
-    for kind, count in kinds.most_common():
-        _say(f"{count:>6} failures: {kind}")
-    seen: set[str] = set()
-    for result in failed:
-        kind = _kind(result)
-        if kind not in seen:
-            seen.add(kind)
-            _say(result.describe())
+        _say(f"{count:>12}  {name}")
+    _summarize(reached, failed)
     return 1 if failed else 0
+
+
+def _run(given: argparse.Namespace) -> tuple[Counter[str], list[str]]:
+    """All blocks, and a line now and then on how far it is."""
+    began = time.perf_counter()
+    reached: Counter[str] = Counter()
+    failed: list[str] = []
+    per_block = min(PER_BLOCK, given.schedules)
+    for number, block in enumerate(run_blocks(given.start, given.schedules // per_block, per_block, given.jobs), 1):
+        reached.update(block[0])
+        failed += block[1]
+        for failure in block[1]:
+            _say(failure)
+        if number % BLOCKS_PER_LINE == 0:
+            seconds = time.perf_counter() - began
+            done = reached["schedules"]
+            _say(f"{done} schedules, {len(failed)} failures, {seconds:.0f} s, {1000 * seconds / done:.2f} ms each")
+        if failed and not given.keep_going:
+            break
+    return reached, failed
+
+
+def _summarize(reached: Counter[str], failed: list[str]) -> None:
+    """What counts, in few lines."""
+    points = {name: count for name, count in reached.items() if re.match(r"C[0-9]+", name)}
+    told = {name: count for name, count in reached.items() if name.startswith("told ")}
+    _say(f"{reached['schedules']} schedules, {reached['calls']} calls, {reached['effects checked']} effects checked")
+    _say("crash points: " + ", ".join(f"{name} {points[name]}" for name in sorted(points)))
+    _say("answers: " + ", ".join(f"{name[5:]} {told[name]}" for name in sorted(told)))
+    kinds = Counter(_kind(failure) for failure in failed)
+    for kind, count in kinds.most_common():
+        seeds = [failure.split(",")[0] for failure in failed if _kind(failure) == kind]
+        _say(f"{count:>6} failures: {kind}: {', '.join(seeds[:5])}")
+    _say(f"{len(failed)} failures")
 
 
 def _say(line: object) -> None:
     sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
-def _kind(result: Result) -> str:
+def _kind(failure: str) -> str:
     """A failure without what differs from schedule to schedule."""
-    return re.sub(r"[0-9]+", "#", (result.failure or "").partition(":")[2])[:80]
+    return re.sub(r"[0-9]+", "#", failure.partition(": ")[2].partition(": ")[2])[:80]
 
 
 def _show(seed: int) -> int:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import marshal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
+from typing import Any
+from unittest import mock
 
+import lakebed.metadata.maintenance as maintenance
 from lakebed.errors import CommitUnknownError, CorruptTableError, InvalidInputError, LakebedError, WriteConflictError
 from lakebed.format.file_names import encode_base_file_name, encode_log_file_name
+from lakebed.format.properties import encode_properties
+from lakebed.metadata.clean import plan_clean
 from lakebed.model.commit import CommitMetadata, CompactionOperation, CompactionPlan, WriteStat
-from lakebed.model.files import FileGroupId
-from lakebed.model.instant import InstantTime
+from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.timeline import Documents, load_timeline
-from lakebed.timeline.config import load_config
+from lakebed.timeline.config import BACKUP, PROPERTIES, load_config
 from lakebed.transaction.attempt import Attempt, begin_attempt
 from lakebed.transaction.conflicts import WriteKind, WriteSet, overlapping
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.markers import write_markers
-from lakebed.transaction.section import Section
+from lakebed.transaction.section import METADATA, Section
 from lakebed.transaction.settle import create_file, delete_file
 from lakebed.transaction.transactions import Transactions
 
@@ -27,7 +33,20 @@ from .checker import History, Read, Told, Write
 from .codecs import Codec
 from .invariants import Invariants, require
 from .scheduler import Process
-from .table import MDT_FOLDER, DuplicateKeyError, Group, MissingFileError, Rows, View, encode_rows, load_view
+from .table import (
+    FILES,
+    STATS,
+    DuplicateKeyError,
+    Group,
+    MissingFileError,
+    Places,
+    Rows,
+    View,
+    decode_entries,
+    encode_entries,
+    encode_rows,
+    load_view,
+)
 from .world import World
 
 
@@ -138,13 +157,15 @@ def _carry_out(client: Client, attempt: Attempt, record: Write, operation: str) 
     record.saw, record.appends, record.seen = output.saw, output.appends, view.seen
     client.transactions.declare(attempt, _metadata_of(output, {}, planned=True))
     paths = _write_files(client, attempt, output)
-    metadata = _metadata_of(output, paths)
+    metadata, listing = _metadata_of(output, paths), _listing(client, output, paths)
+    if client.process.is_foreign and view.places is not None and client.dice.random() < 0.5:
+        _write_ahead(client, attempt, listing)
     client.transactions.commit(
         attempt,
         _write_set_of(client, output),
         view.seen,
         metadata,
-        Listing(tuple(paths.values()), client.world.token),
+        listing,
         also=lambda section: _check_keys(section, attempt, view.seen, output),
     )
 
@@ -274,7 +295,7 @@ def _metadata_of(output: Output, paths: dict[FileGroupId, str], *, planned: bool
         base = output.bases[group]
         stat = WriteStat(group.file_id, paths.get(group, ""), group.partition, base.last if base else None)
         stats[group.partition] = (*stats.get(group.partition, ()), stat)
-    operation = output.kind.value.upper() if output.kind is not WriteKind.OVERWRITE else "INSERT_OVERWRITE"
+    operation = _OPERATIONS.get(output.kind, output.kind.value.upper())
     return CommitMetadata(
         stats,
         output.replaced if not planned else {},
@@ -282,6 +303,9 @@ def _metadata_of(output: Output, paths: dict[FileGroupId, str], *, planned: bool
         compacted=output.kind is WriteKind.COMPACTION,
         extra_metadata={"keys": ",".join(output.new_keys)},
     )
+
+
+_OPERATIONS = {WriteKind.OVERWRITE: "INSERT_OVERWRITE", WriteKind.CLUSTERING: "CLUSTER"}
 
 
 def _write_set_of(client: Client, output: Output) -> WriteSet:
@@ -308,16 +332,41 @@ def _check_keys(section: Section, attempt: Attempt, seen: frozenset[InstantTime]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a write adds to the metadata table: the names of its files."""
+    """What a write adds to the metadata table: the names of its files, and where their keys live from then on."""
 
     paths: tuple[str, ...]
+    places: Places
     token: Callable[[], str]
 
     def write(self, section: Section, instant: InstantTime) -> CommitMetadata | None:
-        """One log file in the partition of file listings."""
-        name = encode_log_file_name("files-0000-0", instant, 1, f"0-0-{self.token()[1:]}")
-        create_file(section.ports.storage, f"{MDT_FOLDER}/{name}", marshal.dumps(list(self.paths)))
-        return CommitMetadata({"files": (WriteStat("files-0000-0", f"files/{name}", "files"),)}, operation="UPSERT")
+        """One log file in each partition that the table has now."""
+        partitions = section.config.metadata_partitions
+        return CommitMetadata(
+            {partition: (self.write_log(section.ports.storage, instant, partition),) for partition in partitions},
+            operation="UPSERT",
+        )
+
+    def write_log(self, storage: Any, instant: InstantTime, partition: str = FILES) -> WriteStat:
+        """The log file of one partition."""
+        file_id = f"{partition.replace('_', '-')}-0000-0"
+        name = encode_log_file_name(file_id, instant, 1, f"0-0-{self.token()[1:]}")
+        create_file(storage, f"{METADATA}{partition}/{name}", encode_entries(self.paths, self.places))
+        return WriteStat(file_id, f"{partition}/{name}", partition)
+
+
+def _listing(client: Client, output: Output, paths: dict[FileGroupId, str]) -> Listing:
+    places = {key: (group.partition, group.file_id) for group, rows in output.files.items() for key in rows}
+    return Listing(tuple(paths.values()), places, client.world.token)
+
+
+def _write_ahead(client: Client, attempt: Attempt, listing: Listing) -> None:
+    """What an engine does whose tasks write index files before the commit: a delta commit in flight, with its files."""
+    for state in (State.REQUESTED, State.INFLIGHT):
+        instant = Instant(attempt.instant, Action.DELTA_COMMIT, state)
+        path = f"{METADATA}.hoodie/timeline/{instant.requested_at}.{instant.action}.{instant.state}"
+        create_file(client.storage, path, b"")
+    listing.write_log(client.storage, attempt.instant)
+    client.world.reached["index files before the commit"] += 1
 
 
 def run_cleaner(client: Client, rounds: int, delay_ms: int) -> None:
@@ -361,12 +410,13 @@ def run_reader(client: Client, rounds: int, delay_ms: int) -> None:
         taken_back = len(client.invariants.to_undo)
         try:
             view = client.view()
-            rows = view.rows()
+            rows, misplaced = view.rows(), view.misplaced()
         except (LakebedError, MissingFileError) as error:
             # What an operator takes back may vanish under a reader; nothing else may.
             is_fault = isinstance(error, LakebedError) and not isinstance(error, CorruptTableError)
             require(is_fault or bool(taken_back or client.invariants.to_undo), "I23", f"a reader found {error}")
             continue
+        require(not misplaced or bool(client.invariants.to_undo), "I30", f"a reader found that {misplaced[:1]}")
         client.history.reads.append(Read(client.process.name, view.seen, rows, began, client.world.scheduler.steps))
 
 
@@ -393,7 +443,7 @@ def run_compactor(client: Client, delay_ms: int) -> None:
             _write_set_of(client, output),
             seen,
             _metadata_of(output, paths),
-            Listing(tuple(paths.values()), client.world.token),
+            _listing(client, output, paths),
         )
         client.world.reached["compaction"] += 1
     except (LakebedError, MissingFileError):
@@ -403,7 +453,7 @@ def run_compactor(client: Client, delay_ms: int) -> None:
 def _plan_compaction(client: Client) -> tuple[Attempt | None, Group | None]:
     with client.transactions.section() as section:
         view = load_view(client.world, client.storage, client.codec)
-        busy = any(i.action in (Action.COMPACTION, Action.ROLLBACK) for i in section.timeline.pending())
+        busy = any(i.action in _PLANS for i in section.timeline.pending())
         groups = [group for group in view.groups.values() if group.logs]
         if busy or not groups:
             return None, None
@@ -418,3 +468,142 @@ def _plan_compaction(client: Client) -> tuple[Attempt | None, Group | None]:
         plan = CompactionPlan((operation,))
         section.request(attempt.in_state(State.REQUESTED), client.codec.encode_compaction_plan(plan), attempt.ticket)
     return attempt, group
+
+
+def run_clusterer(client: Client, delay_ms: int) -> None:
+    """Plans under the lock to put some file groups together into one, does it, completes it."""
+    client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
+    try:
+        attempt, groups = _plan_clustering(client)
+    except (LakebedError, MissingFileError):
+        for task in list(client.process.timers):
+            client.world.scheduler.end(task)
+        return
+    if attempt is None:
+        return
+    record = Write(len(client.history.writes) + 1, client.process.name, attempt.instant)
+    client.history.writes[attempt.instant] = record
+    new = FileGroupId(groups[0].group.partition, f"c{record.number}")
+    rows = {key: value for group in groups for key, value in group.rows.items()}
+    replaced = {new.partition: tuple(group.group.file_id for group in groups)}
+    output = Output(Action.CLUSTERING, WriteKind.CLUSTERING, {new: rows}, {new: None}, replaced)
+    try:
+        seen = client.view().seen
+        client.transactions.declare(attempt, _metadata_of(output, {}, planned=True))
+        paths = _write_files(client, attempt, output)
+        client.transactions.commit(
+            attempt,
+            _write_set_of(client, output),
+            seen,
+            _metadata_of(output, paths),
+            _listing(client, output, paths),
+        )
+        client.world.reached["clustering"] += 1
+    except (LakebedError, MissingFileError):
+        attempt.heartbeat.rest()
+
+
+def _plan_clustering(client: Client) -> tuple[Attempt | None, list[Group]]:
+    with client.transactions.section() as section:
+        view = load_view(client.world, client.storage, client.codec)
+        busy = any(i.action in _PLANS for i in section.timeline.pending())
+        if busy or not view.groups:
+            return None, []
+        partition = client.dice.choice(_partitions(view))
+        groups = [view.groups[group] for group in sorted(view.groups) if group.partition == partition]
+        chosen = client.dice.sample(groups, min(len(groups), 2))
+        attempt = begin_attempt(section, Action.CLUSTERING)
+        plan = client.codec.encode_commit(frozenset(group.group for group in chosen))
+        section.request(attempt.in_state(State.REQUESTED), plan, attempt.ticket)
+    return attempt, chosen
+
+
+_PLANS = (Action.COMPACTION, Action.CLUSTERING, Action.ROLLBACK)
+
+
+class OneAfterTheOther:
+    """Tasks run here and now."""
+
+    def map(self, tasks: Sequence[Any], run: Callable[[Any], Any]) -> list[Any]:
+        """Results of `run` over `tasks`, in order."""
+        return [run(task) for task in tasks]
+
+
+def run_maintainer(client: Client, rounds: int, delay_ms: int) -> None:
+    """Looks after the metadata table, as writers do after their commits."""
+    for _ in range(rounds):
+        client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
+        try:
+            maintain(client)
+        except LakebedError:
+            client.world.reached["maintainer gave up"] += 1
+
+
+def maintain(client: Client) -> None:
+    """Compacts and cleans the metadata table if that is due."""
+    config = load_config(client.storage)
+    if config.metadata_partitions and maintenance.is_due(load_timeline(client.storage, config, METADATA)):
+        finish_maintenance(client)
+
+
+def finish_maintenance(client: Client) -> None:
+    """Takes up what is pending in the metadata table, and does what is due."""
+    maintenance.maintain(client.transactions, OneAfterTheOther())
+
+
+@contextmanager
+def small_metadata_table() -> Iterator[None]:
+    """Maintenance that is soon due, and compacts what simulated files of the metadata table hold."""
+    with ExitStack() as stack:
+        for name, value in (
+            ("DELTA_COMMITS", 2),
+            ("plan_clean", partial(plan_clean, retained=4)),
+            ("compact_shard", compact_shard),
+            ("new_write_token", lambda task: str(task)),
+        ):
+            stack.enter_context(mock.patch.object(maintenance, name, value))
+        yield
+
+
+def compact_shard(
+    storage: Any, file_slice: FileSlice, *, instant: InstantTime, token: str, created_ms: int
+) -> WriteStat:
+    """The base file that takes the place of a slice of a simulated metadata table."""
+    del created_ms
+    paths: set[str] = set()
+    places: Places = {}
+    for file in (file_slice.base, *file_slice.logs):
+        if file is not None:
+            more, moved = decode_entries(storage.get(f"{METADATA}{file_slice.path(file.name)}"))
+            paths.update(more)
+            places.update(moved)
+    token = f"{token}-0-{storage._world.token()[1:]}"
+    path = file_slice.path(encode_base_file_name(file_slice.group.file_id, token, instant, ".hfile"))
+    create_file(storage, f"{METADATA}{path}", encode_entries(sorted(paths), places))
+    return WriteStat(file_slice.group.file_id, path, file_slice.group.partition)
+
+
+def run_configurator(client: Client, delay_ms: int) -> None:
+    """Another engine that adds an index to the table: it builds it and says so in the table's config, under the lock.
+
+    The config is replaced as that engine does it: a backup is made, the original removed and written again. Whoever
+    comes after a crash in between restores it first.
+    """
+    client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
+    storage = client.storage
+    try:
+        with client.transactions.section() as section:
+            if storage.find(PROPERTIES) is None:
+                create_file(storage, PROPERTIES, storage.get(BACKUP))
+            delete_file(storage, BACKUP)
+            partitions = [name for name in section.config.metadata_partitions if name != STATS]
+            if STATS not in section.config.metadata_partitions and client.dice.random() < 0.8:
+                partitions.append(STATS)
+            changed = {**section.config.properties, "hoodie.table.metadata.partitions": ",".join(partitions)}
+            create_file(storage, BACKUP, storage.get(PROPERTIES))
+            delete_file(storage, PROPERTIES)
+            create_file(storage, PROPERTIES, encode_properties(changed, comment="simulated", date="later"))
+            delete_file(storage, BACKUP)
+            client.world.reached["config changed"] += 1
+    except LakebedError:
+        client.world.reached["configurator gave up"] += 1

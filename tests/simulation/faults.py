@@ -60,6 +60,10 @@ class Faults(Protocol):
         """The fault of this call, if any."""
         ...
 
+    def calls_to_next(self) -> int:
+        """How many calls from now `strike` is to be asked again; those before it go well."""
+        ...
+
     def pause_ms(self) -> int:
         """How long a pause lasts."""
         ...
@@ -74,19 +78,13 @@ class SeededFaults:
     pause_max_ms: int
     _kinds: list[Fault] = field(init=False)
     _weights: list[float] = field(init=False)
-    _countdown: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         chosen = {kind: rate for kind, rate in self.rates.items() if rate > 0}
         self._kinds, self._weights = list(chosen), list(chosen.values())
-        self._countdown = self._draw()
 
     def strike(self, process: Process, verb: str, path: str) -> Fault | None:
         """The fault of this call, if any."""
-        self._countdown -= 1
-        if self._countdown > 0:
-            return None
-        self._countdown = self._draw()
         [kind] = self.dice.choices(self._kinds, self._weights)
         return kind if kind in possible_faults(verb) else None
 
@@ -94,7 +92,8 @@ class SeededFaults:
         """Anything from a moment to the longest pause; short ones are as likely as long ones."""
         return int(math.exp(self.dice.uniform(0, math.log(self.pause_max_ms))))
 
-    def _draw(self) -> int:
+    def calls_to_next(self) -> int:
+        """Drawn by the sum of all rates."""
         total = sum(self._weights)
         return 1 + int(self.dice.expovariate(total)) if total else 1 << 60
 
@@ -109,6 +108,10 @@ class PlannedFaults:
         """The fault of this call, if any was chosen."""
         found = [fault.strike(process, verb, path) for fault in self.faults]
         return next((fault for fault in found if fault is not None), None)
+
+    def calls_to_next(self) -> int:
+        """Each call is looked at."""
+        return 1
 
     def pause_ms(self) -> int:
         """As told."""
@@ -148,6 +151,10 @@ class NoFaults:
         """Never."""
         del process, verb, path
         return None
+
+    def calls_to_next(self) -> int:
+        """Never."""
+        return 1 << 60
 
     def pause_ms(self) -> int:
         """Never asked."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from lakebed.model.instant import Instant
 from lakebed.model.words import Action, State
 from lakebed.timeline import Timeline
+from lakebed.timeline.config import BACKUP, PROPERTIES, _decode_config
 from lakebed.transaction.section import METADATA
 
 from .checker import History
@@ -41,6 +42,7 @@ class Invariants(Witness):
         self.codec = codec
         self.to_undo: set[str] = set()
         self.beat_ms = beat_ms
+        self.effects = 0
         self.plans: dict[str, str] = {}
         self.planned: set[str] = set()
         self.zombie_files: set[str] = set()
@@ -49,6 +51,8 @@ class Invariants(Witness):
         self._beating: dict[str, tuple[bytes, Process, int]] = {}
         self._ever: set[str] = set()
         self._marked: set[str] = set()
+        self._compactions: set[str] = set()
+        self._cleaned: set[str] = set()
         self._times: set[tuple[State, str]] = set()
         self._newest = ""
         for path in list(world.store.folders.get(TIMELINE.rstrip("/"), {})):
@@ -58,10 +62,11 @@ class Invariants(Witness):
 
     def wrote(self, process: Process, path: str, data: bytes, *, published: bool) -> None:
         """Dispatches by what kind of file it is."""
+        self.effects += 1
         if path.startswith(TIMELINE):
             self._instant_written(process, _decode(path), data, published)
         elif path.startswith(METADATA_TIMELINE):
-            self._metadata_instant_written(process, _decode(path))
+            self._metadata_instant_written(process, _decode(path), data)
         elif path.startswith(HEARTBEATS):
             self._beaten(process, path.removeprefix(HEARTBEATS), data.split(b" ")[0])
         elif path.startswith(MARKERS):
@@ -72,6 +77,7 @@ class Invariants(Witness):
 
     def removed(self, process: Process, path: str) -> None:
         """Dispatches by what kind of file it was."""
+        self.effects += 1
         if path.startswith(TIMELINE):
             self._instant_removed(_decode(path))
         elif path.startswith(METADATA_TIMELINE):
@@ -80,9 +86,13 @@ class Invariants(Witness):
             self._heartbeat_removed(process, path.removeprefix(HEARTBEATS))
         elif not path.startswith(".hoodie/"):
             self._data_removed(path)
+        elif path.startswith(METADATA):
+            self._entries_removed(path)
 
     def crashed(self, process: Process) -> None:
         """Counts the crash points of the protocol, by what the process leaves behind."""
+        if self.world.store.get(PROPERTIES) is None and process.name.startswith("configurator"):
+            self.world.reached["C7"] += 1
         for instant, (_, owner, _) in self._beating.items():
             if owner is process:
                 self.world.reached[self._crash_point(process, instant)] += 1
@@ -99,7 +109,9 @@ class Invariants(Witness):
         if "inflight" in states:
             if instant in self.metadata_completions:
                 return "C10"
-            return "C9" if in_metadata else "C4" if process.label == "files written" else "C3"
+            if in_metadata:
+                return "C9" if process.label == "commit.P6" else "C8"
+            return "C4" if process.label == "files written" else "C3"
         return "C2" if "requested" in states else "C1"
 
     def _rollback_crash_point(self, process: Process, rollback: str) -> str:
@@ -170,18 +182,43 @@ class Invariants(Witness):
                 f"{target} lives and {rollback} of {process.name} undoes it",
             )
 
-    def _metadata_instant_written(self, process: Process, instant: Instant) -> None:
+    def _metadata_instant_written(self, process: Process, instant: Instant, data: bytes) -> None:
         if instant.completed_at is None:
+            if instant.action is Action.COMPACTION and instant.state is State.REQUESTED:
+                self._compaction_planned(instant.requested_at, data)
+            if instant.action is Action.CLEAN and instant.state is State.REQUESTED:
+                names = self.codec.decode_clean_plan(data, path="").files.values()
+                self._cleaned.update(name for of_partition in names for name in of_partition)
             return
         t, m = instant.requested_at, instant.completed_at
         hold = self._hold_of(process)
         # A time in the metadata table may come again once its file is gone: nobody orders by it across instants.
         floor = self.world.floor if hold is None else hold.floor
         require(m > floor, "I1", f"{m} is not after {floor}")
-        if instant.action.changes_data:
+        if instant.action is not Action.DELTA_COMMIT:
+            self.world.reached[f"metadata {instant.action}"] += 1
+            if instant.action is Action.COMMIT:
+                require(t not in self._compactions, "I3", f"{t} completed twice in the metadata table")
+                self._compactions.add(t)
+        else:
+            written = self.codec.decode_commit(data, path="").write_stats
+            missing = [name for name in self._partitions() if name not in written]
+            require(not missing, "I14", f"{t} does not write to {missing}, which the table has")
             require(t not in self.metadata_completions, "I3", f"{t} completed twice in the metadata table")
             require(t not in self.planned, "I25", f"{t} completed in the metadata table though it is being rolled back")
             self.metadata_completions[t] = m
+
+    def _compaction_planned(self, compaction: str, data: bytes) -> None:
+        pending = {i.requested_at for i in self.timeline().pending()}
+        for operation in self.codec.decode_compaction_plan(data, path="").operations:
+            taken = {data_file(name).instant for name in operation.log_files}  # type: ignore[union-attr]
+            require(not taken & pending, "I15", f"{compaction} takes in {sorted(taken & pending)}, which is pending")
+
+    def _partitions(self) -> tuple[str, ...]:
+        """The partitions of the metadata table, by the config or, while that is replaced, its backup."""
+        stored = self.world.store.get(PROPERTIES) or self.world.store.get(BACKUP)
+        assert stored is not None
+        return _decode_config(stored.data, PROPERTIES).metadata_partitions
 
     def _issued(self, process: Process, time: str, kind: State) -> None:
         """I1: unique, and greater than what sections issued that had ended when this one began.
@@ -232,6 +269,12 @@ class Invariants(Witness):
         is_live = file.instant in self.completions
         require(not is_live, "I20", f"{path} was removed and {file.instant} is completed")
 
+    def _entries_removed(self, path: str) -> None:
+        file = data_file(path.rpartition("/")[2])
+        assert file is not None
+        counts = file.instant in self.metadata_completions or file.instant in self._compactions
+        require(not counts or file.name in self._cleaned, "I20", f"{path} was removed and its instant is completed")
+
     def _instant_removed(self, instant: Instant) -> None:
         t = instant.requested_at
         if instant.completed_at is not None:
@@ -243,15 +286,16 @@ class Invariants(Witness):
 
     def _metadata_instant_removed(self, instant: Instant) -> None:
         t = instant.requested_at
-        if instant.completed_at is not None and instant.action.changes_data:
+        if instant.completed_at is not None and instant.action is Action.DELTA_COMMIT:
             require(t not in self.completions, "I12", f"{t} is completed and leaves the metadata table")
             self.metadata_completions.pop(t, None)
 
     def _heartbeat_removed(self, process: Process, instant: str) -> None:
         if process.is_zombie or instant in self.planned or instant in self.to_undo:
             return
-        pending = {i.requested_at for i in self.timeline().pending()}
-        require(instant not in pending, "I5", f"the heartbeat of {instant} is gone and nothing was decided about it")
+        names = [name for name in self.world.store.folders[TIMELINE.rstrip("/")] if name.startswith(instant)]
+        is_pending = bool(names) and not any(name.startswith(f"{instant}_") for name in names)
+        require(not is_pending, "I5", f"the heartbeat of {instant} is gone and nothing was decided about it")
 
 
 def leftovers(world: World, *, zombie_files: set[str], all_have_tickets: bool) -> Iterator[str]:
@@ -259,7 +303,8 @@ def leftovers(world: World, *, zombie_files: set[str], all_have_tickets: bool) -
 
     An engine without tickets revokes none when it rolls back, so what is found behind it proves nothing.
     """
-    plans = {name.split(".")[0] for name in world.store.folders[TIMELINE.rstrip("/")] if ".compaction." in name}
+    names = world.store.folders[TIMELINE.rstrip("/")]
+    plans = {name.split(".")[0] for name in names if ".compaction." in name or ".clustering." in name}
     found = [*_pending(world), *((*_markers(world), *_tickets(world)) if all_have_tickets else ())]
     return (left for left in found if left not in zombie_files and not any(plan in left for plan in plans))
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
+import lakebed.metadata.maintenance as maintenance
 import lakebed.timeline.active as active
+import lakebed.timeline.config as config_module
 import lakebed.transaction.attempt as attempt_module
 import lakebed.transaction.conflicts as conflicts
 import lakebed.transaction.head as head_module
@@ -21,7 +23,8 @@ import lakebed.transaction.rollback as rollback
 import lakebed.transaction.section as section_module
 import lakebed.transaction.times as times
 import lakebed.transaction.transactions as transactions
-from lakebed.errors import WriteConflictError
+import lakebed.view.slices as slices
+from lakebed.errors import CorruptTableError, InvalidInputError, WriteConflictError
 from lakebed.storage import Outcome
 from lakebed.timeline import Timeline
 from lakebed.transaction.heartbeats import Heartbeat, heartbeat_path
@@ -32,6 +35,7 @@ from lakebed.transaction.transactions import Transactions
 
 from . import actors, table
 from .faults import Fault
+from .scheduler import Style
 from .schedules import Setup, Tweak, same
 from .world import LockKind, SimLock, SimStorage
 
@@ -74,7 +78,7 @@ def mutant(name: str, about: str, tweak: Tweak = same) -> Callable[[Callable[[],
 def with_leases(setup: Setup) -> Setup:
     """A lock that can be lost, and pauses that lose it."""
     rates = {**setup.rates, Fault.PAUSE: 0.03}
-    return replace(setup, lock=LockKind(can_be_lost=True), rates=rates, has_foreign=False, cleaners=2)
+    return replace(setup, lock=LockKind(can_be_lost=True), rates=rates, cleaners=2)
 
 
 def with_lost_leases(setup: Setup) -> Setup:
@@ -83,14 +87,12 @@ def with_lost_leases(setup: Setup) -> Setup:
     writers = (("insert", "insert"),) * 5
     lock = LockKind(can_be_lost=True, lease_ms=2_000)
     rates = {Fault.PAUSE: 0.12}
-    return replace(
-        setup, shape=shape, lock=lock, writers=writers, rates=rates, cleaners=0, readers=0, has_foreign=False
-    )
+    return replace(setup, shape=shape, lock=lock, writers=writers, rates=rates, cleaners=0, readers=0)
 
 
 def with_pauses(setup: Setup) -> Setup:
     """Processes that stand still, and two cleaners that notice."""
-    return replace(setup, rates={**setup.rates, Fault.PAUSE: 0.03}, has_foreign=False, cleaners=2)
+    return replace(setup, rates={**setup.rates, Fault.PAUSE: 0.03}, cleaners=2)
 
 
 def with_lost_replies(setup: Setup) -> Setup:
@@ -119,7 +121,7 @@ def with_pages(setup: Setup) -> Setup:
 def with_many_writers(setup: Setup) -> Setup:
     """Four writers on few file groups."""
     shape = replace(setup.shape, groups=1, partitions=("p0",))
-    return replace(setup, shape=shape, writers=(("upsert", "upsert"),) * 4, rates={}, has_foreign=False)
+    return replace(setup, shape=shape, writers=(("upsert", "upsert"),) * 4, rates={})
 
 
 def with_inserts(setup: Setup) -> Setup:
@@ -142,6 +144,60 @@ def with_metadata(setup: Setup) -> Setup:
 def with_operator(setup: Setup) -> Setup:
     """Somebody who takes writes back while others write."""
     return replace(setup, has_operator=True, writers=(("upsert", "upsert", "upsert"),) * 3, rates={})
+
+
+def with_services(setup: Setup) -> Setup:
+    """A metadata table that is compacted all the time, by two who never wait for each other, and writers who die."""
+    shape = replace(setup.shape, has_metadata=True)
+    writers = (("upsert", "overwrite"), ("upsert", "insert"), ("overwrite",))
+    return with_crashes(replace(setup, shape=shape, writers=writers, maintainers=2, readers=2))
+
+
+def with_lost_services(setup: Setup) -> Setup:
+    """The same, with a lock that is lost while they compact."""
+    lock = LockKind(can_be_lost=True, lease_ms=2_000)
+    rates = {Fault.PAUSE: 0.08, Fault.CRASH_BEFORE: 0.004}
+    writers = (("upsert", "upsert"), ("insert",))
+    return replace(with_services(setup), lock=lock, rates=rates, writers=writers, cleaners=0, maintainers=5)
+
+
+def with_undone_compactions(setup: Setup) -> Setup:
+    """Somebody who takes writes back while the metadata table is compacted, and compactors who die."""
+    return replace(with_services(setup), has_operator=True, maintainers=3)
+
+
+def with_configurator(setup: Setup) -> Setup:
+    """Another engine that changes the table's config, and dies doing so."""
+    setup = with_crashes(with_metadata(setup))
+    lock = LockKind(can_be_lost=False)
+    writers = (("upsert", "insert"), ("upsert", "upsert"))
+    return replace(setup, lock=lock, has_configurator=True, writers=writers, readers=2)
+
+
+def with_clusterer(setup: Setup) -> Setup:
+    """A clustering among upserts."""
+    shape = replace(setup.shape, partitions=("p0",), groups=2)
+    return replace(setup, shape=shape, has_clusterer=True, writers=(("upsert", "upsert"),) * 3, rates={})
+
+
+def _no_second_look() -> tuple[Patch, ...]:
+    def load_config(storage: Any) -> Any:
+        for path in (config_module.PROPERTIES, config_module.BACKUP):
+            data = storage.find(path)
+            if data is not None:
+                return config_module._decode_config(data, path)
+        raise CorruptTableError("there is no config", path=config_module.PROPERTIES)
+
+    return tuple((module, "load_config", load_config) for module in (section_module, transactions, table))
+
+
+def _check_only_completed(section: Section, target: str) -> Any:
+    newest = section.timeline.commits()[-1]
+    done = section.metadata_timeline.completion_of(target) or ""
+    compactions = [i for i in section.metadata_timeline.commits() if str(i.action) == "commit"]
+    if newest.requested_at != target or any(i.requested_at > done for i in compactions):
+        raise InvalidInputError("not this one", hint="simulated")
+    return newest
 
 
 def _drawn_early() -> tuple[Patch, ...]:
@@ -173,7 +229,7 @@ def _stale_cleaner() -> tuple[Patch, ...]:
         config = section_module.load_config(self._ports.storage)
         stale = active.list_instants(self._ports.storage, config)
         with open_section(self._ports, self._timing) as section:
-            section._files[""] = frozenset(stale)
+            section._files[""] = stale
             pending = schedule(section=section, self=self)
         return tuple(target for target in map(self.execute, pending) if target is not None)
 
@@ -229,7 +285,7 @@ def _fresh_completion_time() -> tuple[Patch, ...]:
         if outcome is Outcome.UNKNOWN:
             instant = replace(instant, completed_at=self.next_time())
             outcome = self.ports.storage.publish(ticket, self.path(instant, root), data)
-        self._files.pop(root, None)
+        self.forget_timeline(root)
         return outcome
 
     return ((Section, "complete", complete),)
@@ -290,7 +346,7 @@ mutant("H12", "conflicts are looked for before the lock is held", with_many_writ
 def _refusal_is_final() -> tuple[Patch, ...]:
     def complete(self: Section, ticket: Any, instant: Any, data: bytes, root: str = "") -> Outcome:
         outcome = self.ports.storage.publish(ticket, self.path(instant, root), data)
-        self._files.pop(root, None)
+        self.forget_timeline(root)
         if outcome is not Outcome.DONE and not root:
             raise WriteConflictError("lost the race", hint="simulated")
         return outcome
@@ -468,7 +524,117 @@ def _head_written() -> tuple[Patch, ...]:
 
 mutant("head erased", "the head record is written over, whoever wrote it", with_lost_leases)(_head_written)
 mutant("plan not fenced", "a plan appears after its section lost the lock", with_leases)(
-    lambda: ((Section, "request", lambda self, instant, data, ticket=None: self.add(instant, data)),)
+    lambda: ((Section, "request", lambda self, instant, data, ticket=None, root="": self.add(instant, data, root)),)
+)
+
+
+def _metadata_plan_not_fenced() -> tuple[Patch, ...]:
+    request = Section.request
+
+    def request_or_add(self: Section, instant: Any, data: bytes, ticket: Any = None, root: str = "") -> None:
+        self.add(instant, data, root) if root else request(self, instant, data, ticket)
+
+    return (
+        (Section, "request", request_or_add),
+        (Section, "take_on", lambda self, instant: self.open_ticket(instant)),
+    )
+
+
+mutant("service not fenced", "a compaction of the metadata table goes on after its lock was lost", with_lost_services)(
+    _metadata_plan_not_fenced
+)
+
+
+def _leftovers_deleted_at_once() -> tuple[Patch, ...]:
+    def execute(section: Section, engine: Any, pending: Any, plan: Any) -> None:
+        for path, file in maintenance._files(section.ports.storage, [table.FILES]):
+            if file.instant == pending.requested_at:
+                delete_file(section.ports.storage, path)
+        original(section, engine, pending, plan)
+
+    original = maintenance._execute_compaction
+    return ((maintenance, "_execute_compaction", execute),)
+
+
+mutant("leftovers of others", "a compaction deletes what it finds though it lost the lock", with_lost_services)(
+    _leftovers_deleted_at_once
+)
+mutant("H8", "a log file lies on the base file that was there when it was requested", with_services)(
+    lambda: (
+        (
+            slices,
+            "_logs_by_completion",
+            lambda logs, base, completion_of: [
+                log for log in logs if completion_of(log.instant) and (base is None or log.instant >= base.instant)
+            ],
+        ),
+    )
+)
+mutant("H14", "a compaction of the metadata table takes in what a dead writer left", with_services)(
+    lambda: ((maintenance, "_compaction_time", lambda section: section.next_time()),)
+)
+
+
+mutant(
+    "time taken",
+    "a compaction takes the time just before a pending write, though another write has it",
+    lambda setup: replace(with_services(with_wild_clocks(setup)), skew_ms=0, writers=(("upsert",), ("insert",)) * 2),
+)(lambda: ((maintenance, "_free_time_before", lambda section, instant: times.shift_time(instant, -1)),))
+
+
+def _any_metadata_counts() -> tuple[Patch, ...]:
+    def completions(storage: Any, config: Any, data_timeline: Timeline, timeline: Timeline) -> Any:
+        pending = {instant.requested_at for instant in data_timeline.pending()}
+        return lambda time: None if time in pending else timeline.completion_of(time)
+
+    return ((table, "metadata_completions", completions),)
+
+
+mutant("H15", "a reader takes the metadata table as it is now, whatever its snapshot", with_services)(
+    _any_metadata_counts
+)
+
+
+def _config_read_once() -> tuple[Patch, ...]:
+    def load_once(storage: Any) -> Any:
+        if "config" not in storage.__dict__:
+            storage.config = load_config(storage)
+        return storage.config
+
+    load_config = section_module.load_config
+    return ((section_module, "load_config", load_once),)
+
+
+mutant("H16", "a commit goes by the table's config as it was at the start", with_configurator)(_config_read_once)
+
+
+def _no_backup() -> tuple[Patch, ...]:
+    return ((config_module, "BACKUP", config_module.PROPERTIES),)
+
+
+mutant("C7", "a config that is being replaced is not looked for in its backup", with_configurator)(_no_backup)
+mutant(
+    "C7 race",
+    "a config that is neither here nor there is not looked for again",
+    lambda setup: with_configurator(replace(setup, rates={}, style=Style.UNIFORM, readers=3)),
+)(_no_second_look)
+
+
+def _clustering_ignored() -> tuple[Patch, ...]:
+    def none(mine: Any, other: Any) -> frozenset[str]:
+        return frozenset()
+
+    kind = conflicts.WriteKind.CLUSTERING
+    rules = {pair: none if kind in pair else rule for pair, rule in conflicts.RULES.items()}
+    return ((conflicts, "RULES", rules),)
+
+
+mutant("H22", "a clustering completes though its input has changed", with_clusterer)(_clustering_ignored)
+mutant("undo compacted", "a write is taken back that a planned compaction has taken in", with_undone_compactions)(
+    lambda: ((rollback, "_check_can_undo", _check_only_completed),)
+)
+mutant("compact undone", "a compaction takes in a write that is about to be taken back", with_undone_compactions)(
+    lambda: ((maintenance, "targets_of_rollbacks", lambda section: frozenset()),)
 )
 
 

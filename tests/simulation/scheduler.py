@@ -50,11 +50,12 @@ class Process:
     beats_from_ms: int = 0
     label: str = ""
     is_zombie: bool = False
+    is_dead: bool = False
     timers: list[Task] = field(default_factory=list)
 
-    @property
-    def is_dead(self) -> bool:
-        return self.died_ms != NEVER
+    def die(self, now_ms: int) -> None:
+        """From now on each of its calls raises Crash."""
+        self.died_ms, self.is_dead = min(self.died_ms, now_ms), True
 
 
 @dataclass(eq=False, slots=True)
@@ -70,7 +71,11 @@ class Task:
 
 
 class Scheduler:
-    """Runs tasks one call at a time, in an order that its dice decide."""
+    """Runs tasks one call at a time, in an order that its dice decide.
+
+    A task that gives way picks the next one itself and switches to it, or goes on if that is itself: going through a
+    hub each time would cost as much as all the rest of a call.
+    """
 
     def __init__(self, dice: Random, style: Style, start_ms: int, *, steps_max: int = 20_000) -> None:
         self.now_ms = start_ms
@@ -78,9 +83,8 @@ class Scheduler:
         self.steps_max = steps_max
         self.tasks: list[Task] = []
         self.style = style
-        self._dice = dice
         self._random = dice.random
-        self._stays = _STAYS[style]
+        self.stays = _STAYS[style]
         self._hub = getcurrent()
         self._current: Task | None = None
         drops = dice.randint(1, 3) if style is Style.PRIORITIES else 0
@@ -108,68 +112,78 @@ class Scheduler:
 
     def kill(self, process: Process) -> None:
         """Ends a process: from now on each of its calls raises Crash."""
-        process.died_ms = self.now_ms
+        process.die(self.now_ms)
         process.wake_ms = 0
-        for task in [task for task in self.tasks if task.process is process and task is not self._current]:
-            self.end(task)
-            self._abort(task)
+        self._abort([task for task in self.tasks if task.process is process and task is not self._current])
 
     def reach(self, is_border: bool = False) -> None:
         """A scheduling point of the current task."""
         self.now_ms += 1 + (self.steps & 7)
-        if is_border or self._random() >= self._stays:
-            self._hub.switch()
+        if (is_border or self._random() >= self.stays) and self._current is not None:
+            self._give_way()
 
     def sleep(self, ms: int) -> None:
         """The current task goes on after that time."""
         task = self._current
         assert task is not None
         task.wake_ms = self.now_ms + max(ms, 1)
-        self._hub.switch()
+        self._give_way()
 
     def run(self) -> None:
         """Until every program has ended; timers alone do not count."""
-        self._hub = getcurrent()
+        self._hub, self._current = getcurrent(), None
         while any(not task.every_ms for task in self.tasks):
-            self._step()
+            self._give_way()
+            self._current = None
+            if self.steps > self.steps_max:
+                raise StuckError(f"{self.steps_max} steps and no end")
 
     def close(self) -> None:
         """Ends whatever still runs."""
-        for task in list(self.tasks):
-            task.process.died_ms = min(task.process.died_ms, self.now_ms)
-            self.end(task)
-            self._abort(task)
+        self._current = None
+        for task in self.tasks:
+            task.process.die(self.now_ms)
+        self._abort(list(self.tasks))
 
-    def _step(self) -> None:
-        self.steps += 1
-        if self.steps > self.steps_max:
-            raise StuckError(f"{self.steps_max} steps and no end")
-        now = self.now_ms
-        ready = [task for task in self.tasks if task.wake_ms <= now and task.process.wake_ms <= now]
-        if not ready:
-            self.now_ms = min(max(task.wake_ms, task.process.wake_ms) for task in self.tasks)
+    def _give_way(self) -> None:
+        """Goes on with whoever is next; returns when it is the caller's turn again."""
+        current = self._current
+        while True:
+            self.steps += 1
+            if self.steps > self.steps_max:
+                break
+            now = self.now_ms
+            ready = [task for task in self.tasks if task.wake_ms <= now and task.process.wake_ms <= now]
+            if not ready:
+                self.now_ms = min([max(task.wake_ms, task.process.wake_ms) for task in self.tasks])
+                continue
+            task = ready[0] if len(ready) == 1 else self._pick(ready)
+            if task is current:
+                return
+            if task.every_ms and task.thread is None and task.process.beats_from_ms > now:
+                task.wake_ms = task.process.beats_from_ms
+                continue
+            self._switch(task)
             return
-        self._resume(self._pick(ready))
+        if current is not None:
+            self._hub.switch()
 
     def _pick(self, ready: list[Task]) -> Task:
         if self.style is not Style.PRIORITIES:
             return ready[int(self._random() * len(ready))]
-        best = max(ready, key=lambda task: task.rank)
+        best = max(ready, key=_rank)
         if self.steps in self._drops:
             best.rank = -self.steps
         return best
 
-    def _resume(self, task: Task) -> None:
-        if task.every_ms and task.thread is None and task.process.beats_from_ms > self.now_ms:
-            task.wake_ms = task.process.beats_from_ms
-            return
+    def _switch(self, task: Task) -> None:
         if task.thread is None:
-            task.thread = greenlet(lambda: self._run_task(task))
-        self._current = task
-        try:
+            task.thread = greenlet(self._run_task, self._hub)
+            self._current = task
+            task.thread.switch(task)
+        else:
+            self._current = task
             task.thread.switch()
-        finally:
-            self._current = None
 
     def _run_task(self, task: Task) -> None:
         try:
@@ -182,10 +196,18 @@ class Scheduler:
         else:
             self.end(task)
 
-    def _abort(self, task: Task) -> None:
-        if task.thread is not None and not task.thread.dead:
-            # The task unwinds now: its calls all raise, because its process is dead.
-            before, self._current = self._current, task
-            task.thread.parent = getcurrent()
-            task.thread.throw(Crash())
-            self._current = before
+    def _abort(self, tasks: list[Task]) -> None:
+        """Unwinds tasks now: their calls all raise, because their processes are dead."""
+        for task in tasks:
+            self.end(task)
+        before = self._current
+        for task in tasks:
+            if task.thread is not None and not task.thread.dead:
+                self._current = task
+                task.thread.parent = getcurrent()
+                task.thread.throw(Crash())
+        self._current = before
+
+
+def _rank(task: Task) -> float:
+    return task.rank

@@ -5,17 +5,32 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import repeat
+from multiprocessing import get_context
 from random import Random
 
 from lakebed.errors import LakebedError
 from lakebed.transaction.heartbeats import Timing
 
-from .actors import Client, run_cleaner, run_compactor, run_operator, run_reader, run_writer
+from .actors import (
+    Client,
+    finish_maintenance,
+    run_cleaner,
+    run_clusterer,
+    run_compactor,
+    run_configurator,
+    run_maintainer,
+    run_operator,
+    run_reader,
+    run_writer,
+    small_metadata_table,
+)
 from .checker import History, Read, Told, Write, find_anomalies
-from .codecs import FAST, REAL, Codec, fast_codecs
+from .codecs import FAST, REAL, Codec, encode_lasting, fast_codecs, remembered_listings
 from .faults import Fault, Faults, SeededFaults
 from .invariants import Invariants, ViolationError, leftovers
 from .scheduler import Process, Scheduler, StuckError, Style
@@ -45,10 +60,24 @@ class Setup:
     readers: int
     has_operator: bool
     has_compactor: bool
+    has_clusterer: bool
+    maintainers: int
     has_foreign: bool
+    has_configurator: bool
     restarts: int
     is_real: bool
     """Whether documents are encoded as on a real table."""
+
+    @property
+    def lease_lasts(self) -> bool:
+        """Whether the lock is never lost: an engine without tickets has nothing else to rest on."""
+        return not (self.lock.can_be_lost and self.rates.get(Fault.PAUSE))
+
+    @property
+    def foreigners(self) -> frozenset[str]:
+        """Actors of an engine that knows no tickets."""
+        wanted = {"foreign": self.has_foreign, "configurator": self.has_configurator and self.shape.has_metadata}
+        return frozenset(name for name, is_wanted in wanted.items() if is_wanted and self.lease_lasts)
 
 
 def draw_setup(seed: int) -> Setup:
@@ -69,18 +98,22 @@ def draw_setup(seed: int) -> Setup:
         ),
         lock=lock,
         style=dice.choice(list(Style)),
-        skew_ms=200 if not is_wild and dice.random() < 0.2 else 0,
+        skew_ms=200 if dice.random() < (0.5 if is_wild else 0.2) else 0,
         wild_ms=600_000 if is_wild else 0,
         page_size=dice.choice((0, 0, 0, 3, 7)),
         rates=rates,
         writers=tuple(
-            tuple(dice.choice(OPERATIONS) for _ in range(dice.randint(1, 2))) for _ in range(dice.randint(1, 3))
+            tuple(dice.choice(OPERATIONS) for _ in range(dice.choice((1, 1, 1, 2))))
+            for _ in range(dice.choice((1, 2, 2, 3)))
         ),
-        cleaners=dice.choice((0, 1, 1, 2)),
+        cleaners=dice.choice((0, 0, 1, 1, 2)),
         readers=dice.choice((0, 1, 1)),
         has_operator=dice.random() < 0.1,
         has_compactor=not is_cow and dice.random() < 0.4,
-        has_foreign=dice.random() < 0.2 and not (lock.can_be_lost and rates[Fault.PAUSE]),
+        has_clusterer=seed % 10 != 0 and dice.random() < 0.15,
+        maintainers=dice.choice((0, 0, 1, 1, 2)),
+        has_foreign=dice.random() < 0.2,
+        has_configurator=dice.random() < 0.2,
         restarts=dice.randint(0, 2),
         is_real=seed % 10 == 0,
     )
@@ -114,6 +147,7 @@ class Result:
     history: History
     failure: str | None = None
     reached: Counter[str] = field(default_factory=Counter)
+    effects: int = 0
 
     def describe(self) -> str:
         """What failed, and how to see it again."""
@@ -170,6 +204,7 @@ class Schedule:
             result.failure = f"{type(error).__name__}: {error}"
         finally:
             self.world.scheduler.close()
+        result.effects = self.invariants.effects
         return result
 
     def start_actors(self) -> None:
@@ -178,15 +213,29 @@ class Schedule:
         for number, operations in enumerate(setup.writers):
             self.start(f"writer{number}", lambda client, todo=operations: run_writer(client, todo), setup.restarts)
         for number in range(setup.cleaners):
-            self.start(f"cleaner{number}", lambda client: run_cleaner(client, 2, 60_000), setup.restarts)
+            self.start(
+                f"cleaner{number}",
+                lambda client, rounds=number + 1: run_cleaner(client, rounds, 60_000),
+                setup.restarts,
+            )
         for number in range(setup.readers):
-            self.start(f"reader{number}", lambda client: run_reader(client, 3, 2_000), 0)
+            self.start(f"reader{number}", lambda client: run_reader(client, 2, 2_000), 0)
         if setup.has_operator:
             self.start("operator", lambda client: run_operator(client, 3_000), 0)
-        if setup.has_foreign:
+        if "foreign" in setup.foreigners:
             self.start("foreign", lambda client: run_writer(client, ("upsert", "insert")), 1, is_foreign=True)
         if setup.has_compactor:
             self.start("compactor", lambda client: run_compactor(client, 3_000), 0)
+        if setup.has_clusterer:
+            self.start("clusterer", lambda client: run_clusterer(client, 3_000), 0)
+        for number in range(setup.maintainers if setup.shape.has_metadata else 0):
+            self.start(
+                f"maintainer{number}",
+                lambda client, rounds=number + 1: run_maintainer(client, rounds, 5_000),
+                setup.restarts,
+            )
+        if "configurator" in setup.foreigners:
+            self.start("configurator", lambda client: run_configurator(client, 3_000), 1, is_foreign=True)
 
     def start(
         self,
@@ -198,7 +247,7 @@ class Schedule:
         is_foreign: bool = False,
     ) -> Process:
         """A process with a program. When it dies another one takes its place, as often as told."""
-        spread = self.setup.skew_ms // 2 or self.setup.wild_ms
+        spread = self.setup.wild_ms or self.setup.skew_ms // 2
         process = Process(name, self.dice.randint(-spread, spread) if spread else 0, is_foreign)
         self.processes.append(process)
 
@@ -233,7 +282,14 @@ class Schedule:
         self.history.reads.append(
             Read("the end", view.seen, view.rows(), self.world.scheduler.steps, self.world.scheduler.steps)
         )
-        for check in (find_anomalies(self.history), self._stray_files(), self._stray_entries(), self._overlaps()):
+        for check in (
+            find_anomalies(self.history),
+            (f"I30: in the end {what}" for what in view.misplaced()),
+            (f"I15: {path} is listed and not there" for path in sorted(view.listed - self.world.store.files.keys())),
+            self._stray_files(),
+            self._stray_entries(),
+            self._overlaps(),
+        ):
             for anomaly in check:
                 raise ViolationError(anomaly)
 
@@ -243,7 +299,7 @@ class Schedule:
         self.world.calm()
         scheduler.close()
         for process in self.processes:
-            process.died_ms = min(process.died_ms, scheduler.now_ms)
+            process.die(scheduler.now_ms)
         for hold in list(self.world.holds):
             self.world.finish(hold)
         self._stranger = Process("stranger")
@@ -260,7 +316,9 @@ class Schedule:
     def _clean(self, problems: list[LakebedError]) -> None:
         for _ in range(3):
             try:
-                self.client(self._stranger).transactions.rollbacks.run()
+                client = self.client(self._stranger)
+                client.transactions.rollbacks.run()
+                finish_maintenance(client)
             except LakebedError as error:
                 problems.append(error)
             if not any(self._leftovers()):
@@ -269,11 +327,11 @@ class Schedule:
 
     def _leftovers(self) -> Iterator[str]:
         strays = self.invariants.zombie_files
-        return leftovers(self.world, zombie_files=strays, all_have_tickets=not self.setup.has_foreign)
+        return leftovers(self.world, zombie_files=strays, all_have_tickets=not self.setup.foreigners)
 
     def _stray_files(self) -> Iterator[str]:
         """Files of writes that did not complete are gone, unless they appeared after their rollback was planned."""
-        if self.setup.has_foreign:
+        if self.setup.foreigners:
             return  # It revokes no tickets, so that nobody can tell when a rollback was planned.
         pending = {instant.requested_at for instant in self.invariants.timeline().pending()}
         for folder, files in self.world.store.folders.items():
@@ -313,21 +371,30 @@ class Schedule:
 def _rare_collections() -> Iterator[None]:
     """Schedules make much garbage and few cycles: looking for them all the time is a tenth of the work."""
     before = gc.get_threshold()
-    gc.set_threshold(200_000, 50, 100)
+    gc.freeze()
+    gc.set_threshold(100_000, 10, 10)
     try:
         yield
     finally:
         gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 @lru_cache(maxsize=1000)
 def _template(shape: Shape, is_real: bool) -> Store:
-    return new_table(shape, (REAL if is_real else FAST).encode_commit)
+    return new_table(shape, REAL.encode_commit if is_real else encode_lasting)
 
 
 def _first_write(shape: Shape) -> Write:
     keys = {f"k{key}": True for key in range(shape.keys)}
     return Write(0, "the table's maker", FIRST, keys, told=Told.OK, completed_at=FIRST_DONE)
+
+
+@contextmanager
+def simulated() -> Iterator[Callable[[], None]]:
+    """What schedules run in. Gives what is to be called between them, to free memory."""
+    with _rare_collections(), small_metadata_table(), remembered_listings() as forget:
+        yield forget
 
 
 def run_seeds(
@@ -336,21 +403,38 @@ def run_seeds(
     """Runs schedules; what they reached, and those that failed. Real and cheap codecs take turns as the seeds say."""
     reached: Counter[str] = Counter()
     failed: list[Result] = []
-    with ExitStack() as stack, _rare_collections():
-        forget = stack.enter_context(fast_codecs())
+    with simulated() as forget, ExitStack() as stack:
+        stack.enter_context(fast_codecs())
         for seed in seeds:
             setup = tweak(draw_setup(seed))
             if setup.is_real:
                 stack.close()
             result = run_schedule(setup)
             if setup.is_real:
-                forget = stack.enter_context(fast_codecs())
+                stack.enter_context(fast_codecs())
             forget()
             reached.update(result.reached)
             reached["schedules"] += 1
             reached["calls"] += len(result.world.trace)
+            reached["effects checked"] += result.effects
             if result.failure is not None:
                 failed.append(result)
                 if stop_at_failure:
                     break
     return reached, failed
+
+
+def run_block(first: int, count: int) -> tuple[Counter[str], list[str]]:
+    """Runs schedules with successive seeds; what they reached, and which failed, in a form that leaves the process."""
+    reached, failed = run_seeds(range(first, first + count), stop_at_failure=False)
+    return reached, [result.describe() for result in failed]
+
+
+def run_blocks(first: int, blocks: int, per_block: int, jobs: int) -> Iterator[tuple[Counter[str], list[str]]]:
+    """Runs blocks of schedules in so many processes; each seed gives the same schedule in whichever it runs."""
+    starts = [first + number * per_block for number in range(blocks)]
+    if jobs == 1:
+        yield from (run_block(start, per_block) for start in starts)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(run_block, starts, repeat(per_block))

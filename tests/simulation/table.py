@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-from lakebed.format.file_names import decode_data_file_name, encode_base_file_name, log_merge_order
+from lakebed.format.file_names import decode_data_file_name, encode_base_file_name
 from lakebed.format.properties import encode_properties, table_checksum
+from lakebed.metadata.table import metadata_completions
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileGroupId, LogFile
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.timeline import Timeline, load_timeline
-from lakebed.timeline.config import load_config
+from lakebed.timeline.config import PROPERTIES, load_config
 from lakebed.transaction.section import METADATA
+from lakebed.view import latest_slices
 
 from .codecs import Codec
 from .world import Store, World
@@ -29,7 +31,11 @@ Rows = dict[str, Value]
 
 FIRST = InstantTime("20240101000000000")
 FIRST_DONE = InstantTime("20240101000000500")
-MDT_FOLDER = f"{METADATA}files"
+FILES = "files"
+STATS = "column_stats"
+"""A partition of the metadata table that another engine may add: every commit must then write there too."""
+Places = dict[str, tuple[str, str]]
+"""Where each key lives: its partition and file id, as a record index has it."""
 
 
 def encode_rows(rows: Mapping[str, Value]) -> bytes:
@@ -62,7 +68,7 @@ class Shape:
 def new_table(shape: Shape, encode_commit: object) -> Store:
     """A table with one commit that inserted the first keys."""
     store = Store()
-    store.put(".hoodie/hoodie.properties", _properties(shape), 0)
+    store.put(PROPERTIES, _properties(shape), 0)
     stats: dict[str, list[WriteStat]] = {}
     for number in range(shape.groups):
         partition = shape.partitions[number % len(shape.partitions)]
@@ -82,8 +88,22 @@ def new_table(shape: Shape, encode_commit: object) -> Store:
         store.put(f"{folder}/{FIRST}_{done}.{what}", document, 0)
     if shape.has_metadata:
         paths = [stat.path for stat in metadata.stats]
-        store.put(f"{MDT_FOLDER}/.files-0000-0_{FIRST}.log.1_0-0-0", marshal.dumps(paths), 0)
+        places = {
+            f"k{key}": (shape.partitions[key % shape.groups % len(shape.partitions)], f"g{key % shape.groups}")
+            for key in range(shape.keys)
+        }
+        store.put(f"{METADATA}{FILES}/.files-0000-0_{FIRST}.log.1_0-0-0", encode_entries(paths, places), 0)
     return store
+
+
+def encode_entries(paths: Iterable[str], places: Places) -> bytes:
+    """The content of a file of the metadata table: data files, and where keys live."""
+    return marshal.dumps((list(paths), places))
+
+
+def decode_entries(data: bytes) -> tuple[list[str], Places]:
+    """What was encoded."""
+    return marshal.loads(data)
 
 
 def _properties(shape: Shape) -> bytes:
@@ -93,7 +113,7 @@ def _properties(shape: Shape) -> bytes:
         "hoodie.table.version": "9",
         "hoodie.timeline.layout.version": "2",
         "hoodie.table.timeline.timezone": "UTC",
-        "hoodie.table.metadata.partitions": "files" if shape.has_metadata else "",
+        "hoodie.table.metadata.partitions": FILES if shape.has_metadata else "",
     }
     properties["hoodie.table.checksum"] = str(table_checksum(properties))
     return encode_properties(properties, comment="simulated", date="today")
@@ -122,11 +142,15 @@ class View:
     config: TableConfig
     timeline: Timeline
     groups: dict[FileGroupId, Group]
+    places: Places | None = None
+    """Where the metadata table says that keys live; None if there is none."""
+    listed: set[str] = field(default_factory=set)
+    """Every file that was listed, whether it counts or not."""
 
     @property
     def seen(self) -> frozenset[InstantTime]:
         """The writes in the snapshot."""
-        return frozenset(instant.requested_at for instant in self.timeline.commits())
+        return frozenset([instant.requested_at for instant in self.timeline.commits()])
 
     def rows(self) -> Rows:
         """All rows. A key that is in two file groups has both lists, one after the other."""
@@ -138,6 +162,17 @@ class View:
                 found[key] = (numbers, alive)
         return found
 
+    def misplaced(self) -> list[str]:
+        """I30: the keys that the index does not find where they are."""
+        if self.places is None:
+            return []
+        return [
+            f"{key} is in {group.group} and the index says {self.places.get(key)}"
+            for group in self.groups.values()
+            for key in group.rows
+            if self.places.get(key) != (group.group.partition, group.group.file_id)
+        ]
+
 
 class DuplicateKeyError(Exception):
     """One key in two file groups."""
@@ -148,16 +183,29 @@ class MissingFileError(Exception):
 
 
 def load_view(world: World, storage: object, codec: Codec) -> View:
-    """A snapshot, read as readers do: the timeline listed twice, then files by the metadata table or by listing."""
+    """A snapshot, read as readers do: the timeline listed twice, then files by the metadata table or by listing.
+
+    Whoever is so slow that the metadata table is cleaned meanwhile looks again.
+    """
+    while True:
+        cleaned = world.reached["metadata clean"]
+        try:
+            return _load_view(world, storage, codec)
+        except MissingFileError:
+            if cleaned == world.reached["metadata clean"]:
+                raise
+
+
+def _load_view(world: World, storage: object, codec: Codec) -> View:
     config = load_config(storage)  # type: ignore[arg-type]
     timeline = load_timeline(storage, config)  # type: ignore[arg-type]
     contents = {instant.requested_at: _content(world, codec, instant) for instant in timeline.commits()}
-    paths = (
-        _listed_by_metadata(world, storage, config, timeline)
-        if config.metadata_partitions
-        else _listed_in_folders(storage, contents.values())
-    )
-    return View(config, timeline, slice_files(world.store, timeline, contents, paths))
+    places: Places | None = None
+    if config.metadata_partitions:
+        paths, places = read_metadata(world, storage, config, timeline)
+    else:
+        paths = _listed_in_folders(storage, contents.values())
+    return View(config, timeline, slice_files(world.store, timeline, contents, paths), places, paths)
 
 
 def _content(world: World, codec: Codec, instant: Instant) -> CommitMetadata:
@@ -169,18 +217,23 @@ def _content(world: World, codec: Codec, instant: Instant) -> CommitMetadata:
     return codec.decode_commit(stored.data, path=path)
 
 
-def _listed_by_metadata(world: World, storage: object, config: TableConfig, timeline: Timeline) -> set[str]:
-    """Files that the metadata table lists, of writes that count; a write still pending on the table does not (I13)."""
-    metadata = load_timeline(storage, config, METADATA)  # type: ignore[arg-type]
-    pending = {instant.requested_at for instant in timeline.pending()}
-    valid = {instant.requested_at for instant in metadata.commits()} - pending
+def read_metadata(world: World, storage: object, config: TableConfig, timeline: Timeline) -> tuple[set[str], Places]:
+    """Files that the metadata table lists and where it has keys, by what counts for this snapshot (I13)."""
+    completion_of = metadata_completions(storage, config, timeline, load_timeline(storage, config, METADATA))  # type: ignore[arg-type]
+    files = [data_file(listed.path.rpartition("/")[2]) for listed in storage.list(f"{METADATA}{FILES}")]  # type: ignore[attr-defined]
+    found = {FILES: [file for file in files if file is not None]}
     paths: set[str] = set()
-    for listed in storage.list(MDT_FOLDER):  # type: ignore[attr-defined]
-        file = data_file(listed.path.rpartition("/")[2])
-        stored = world.store.get(listed.path)
-        if file is not None and file.instant in valid and stored is not None:
-            paths.update(marshal.loads(stored.data))
-    return paths
+    places: Places = {}
+    for file_slice in latest_slices(found, completion_of, layout=2):
+        for file in (file_slice.base, *file_slice.logs):
+            if file is not None:
+                stored = world.store.get(f"{METADATA}{FILES}/{file.name}")
+                if stored is None:
+                    raise MissingFileError(f"{file.name} of the metadata table is listed and not there")
+                more, moved = decode_entries(stored.data)
+                paths.update(more)
+                places.update(moved)
+    return paths, places
 
 
 def _listed_in_folders(storage: object, contents: Iterable[CommitMetadata]) -> set[str]:
@@ -192,34 +245,30 @@ def slice_files(
     store: Store, timeline: Timeline, contents: Mapping[InstantTime, CommitMetadata], paths: Iterable[str]
 ) -> dict[FileGroupId, Group]:
     """The newest slice of each file group: of files whose write counts, in file groups that are not replaced."""
-    bases: dict[FileGroupId, list[BaseFile]] = {}
-    logs: dict[FileGroupId, list[LogFile]] = {}
+    files: dict[str, list[BaseFile | LogFile]] = {}
     for path in sorted(paths):
         partition, _, name = path.rpartition("/")
         file = data_file(name)
-        if file is None or timeline.completion_of(file.instant) is None:
-            continue
-        group = FileGroupId(partition, file.file_id)
-        if isinstance(file, BaseFile):
-            bases.setdefault(group, []).append(file)
-        else:
-            logs.setdefault(group, []).append(file)
-    replaced = {
-        FileGroupId(partition, file_id)
-        for metadata in contents.values()
-        for partition, ids in metadata.replaced_file_ids.items()
-        for file_id in ids
-    }
-    found = sorted({*bases, *logs} - replaced)
+        if file is not None:
+            files.setdefault(partition, []).append(file)
+    replaced = frozenset(
+        [
+            FileGroupId(partition, file_id)
+            for metadata in contents.values()
+            for partition, ids in metadata.replaced_file_ids.items()
+            for file_id in ids
+        ]
+    )
     _check_files(timeline, contents, paths, replaced)
-    return {group: _newest(store, timeline, group, bases.get(group, []), logs.get(group, [])) for group in found}
+    slices = latest_slices(files, timeline.completion_of, layout=2, replaced=replaced)
+    return {each.group: _read_slice(store, each.group, each.base, each.logs) for each in slices}
 
 
 def _check_files(
     timeline: Timeline,
     contents: Mapping[InstantTime, CommitMetadata],
     paths: Iterable[str],
-    replaced: set[FileGroupId],
+    replaced: frozenset[FileGroupId],
 ) -> None:
     known = set(paths)
     for instant in timeline.commits():
@@ -228,20 +277,12 @@ def _check_files(
                 raise MissingFileError(f"{stat.path} of {instant.requested_at} is not listed")
 
 
-def _newest(store: Store, timeline: Timeline, group: FileGroupId, bases: list[BaseFile], logs: list[LogFile]) -> Group:
-    base = max(bases, key=lambda file: (file.instant, file.write_token), default=None)
-    on_top = [log for log in logs if base is None or (timeline.completion_of(log.instant) or "") > base.instant]
-    ordered = tuple(sorted(on_top, key=log_merge_order))
+def _read_slice(store: Store, group: FileGroupId, base: BaseFile | None, logs: tuple[LogFile, ...]) -> Group:
     rows: Rows = {}
-    for file in (base, *ordered):
+    for file in (base, *logs):
         if file is not None:
             stored = store.get(f"{group.partition}/{file.name}")
             if stored is None:
                 raise MissingFileError(f"{group.partition}/{file.name} is listed and not there")
             rows.update(decode_rows(stored.data))
-    return Group(group, base, ordered, rows)
-
-
-def completed_instant(timeline: Timeline, requested_at: InstantTime) -> Instant | None:
-    """The completed write of that time."""
-    return next((i for i in timeline.commits() if i.requested_at == requested_at), None)
+    return Group(group, base, logs, rows)

@@ -9,7 +9,7 @@ import pytest
 from .codecs import fast_codecs
 from .faults import Fault, PlannedFault, PlannedFaults, possible_faults
 from .scheduler import Style
-from .schedules import Setup, draw_setup, run_schedule
+from .schedules import Setup, draw_setup, run_schedule, simulated
 from .table import Shape
 from .world import LockKind
 
@@ -28,6 +28,7 @@ class Scenario:
     writers: tuple[tuple[str, ...], ...] = (("upsert",),)
     cleaners: int = 0
     has_operator: bool = False
+    maintainers: int = 0
     before: tuple[tuple[str, int, Fault], ...] = ()
 
     def __str__(self) -> str:
@@ -40,6 +41,7 @@ SCENARIOS = (
     Scenario("two writers", "writer0", writers=(("upsert",), ("upsert",))),
     Scenario("rollback of a dead writer", "cleaner0", cleaners=2, before=(("writer0", 34, Fault.CRASH_BEFORE),)),
     Scenario("rollback of a completed write", "operator", writers=(("upsert",),) * 2, cleaners=1, has_operator=True),
+    Scenario("two look after the metadata table", "maintainer0", writers=(("upsert",) * 3,), maintainers=2),
 )
 TABLES = {
     "cow, lease, metadata": (Shape(True, True, ("p0",), 1, 4), LockKind(can_be_lost=True)),
@@ -62,7 +64,10 @@ def _setup(scenario: Scenario, table: str, restarts: int) -> Setup:
         readers=1,
         has_operator=scenario.has_operator,
         has_compactor=False,
+        has_clusterer=False,
+        maintainers=scenario.maintainers,
         has_foreign=False,
+        has_configurator=False,
         restarts=restarts,
         is_real=False,
     )
@@ -76,7 +81,7 @@ def _setup(scenario: Scenario, table: str, restarts: int) -> Setup:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_every_call_may_fail(scenario: Scenario, table: str, restarts: int) -> None:
     setup = _setup(scenario, table, restarts)
-    with fast_codecs() as forget:
+    with simulated() as forget, fast_codecs():
         calls = _list_calls(scenario, setup)
         assert len(calls) > 20
         for number, verb in enumerate(calls, start=1):

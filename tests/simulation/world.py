@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
 from lakebed.errors import CorruptTableError, LockUnavailableError, StorageUnavailableError
@@ -30,51 +31,61 @@ class Stored(NamedTuple):
     """One file of the store."""
 
     data: bytes
-    listed: Listed
-    etag: str
+    modified_ms: int
+    version: int
+
+    @property
+    def etag(self) -> str:
+        """What names this content."""
+        return str(self.version)
 
 
 class Store:
     """Files in folders, and live tickets. No faults, no time of its own: that is the business of the ports."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: dict[str, Stored] | None = None) -> None:
+        self.files = files or {}
         self.folders: dict[str, dict[str, Stored]] = {}
         self.tickets: set[Ticket] = set()
-        self._versions = 0
+        self._versions = len(self.files)
         self._listings: dict[str, tuple[Listed, ...]] = {}
+        for path, stored in self.files.items():
+            folder, _, name = path.rpartition("/")
+            self.folders.setdefault(folder, {})[name] = stored
 
     def copy(self) -> Store:
         """A store with the same files."""
-        other = Store()
-        other.folders = {folder: dict(files) for folder, files in self.folders.items()}
-        other._versions = self._versions
-        return other
+        return Store(dict(self.files))
 
     def get(self, path: str) -> Stored | None:
         """The file, or None."""
-        folder, _, name = path.rpartition("/")
-        return self.folders.get(folder, {}).get(name)
+        return self.files.get(path)
 
     def put(self, path: str, data: bytes, now_ms: int) -> None:
         """Writes a file over what was there."""
         folder, _, name = path.rpartition("/")
         self._versions += 1
-        listed = Listed(path, len(data), _ZERO + timedelta(milliseconds=now_ms))
-        self.folders.setdefault(folder, {})[name] = Stored(data, listed, str(self._versions))
+        files = self.folders.get(folder)
+        if files is None:
+            files = self.folders[folder] = {}
+        files[name] = self.files[path] = Stored(data, now_ms, self._versions)
         self._listings.pop(folder, None)
 
     def remove(self, path: str) -> bool:
         """Removes a file; whether it was there."""
+        if self.files.pop(path, None) is None:
+            return False
         folder, _, name = path.rpartition("/")
         self._listings.pop(folder, None)
-        return self.folders.get(folder, {}).pop(name, None) is not None
+        del self.folders[folder][name]
+        return True
 
     def list(self, folder: str) -> tuple[Listed, ...]:
         """The files of one folder, by name. Equal to the last time while nothing changed."""
         listing = self._listings.get(folder)
         if listing is None:
             files = self.folders.get(folder, {})
-            listing = self._listings[folder] = tuple(files[name].listed for name in sorted(files))
+            listing = self._listings[folder] = tuple([_listed(folder, name, files[name]) for name in sorted(files)])
         return listing
 
     def list_below(self, folder: str) -> tuple[Listed, ...]:
@@ -82,6 +93,11 @@ class Store:
         prefix = f"{folder}/" if folder else ""
         below = [name for name in self.folders if name == folder or name.startswith(prefix)]
         return tuple(sorted((one for name in below for one in self.list(name)), key=lambda listed: listed.path))
+
+
+@lru_cache(maxsize=20_000)
+def _listed(folder: str, name: str, stored: Stored) -> Listed:
+    return Listed(f"{folder}/{name}", len(stored.data), _ZERO + timedelta(milliseconds=stored.modified_ms))
 
 
 @dataclass(eq=False, slots=True)
@@ -126,6 +142,7 @@ class World:
         self.store = store
         self.lock = lock
         self.faults = faults
+        self.calls_to_fault = faults.calls_to_next()
         self.witness = Witness()
         self.page_size = 0
         self.trace: list[tuple[object, ...]] = []
@@ -164,7 +181,7 @@ class World:
 
     def calm(self) -> None:
         """Nothing goes wrong from here on; what is late has taken place."""
-        self.faults = NoFaults()
+        self.faults, self.calls_to_fault = NoFaults(), NEVER
         self.page_size = 0
         for _, effect in self._late:
             effect()
@@ -179,10 +196,16 @@ class World:
             raise Crash
         if self._late:
             self._take_place()
-        fault = self.faults.strike(process, verb, path)
+        self.calls_to_fault -= 1
+        fault = None if self.calls_to_fault > 0 else self._strike(process, verb, path)
         self.trace.append((self.scheduler.now_ms, process.name, verb, path, fault))
         if fault is not None:
             self._befall(process, verb, path, fault)
+        return fault
+
+    def _strike(self, process: Process, verb: str, path: str) -> Fault | None:
+        fault = self.faults.strike(process, verb, path)
+        self.calls_to_fault = self.faults.calls_to_next()
         return fault
 
     def leave(self, process: Process, fault: Fault | None) -> None:
@@ -415,17 +438,11 @@ class SimStorage:
     def list(self, folder: str, *, recursive: bool = False) -> tuple[Listed, ...]:
         """The files in a folder, page by page if the world says so; others go on between pages."""
         self._world.enter(self._process, "list", folder)
-        found = self._read_listing(folder, recursive)
+        found = self._store.list_below(folder) if recursive else self._store.list(folder)
         size = self._world.page_size
         if not size or len(found) <= size:
             return found
-        pages = list(found[:size])
-        while True:
-            self._world.enter(self._process, "list", f"{folder} after {pages[-1].path}")
-            rest = [one for one in self._read_listing(folder, recursive) if one.path > pages[-1].path][:size]
-            if not rest:
-                return tuple(pages)
-            pages += rest
+        return self._read_pages(folder, recursive, found, size)
 
     def list_folders(self, folder: str) -> tuple[str, ...]:
         """The immediate sub-folders."""
@@ -483,6 +500,8 @@ class SimStorage:
 
     def _write(self, verb: str, path: str, effect: Callable[[], Outcome]) -> Outcome:
         fault = self._world.enter(self._process, verb, path)
+        if fault is None:
+            return effect()
         if fault is Fault.LOST_BEFORE:
             return UNKNOWN
         if fault is Fault.LATE:
@@ -494,8 +513,20 @@ class SimStorage:
         self._world.leave(self._process, fault)
         return outcome
 
-    def _read_listing(self, folder: str, recursive: bool) -> tuple[Listed, ...]:
-        return self._store.list_below(folder) if recursive else self._store.list(folder)
+    def _read_pages(self, folder: str, recursive: bool, first: tuple[Listed, ...], size: int) -> tuple[Listed, ...]:
+        """Page after page, each as the folder is then; what was listed first if nothing changed meanwhile."""
+        read, pages = first, list(first[:size])
+        while len(pages) < len(read) or read is not first:
+            self._world.enter(self._process, "list", f"{folder} after {pages[-1].path}")
+            read = self._store.list_below(folder) if recursive else self._store.list(folder)
+            if read is first:
+                pages = list(first[: len(pages) + size])
+                continue
+            rest = [one for one in read if one.path > pages[-1].path][:size]
+            if not rest:
+                return tuple(pages)
+            pages += rest
+        return first
 
     def _put_new(self, path: str, data: bytes, *, published: bool = False) -> Outcome:
         if self._store.get(path) is not None:
