@@ -21,7 +21,7 @@ from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.timeline import Documents, load_timeline
 from lakebed.timeline.config import BACKUP, PROPERTIES, load_config
-from lakebed.transaction.attempt import Attempt, begin_attempt
+from lakebed.transaction.attempt import Attempt
 from lakebed.transaction.conflicts import WriteKind, WriteSet, overlapping
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.markers import write_markers
@@ -30,7 +30,7 @@ from lakebed.transaction.settle import create_file, delete_file
 from lakebed.transaction.transactions import Transactions
 
 from .checker import History, Read, Told, Write
-from .codecs import Codec
+from .codecs import Codec, decode_document, encode_document
 from .invariants import Invariants, require
 from .scheduler import Process
 from .table import (
@@ -43,6 +43,7 @@ from .table import (
     Rows,
     View,
     decode_entries,
+    decode_rows,
     encode_entries,
     encode_rows,
     load_view,
@@ -420,105 +421,126 @@ def run_reader(client: Client, rounds: int, delay_ms: int) -> None:
         client.history.reads.append(Read(client.process.name, view.seen, rows, began, client.world.scheduler.steps))
 
 
-def run_compactor(client: Client, delay_ms: int) -> None:
-    """Plans a compaction of one file group under the lock, carries it out, completes it."""
+def run_service(client: Client, action: Action, delay_ms: int) -> None:
+    """Plans a table service under the lock, and executes the plan."""
     client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
     try:
-        attempt, group = _plan_compaction(client)
+        instant = client.transactions.executions.schedule(action, lambda section, _: _PLANNERS[action](client, section))
     except (LakebedError, MissingFileError):
-        for task in list(client.process.timers):
-            client.world.scheduler.end(task)
+        client.world.reached["service gave up"] += 1
         return
-    if attempt is None or group is None:
-        return
-    output = Output(Action.COMPACTION, WriteKind.COMPACTION, {group.group: group.rows}, {group.group: group})
-    record = Write(len(client.history.writes) + 1, client.process.name, attempt.instant)
-    client.history.writes[attempt.instant] = record
-    try:
-        seen = client.view().seen
-        client.transactions.declare(attempt, _metadata_of(output, {}, planned=True))
-        paths = _write_files(client, attempt, output)
-        client.transactions.commit(
-            attempt,
-            _write_set_of(client, output),
-            seen,
-            _metadata_of(output, paths),
-            _listing(client, output, paths),
-        )
-        client.world.reached["compaction"] += 1
-    except (LakebedError, MissingFileError):
-        attempt.heartbeat.rest()
+    if instant is not None:
+        execute_plan(client, instant)
+    client.check_no_timers()
 
 
-def _plan_compaction(client: Client) -> tuple[Attempt | None, Group | None]:
-    with client.transactions.section() as section:
-        view = load_view(client.world, client.storage, client.codec)
-        busy = any(i.action in _PLANS for i in section.timeline.pending())
-        groups = [group for group in view.groups.values() if group.logs]
-        if busy or not groups:
-            return None, None
-        group = client.dice.choice(groups)
-        operation = CompactionOperation(
-            group.group.partition,
-            group.group.file_id,
-            group.base.instant if group.base else "",
-            log_files=tuple(log.name for log in group.logs),
-        )
-        attempt = begin_attempt(section, Action.COMPACTION)
-        plan = CompactionPlan((operation,))
-        section.request(attempt.in_state(State.REQUESTED), client.codec.encode_compaction_plan(plan), attempt.ticket)
-    return attempt, group
-
-
-def run_clusterer(client: Client, delay_ms: int) -> None:
-    """Plans under the lock to put some file groups together into one, does it, completes it."""
+def run_executor(client: Client, delay_ms: int) -> None:
+    """Executes plans that somebody made, or cancels them."""
     client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
     try:
-        attempt, groups = _plan_clustering(client)
-    except (LakebedError, MissingFileError):
-        for task in list(client.process.timers):
-            client.world.scheduler.end(task)
-        return
-    if attempt is None:
-        return
-    record = Write(len(client.history.writes) + 1, client.process.name, attempt.instant)
-    client.history.writes[attempt.instant] = record
-    new = FileGroupId(groups[0].group.partition, f"c{record.number}")
-    rows = {key: value for group in groups for key, value in group.rows.items()}
-    replaced = {new.partition: tuple(group.group.file_id for group in groups)}
-    output = Output(Action.CLUSTERING, WriteKind.CLUSTERING, {new: rows}, {new: None}, replaced)
+        timeline = load_timeline(client.storage, load_config(client.storage))
+        for plan in [plan for plan in timeline.pending() if plan.action in _PLANNERS]:
+            if client.dice.random() < 0.3:
+                client.transactions.executions.cancel(plan.requested_at)
+            else:
+                execute_plan(client, plan.requested_at)
+    except LakebedError:
+        client.world.reached["executor gave up"] += 1
+    client.check_no_timers()
+
+
+def execute_plan(client: Client, instant: InstantTime) -> None:
+    """One attempt at a plan."""
+    executions = client.transactions.executions
+    client.history.writes.setdefault(
+        instant, Write(len(client.history.writes) + 1, client.process.name, instant, told=Told.UNKNOWN)
+    )
     try:
-        seen = client.view().seen
-        client.transactions.declare(attempt, _metadata_of(output, {}, planned=True))
+        attempt = executions.begin(instant)
+    except LakebedError as error:
+        client.world.reached[f"service told {type(error).__name__}"] += 1
+        return
+    try:
+        view = client.view()
+        output = _OUTPUTS[attempt.action](client, view, attempt)
         paths = _write_files(client, attempt, output)
-        client.transactions.commit(
-            attempt,
-            _write_set_of(client, output),
-            seen,
-            _metadata_of(output, paths),
-            _listing(client, output, paths),
-        )
-        client.world.reached["clustering"] += 1
-    except (LakebedError, MissingFileError):
+        metadata, listing = _metadata_of(output, paths), _listing(client, output, paths)
+        client.transactions.commit(attempt, _write_set_of(client, output), view.seen, metadata, listing)
+        client.world.reached[str(attempt.action)] += 1
+    except CommitUnknownError:
         attempt.heartbeat.rest()
+    except (LakebedError, MissingFileError):
+        _give_up_service(client, attempt)
 
 
-def _plan_clustering(client: Client) -> tuple[Attempt | None, list[Group]]:
-    with client.transactions.section() as section:
-        view = load_view(client.world, client.storage, client.codec)
-        busy = any(i.action in _PLANS for i in section.timeline.pending())
-        if busy or not view.groups:
-            return None, []
-        partition = client.dice.choice(_partitions(view))
-        groups = [view.groups[group] for group in sorted(view.groups) if group.partition == partition]
-        chosen = client.dice.sample(groups, min(len(groups), 2))
-        attempt = begin_attempt(section, Action.CLUSTERING)
-        plan = client.codec.encode_commit(frozenset(group.group for group in chosen))
-        section.request(attempt.in_state(State.REQUESTED), plan, attempt.ticket)
-    return attempt, chosen
+def _give_up_service(client: Client, attempt: Attempt) -> None:
+    try:
+        client.transactions.executions.give_up(attempt, is_idle=client.dice.random() < 0.5)
+    except LakebedError:
+        client.world.reached["service gave up"] += 1
 
 
-_PLANS = (Action.COMPACTION, Action.CLUSTERING, Action.ROLLBACK)
+def plan_compaction(client: Client, section: Section) -> bytes | None:
+    """A compaction of one file group that has log files."""
+    view = load_view(client.world, client.storage, client.codec)
+    groups = [group for group in view.groups.values() if group.logs]
+    if not groups or any(i.action in _BUSY for i in section.timeline.pending()):
+        return None
+    group = client.dice.choice(groups)
+    operation = CompactionOperation(
+        group.group.partition,
+        group.group.file_id,
+        group.base.instant if group.base else "",
+        base_file=group.base.name if group.base else None,
+        log_files=tuple(log.name for log in group.logs),
+    )
+    return client.codec.encode_compaction_plan(CompactionPlan((operation,)))
+
+
+def plan_clustering(client: Client, section: Section) -> bytes | None:
+    """Some file groups of a partition become one. The plan may be removable."""
+    view = load_view(client.world, client.storage, client.codec)
+    if not view.groups or any(i.action in _BUSY for i in section.timeline.pending()):
+        return None
+    partition = client.dice.choice(_partitions(view))
+    groups = [group for group in sorted(view.groups) if group.partition == partition]
+    chosen = client.dice.sample(groups, min(len(groups), 2))
+    return encode_document((frozenset(chosen), client.dice.random() < 0.5))
+
+
+def _compacted(client: Client, view: View, attempt: Attempt) -> Output:
+    """What the plan says, and nothing that came after it."""
+    plan = client.codec.decode_compaction_plan(_plan_of(client, attempt), path="")
+    [operation] = plan.operations
+    rows: Rows = {}
+    for name in (operation.base_file, *operation.log_files):
+        stored = client.world.store.get(f"{operation.partition}/{name}") if name else None
+        if name and stored is None:
+            raise MissingFileError(f"{name}, which is to be compacted, is not there")
+        rows.update(decode_rows(stored.data) if stored else {})
+    group = FileGroupId(operation.partition, operation.file_id)
+    return Output(Action.COMPACTION, WriteKind.COMPACTION, {group: rows}, {group: view.groups.get(group)})
+
+
+def _clustered(client: Client, view: View, attempt: Attempt) -> Output:
+    groups, _ = decode_document(_plan_of(client, attempt))
+    missing = sorted(groups - view.groups.keys())
+    if missing:
+        raise MissingFileError(f"{missing[0]}, which is to be clustered, is not there")
+    partition = min(groups).partition
+    new = FileGroupId(partition, f"c{client.history.writes[attempt.instant].number}")
+    rows = {key: value for group in sorted(groups) for key, value in view.groups[group].rows.items()}
+    replaced = {partition: tuple(sorted(group.file_id for group in groups))}
+    return Output(Action.CLUSTERING, WriteKind.CLUSTERING, {new: rows}, {new: None}, replaced)
+
+
+def _plan_of(client: Client, attempt: Attempt) -> bytes:
+    return client.storage.get(f".hoodie/timeline/{attempt.instant}.{attempt.action}.requested")
+
+
+_PLANNERS = {Action.COMPACTION: plan_compaction, Action.CLUSTERING: plan_clustering}
+_OUTPUTS = {Action.COMPACTION: _compacted, Action.CLUSTERING: _clustered}
+_BUSY = (Action.COMPACTION, Action.CLUSTERING, Action.ROLLBACK)
 
 
 class OneAfterTheOther:

@@ -155,6 +155,10 @@ def remembered_listings() -> Iterator[Callable[[], None]]:
         yield known.forget
 
 
+def _clustering_extra(data: bytes, **_: Any) -> dict[str, str]:
+    return {plans_module.REMOVABLE: "true"} if decode_document(data)[1] else {}
+
+
 @contextmanager
 def fast_codecs() -> Iterator[None]:
     """The protocol layer with cheap documents."""
@@ -168,9 +172,9 @@ def fast_codecs() -> Iterator[None]:
             (rollback, "decode_rollback_plan", decode_document),
             (rollback, "decode_data_file_name", lambda name, **_: _data_file(name)),
             (pending, "decode_compaction_plan", decode_document),
-            (pending, "decode_clustering_groups", decode_document),
+            (pending, "decode_clustering_groups", lambda data, **_: decode_document(data)[0]),
             (plans_module, "decode_compaction_plan", decode_document),
-            (plans_module, "decode_clustering_extra", lambda data, **_: {}),
+            (plans_module, "decode_clustering_extra", _clustering_extra),
             (maintenance, "encode_commit", encode_document),
             (maintenance, "encode_compaction_plan", encode_document),
             (maintenance, "decode_compaction_plan", decode_document),

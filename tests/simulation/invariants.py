@@ -140,7 +140,8 @@ class Invariants(Witness):
         if instant.state is State.REQUESTED:
             self._issued(process, t, State.REQUESTED)
             self._ever.add(f"{TIMELINE}{t}")
-            require(f"{HEARTBEATS}{t}" in self._ever or instant.action is Action.ROLLBACK, "I4", f"{t} before its beat")
+            is_plan = instant.action in (Action.ROLLBACK, Action.COMPACTION, Action.CLUSTERING)
+            require(is_plan or f"{HEARTBEATS}{t}" in self._ever, "I4", f"{t} before its beat")
             if instant.action is Action.ROLLBACK:
                 self._planned(process, t, self.codec.decode_rollback_plan(data, path="").target.requested_at)
         elif instant.state is State.INFLIGHT:
@@ -156,6 +157,8 @@ class Invariants(Witness):
         require(t < c, "I1", f"{t} completed at {c}")
         require(t not in self.completions, "I3", f"{t} completed twice")
         self._newest = c
+        if instant.action is Action.ROLLBACK:
+            self._rolled_back(self.plans[t])
         if not instant.action.changes_data:
             return
         require(t not in self.planned, "I36", f"{t} completed though it is being rolled back")
@@ -168,6 +171,14 @@ class Invariants(Witness):
         write = self.history.writes.get(t)
         if write is not None:
             write.completed_at, write.published = c, self.world.scheduler.steps
+
+    def _rolled_back(self, target: str) -> None:
+        """Of a plan that stays only an attempt was undone: it may be executed again."""
+        if any(name.endswith(".requested") for name in self._names_of(target)):
+            self.planned.discard(target)
+
+    def _names_of(self, instant: str) -> list[str]:
+        return [name for name in self.world.store.folders[TIMELINE.rstrip("/")] if name.startswith(instant)]
 
     def _planned(self, process: Process, rollback: str, target: str) -> None:
         is_completed = target in self.completions
@@ -291,10 +302,14 @@ class Invariants(Witness):
             self.metadata_completions.pop(t, None)
 
     def _heartbeat_removed(self, process: Process, instant: str) -> None:
+        if instant in self._beating and self._beating[instant][1] is process:
+            del self._beating[instant]  # Its owner is done with it.
         if process.is_zombie or instant in self.planned or instant in self.to_undo:
             return
-        names = [name for name in self.world.store.folders[TIMELINE.rstrip("/")] if name.startswith(instant)]
-        is_pending = bool(names) and not any(name.startswith(f"{instant}_") for name in names)
+        names = self._names_of(instant)
+        # Nobody is at a plan that has no heartbeat: that is as good as a dead one.
+        is_plan = any(".compaction." in name or ".clustering." in name for name in names)
+        is_pending = bool(names) and not is_plan and not any(name.startswith(f"{instant}_") for name in names)
         require(not is_pending, "I5", f"the heartbeat of {instant} is gone and nothing was decided about it")
 
 

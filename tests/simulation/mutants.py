@@ -17,6 +17,7 @@ import lakebed.timeline.active as active
 import lakebed.timeline.config as config_module
 import lakebed.transaction.attempt as attempt_module
 import lakebed.transaction.conflicts as conflicts
+import lakebed.transaction.executions as executions
 import lakebed.transaction.head as head_module
 import lakebed.transaction.heartbeats as heartbeats
 import lakebed.transaction.rollback as rollback
@@ -178,6 +179,13 @@ def with_clusterer(setup: Setup) -> Setup:
     """A clustering among upserts."""
     shape = replace(setup.shape, partitions=("p0",), groups=2)
     return replace(setup, shape=shape, has_clusterer=True, writers=(("upsert", "upsert"),) * 3, rates={})
+
+
+def with_executors(setup: Setup) -> Setup:
+    """Plans of services that several want to execute, and who die doing so."""
+    shape = replace(setup.shape, is_cow=False, has_metadata=True)
+    setup = with_crashes(replace(setup, shape=shape, has_compactor=True, has_clusterer=True, has_executor=True))
+    return replace(setup, writers=(("upsert", "upsert"),) * 2, maintainers=0, restarts=2)
 
 
 def _no_second_look() -> tuple[Patch, ...]:
@@ -630,6 +638,9 @@ def _clustering_ignored() -> tuple[Patch, ...]:
 
 
 mutant("H22", "a clustering completes though its input has changed", with_clusterer)(_clustering_ignored)
+mutant("H39", "a plan is executed while another process is at it", with_executors)(
+    lambda: ((executions, "_check_free", lambda section, plan: None),)
+)
 mutant("undo compacted", "a write is taken back that a planned compaction has taken in", with_undone_compactions)(
     lambda: ((rollback, "_check_can_undo", _check_only_completed),)
 )

@@ -14,18 +14,19 @@ from multiprocessing import get_context
 from random import Random
 
 from lakebed.errors import LakebedError
+from lakebed.model.words import Action
 from lakebed.transaction.heartbeats import Timing
 
 from .actors import (
     Client,
     finish_maintenance,
     run_cleaner,
-    run_clusterer,
-    run_compactor,
     run_configurator,
+    run_executor,
     run_maintainer,
     run_operator,
     run_reader,
+    run_service,
     run_writer,
     small_metadata_table,
 )
@@ -61,6 +62,7 @@ class Setup:
     has_operator: bool
     has_compactor: bool
     has_clusterer: bool
+    has_executor: bool
     maintainers: int
     has_foreign: bool
     has_configurator: bool
@@ -111,6 +113,7 @@ def draw_setup(seed: int) -> Setup:
         has_operator=dice.random() < 0.1,
         has_compactor=not is_cow and dice.random() < 0.4,
         has_clusterer=seed % 10 != 0 and dice.random() < 0.15,
+        has_executor=dice.random() < 0.6,
         maintainers=dice.choice((0, 0, 1, 1, 2)),
         has_foreign=dice.random() < 0.2,
         has_configurator=dice.random() < 0.2,
@@ -191,7 +194,7 @@ class Schedule:
         )
         self.world.witness = self.invariants
         self.processes: list[Process] = []
-        self.timing = Timing(HEARTBEAT_S, 2, setup.skew_ms, section_seconds=1.0)
+        self.timing = Timing(HEARTBEAT_S, 2, setup.skew_ms, section_seconds=1.0, service_delay_seconds=30.0)
 
     def run(self) -> Result:
         """From the first call to the last check."""
@@ -225,9 +228,11 @@ class Schedule:
         if "foreign" in setup.foreigners:
             self.start("foreign", lambda client: run_writer(client, ("upsert", "insert")), 1, is_foreign=True)
         if setup.has_compactor:
-            self.start("compactor", lambda client: run_compactor(client, 3_000), 0)
+            self.start("compactor", lambda client: run_service(client, Action.COMPACTION, 3_000), 0)
         if setup.has_clusterer:
-            self.start("clusterer", lambda client: run_clusterer(client, 3_000), 0)
+            self.start("clusterer", lambda client: run_service(client, Action.CLUSTERING, 3_000), 0)
+        if setup.has_executor and (setup.has_compactor or setup.has_clusterer):
+            self.start("executor", lambda client: run_executor(client, 60_000), setup.restarts)
         for number in range(setup.maintainers if setup.shape.has_metadata else 0):
             self.start(
                 f"maintainer{number}",

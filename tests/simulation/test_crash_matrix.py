@@ -65,6 +65,7 @@ def _setup(scenario: Scenario, table: str, restarts: int) -> Setup:
         has_operator=scenario.has_operator,
         has_compactor=False,
         has_clusterer=False,
+        has_executor=False,
         maintainers=scenario.maintainers,
         has_foreign=False,
         has_configurator=False,
