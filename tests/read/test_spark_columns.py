@@ -26,4 +26,4 @@ def test_partition_values_from_paths(spark, config) -> None:
         for path, value in zip(PATHS, found, strict=True):
             constants = path_constants(path, config, schema)
             if name in constants:
-                assert value == constants[name].as_py(), (path, name)
+                assert value == constants[name][0].as_py(), (path, name)

@@ -1,16 +1,78 @@
-"""Arrow arrays and kernels for the type checker.
+"""Arrow arrays and kernels for the type checker, and arrays made without pandas.
 
 Arrow's stubs know neither kernels on plain Python operands nor the attributes of the arrays that kernels give, so both
 are left unchecked here, once, under names that still say what they are.
+
+`pa.array`, `pa.scalar` and `to_numpy` import pandas where it is installed, to recognise its values. That takes longer
+than a key lookup may, so what a lookup runs through turns values into arrays, and back, here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute
 
 ArrowArray: TypeAlias = Any
 """A `pyarrow.Array`."""
 
 pc: Any = pyarrow.compute
+
+
+def text_array(texts: Sequence[str | None]) -> ArrowArray:
+    """An array of strings."""
+    encoded = [b"" if text is None else text.encode() for text in texts]
+    offsets = np.zeros(len(texts) + 1, np.int32)
+    np.cumsum([len(item) for item in encoded], out=offsets[1:])
+    is_valid = None if all(text is not None for text in texts) else _bits([text is not None for text in texts])
+    buffers = [is_valid, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(texts), buffers)
+
+
+def number_array(values: npt.NDArray[Any], kind: pa.DataType) -> ArrowArray:
+    """An array over numbers as they lie in memory, without nulls; `kind` has their width."""
+    data = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(kind, len(data), [None, pa.py_buffer(data)])
+
+
+def position_array(positions: npt.NDArray[np.int64]) -> ArrowArray:
+    """Positions for `take`."""
+    return number_array(positions.astype(np.int64, copy=False), pa.int64())
+
+
+def flag_array(flags: npt.NDArray[np.bool_]) -> ArrowArray:
+    """Flags for `filter`."""
+    return pa.Array.from_buffers(pa.bool_(), len(flags), [None, _bits(flags)])
+
+
+def empty_table(schema: pa.Schema) -> pa.Table:
+    """A table without rows."""
+    return pa.table([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def ints_of(values: ArrowArray) -> npt.NDArray[np.int64]:
+    """Integers without nulls, of whatever width, as 64-bit ones."""
+    return _numbers(values, pa.int64(), np.dtype(np.int64)).copy()
+
+
+def flags_of(values: ArrowArray) -> npt.NDArray[np.bool_]:
+    """Flags without nulls."""
+    flags: npt.NDArray[np.bool_] = _numbers(values, pa.uint8(), np.dtype(np.uint8)) != 0
+    return flags
+
+
+def _numbers(values: ArrowArray, kind: pa.DataType, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    assert values.null_count == 0
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    plain = whole.cast(kind, safe=False)
+    if not len(plain):
+        return np.empty(0, dtype)
+    return np.frombuffer(plain.buffers()[1], dtype, len(plain), plain.offset * dtype.itemsize)
+
+
+def _bits(flags: Any) -> Any:
+    return pa.py_buffer(np.packbits(np.asarray(flags, bool), bitorder="little"))

@@ -103,7 +103,7 @@ def encode_key_table(table: KeyTable, seed: bytes) -> list[bytes | memoryview]:
     """The parts of the table's file."""
     places = json.dumps([[place.partition, place.file_id] for place in table.places]).encode()
     arrays = (table.slots, table.place_of, table.instants_ms)
-    parts: list[bytes | memoryview] = [*(memoryview(array) for array in arrays), places]
+    parts: list[bytes | memoryview] = [*(array.view(np.uint8).data for array in arrays), places]
     numbers = (len(table.slots) * 4 // _SLOT_BYTES, len(table.place_of), len(places), int(table.replaces_others))
     checksum = _checksum(seed, numbers, parts)
     return [_HEADER.pack(_MAGIC, seed, *numbers, checksum), *parts]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from lakebed.format.hfile import HFile, decode_hfile
-from lakebed.format.log.blocks import decode_deletes, hfile_content
+from lakebed.format.log.blocks import decode_deletes, hfile_content, holds_bytes
 from lakebed.format.log.file import BlockKind
 from lakebed.model.files import FileSlice
 from lakebed.model.source import ByteSource
@@ -55,11 +56,22 @@ class EntryLayer:
         return decode(keys, values, self.hfile.schema or "", path=self.source.path)
 
 
-@dataclass(frozen=True, slots=True)
 class DeleteLayer:
-    """Keys that one delete block removes from the layers below."""
+    """Keys that one delete block removes from the layers below. They are decoded when somebody asks."""
 
-    keys: frozenset[str]
+    def __init__(self, filed: FiledBlock) -> None:
+        self._filed = filed
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """All of them."""
+        return frozenset(decode_deletes(self._filed.block, path=self._filed.path)["key"].to_pylist())
+
+    def remove_from(self, found: dict[str, list[StoredValue]]) -> None:
+        """Take out what is deleted; a block in which the bytes of no key occur is not decoded."""
+        if "keys" in self.__dict__ or any(holds_bytes(self._filed.block, key.encode()) for key in found):
+            for key in self.keys & found.keys():
+                del found[key]
 
 
 Layer = EntryLayer | DeleteLayer
@@ -77,8 +89,7 @@ class Shard:
         found: dict[str, list[StoredValue]] = {}
         for layer in self._layers:
             if isinstance(layer, DeleteLayer):
-                for key in layer.keys & found.keys():
-                    del found[key]
+                layer.remove_from(found)
             else:
                 for raw, value in layer.hfile.find_many(wanted).items():
                     found.setdefault(wanted[raw], []).append(layer.stored(value))
@@ -89,8 +100,7 @@ class Shard:
         found: dict[str, list[StoredValue]] = {}
         for layer in self._layers:
             if isinstance(layer, DeleteLayer):
-                for key in layer.keys & found.keys():
-                    del found[key]
+                layer.remove_from(found)
             else:
                 for raw, value in layer.hfile.scan_prefix(prefix.encode()):
                     found.setdefault(raw.decode(), []).append(layer.stored(value))
@@ -134,13 +144,11 @@ def load_shard(storage: Storage, file_slice: FileSlice, *, layout: int, counts: 
 
 
 def block_layers(filed: FiledBlock) -> Iterator[Layer]:
-    """What one log block adds to a shard or takes from it; nothing for a placeholder."""
+    """What one log block adds to a shard, or takes from it."""
     if filed.block.kind is BlockKind.HFILE_DATA:
         yield _entry_layer(hfile_content(filed.block, path=filed.path))
     elif filed.block.kind is BlockKind.DELETE:
-        keys = decode_deletes(filed.block, path=filed.path)["key"].to_pylist()
-        if keys:
-            yield DeleteLayer(frozenset(keys))
+        yield DeleteLayer(filed)
 
 
 def _entry_layer(source: ByteSource) -> EntryLayer:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lakebed.format.arrow import ArrowArray, text_array
 from lakebed.model.config import TableConfig
 from lakebed.model.words import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 from lakebed.read.conform import conform_table
@@ -24,19 +25,19 @@ REPETITIVE = (COMMIT_TIME, FILE_NAME)
 class Columns:
     """How the wanted columns of one slice come about.
 
-    `stored` is read from files and merged; `constants` have one value in the whole slice; `key_copy` is the key column
-    that `_hoodie_record_key` repeats.
+    `stored` is read from files and merged; `constants` have one value in the whole slice, and are arrays of it;
+    `key_copy` is the key column that `_hoodie_record_key` repeats.
     """
 
     wanted: pa.Schema
     stored: pa.Schema
-    constants: dict[str, pa.Scalar]
+    constants: dict[str, ArrowArray]
     key_copy: str | None
 
     def complete(self, rows: pa.Table, *, path: str) -> pa.Table:
         """`rows` of the stored columns with all wanted ones."""
         for name, value in self.constants.items():
-            rows = rows.append_column(self.wanted.field(name), pa.repeat(value, rows.num_rows))
+            rows = rows.append_column(self.wanted.field(name), pa.repeat(value[0], rows.num_rows))
         if self.key_copy is not None:
             rows = rows.append_column(self.wanted.field(self.key_copy), rows[RECORD_KEY])
         return conform_table(rows, self.wanted, path=path)
@@ -55,12 +56,12 @@ def plan_columns(wanted: pa.Schema, partition: str, config: TableConfig, *, merg
     return Columns(wanted, stored, constants, copy)
 
 
-def _constants(wanted: pa.Schema, partition: str, config: TableConfig) -> dict[str, pa.Scalar]:
+def _constants(wanted: pa.Schema, partition: str, config: TableConfig) -> dict[str, ArrowArray]:
     constants = path_constants(partition, config, wanted)
     if not config.has_meta_columns:
         return {name: value for name, value in constants.items() if name not in config.key_fields}
     if PARTITION_PATH in wanted.names:
-        constants[PARTITION_PATH] = pa.scalar(partition, pa.string())
+        constants[PARTITION_PATH] = text_array([partition])
     return constants
 
 

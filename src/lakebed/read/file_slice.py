@@ -10,16 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptTableError
+from lakebed.format.arrow import empty_table, flag_array, flags_of, text_array
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.log.blocks import decode_deletes, decode_records
 from lakebed.format.log.file import BlockKind, HeaderKey
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_TIME
-from lakebed.read.base_file import read_base_file
+from lakebed.read.base_file import PARQUET, read_base_file
 from lakebed.read.conform import conform_array, conform_table
 from lakebed.read.derived import plan_columns
 from lakebed.read.evaluate import to_arrow
+from lakebed.read.few_rows import find_base_rows, find_block_rows, may_hold
+from lakebed.read.held_files import HeldStorage
 from lakebed.read.keys import key_columns, record_keys
 from lakebed.read.merge import Kind, Part, Rules, merge_slice
 from lakebed.read.predicate import Predicate, columns_of
@@ -27,6 +30,8 @@ from lakebed.read.rules import merge_rules
 from lakebed.storage import Storage
 from lakebed.view.blocks import CountedInstants, FiledBlock, load_blocks
 
+KEYS_FEW = 8
+"""Up to so many keys of a slice are looked for one by one: each takes a page of every column."""
 IS_DELETED = "_hoodie_is_deleted"
 
 
@@ -47,6 +52,12 @@ class SliceTask:
     predicate: Predicate | None = None
     keys: frozenset[str] | None = None
     written_by: frozenset[str] | None = None
+
+    @property
+    def few_keys(self) -> tuple[str, ...]:
+        """The keys, if they are so few that rows are better looked for than read all; else none."""
+        is_few = self.keys is not None and 0 < len(self.keys) <= KEYS_FEW and self.config.has_meta_columns
+        return tuple(sorted(self.keys)) if is_few and self.keys else ()
 
     @property
     def output_schema(self) -> pa.Schema:
@@ -71,7 +82,7 @@ def read_slice(task: SliceTask) -> pa.Table:
     base = _read_base(task, columns.stored)
     rows = _merge(task, base, columns.stored) if merged else base
     if rows is None:
-        return task.output_schema.empty_table()
+        return empty_table(task.output_schema)
     return _select(task, columns.complete(rows, path=str(task.file_slice.group)))
 
 
@@ -80,20 +91,23 @@ def _read_base(task: SliceTask, schema: pa.Schema) -> pa.Table | None:
     if base is None:
         return None
     path = task.file_slice.path(base.name)
-    table = read_base_file(task.storage, path, base.extension, schema)
+    table = None
+    if task.few_keys and base.extension == PARQUET and base.size is not None:
+        table = find_base_rows(task.storage, path, base.size, schema.names, task.few_keys)
+    if table is None:
+        table = read_base_file(task.storage, path, base.extension, schema)
     return conform_table(table, schema, path=path)
 
 
 def _merge(task: SliceTask, base: pa.Table | None, schema: pa.Schema) -> pa.Table:
     rules = merge_rules(task.config)
     ordering = () if rules is Rules.COMMIT_TIME else task.config.ordering_fields
-    blocks = load_blocks(
-        task.storage, task.file_slice, layout=task.config.timeline_layout, counts=task.counted.includes
-    )
+    reader = HeldStorage(task.storage) if task.few_keys else task.storage
+    blocks = load_blocks(reader, task.file_slice, layout=task.config.timeline_layout, counts=task.counted.includes)
     parts = [part for filed in blocks for part in _block_parts(filed, task, schema, ordering)]
     stored = None if base is None else _record_part(base, task.config, ordering)
     if task.keys is not None:  # Keys merge on their own: the others need not.
-        wanted = pa.array(sorted(task.keys), pa.string())
+        wanted = text_array(sorted(task.keys))
         parts = [part.with_keys(wanted) for part in parts]
         stored = None if stored is None else stored.with_keys(wanted)
     return merge_slice(stored, parts, rules, schema)
@@ -101,12 +115,18 @@ def _merge(task: SliceTask, base: pa.Table | None, schema: pa.Schema) -> pa.Tabl
 
 def _block_parts(filed: FiledBlock, task: SliceTask, schema: pa.Schema, ordering: Sequence[str]) -> Iterator[Part]:
     kind, header = filed.block.kind, filed.block.header
+    if kind in (BlockKind.DELETE, BlockKind.AVRO_DATA) and not may_hold(filed, task.few_keys):
+        return
     if kind is BlockKind.DELETE:
         yield _delete_part(filed, schema, ordering)
     elif kind in (BlockKind.AVRO_DATA, BlockKind.PARQUET_DATA):
         known = arrow_schema(header.get(HeaderKey.SCHEMA, ""), path=filed.path).names
         wanted = [name for name in schema.names if name in known]
-        table = decode_records(filed.block, path=filed.path, columns=wanted)
+        table = find_block_rows(filed, wanted, task.few_keys, task.storage.url) if task.few_keys else None
+        if table is None:
+            table = decode_records(filed.block, path=filed.path, columns=wanted)
+        elif not table.num_rows:
+            return
         table = conform_table(table, schema, path=filed.path)
         is_partial = header.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
         yield _record_part(table, task.config, ordering, columns=frozenset(known) if is_partial else None)
@@ -119,14 +139,14 @@ def _record_part(
 ) -> Part:
     kinds = np.full(table.num_rows, Kind.RECORD, np.int8)
     if IS_DELETED in table.schema.names:
-        kinds[pc.fill_null(table[IS_DELETED], False).to_numpy()] = Kind.DELETE
+        kinds[flags_of(pc.is_in(table[IS_DELETED], value_set=flag_array(np.ones(1, bool))))] = Kind.DELETE
     orders = tuple(_one_array(table[name]) for name in ordering)
     return Part(record_keys(table, config), kinds, orders, table, columns)
 
 
 def _delete_part(filed: FiledBlock, schema: pa.Schema, ordering: Sequence[str]) -> Part:
     deletes = decode_deletes(filed.block, path=filed.path)
-    always = _one_array(deletes["always"]).to_numpy(zero_copy_only=False)
+    always = flags_of(deletes["always"])
     kinds = np.where(always, Kind.DELETE_ALWAYS, Kind.DELETE).astype(np.int8)
     values = _one_array(deletes["ordering"])
     orders = tuple(
@@ -144,7 +164,7 @@ def _ordering_field(values: pa.Array, index: int, wanted: pa.DataType, count: in
 
 def _select(task: SliceTask, rows: pa.Table) -> pa.Table:
     if task.keys is not None:
-        wanted = pa.array(sorted(task.keys), pa.string())
+        wanted = text_array(sorted(task.keys))
         rows = rows.filter(pc.is_in(record_keys(rows, task.config), value_set=wanted))
     if task.written_by is not None:
         rows = rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=pa.array(sorted(task.written_by), pa.string())))

@@ -1,37 +1,33 @@
-"""The compiled loop behind event-time merging: which events of each key are accepted."""
+"""The loop behind event-time merging: which events of each key are accepted. `fold_kernel` compiles it."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+Ints = npt.NDArray[np.int64]
+Kinds = npt.NDArray[np.int8]
+Bools = npt.NDArray[np.bool_]
 
 _RECORD, _DELETE, _DELETE_ALWAYS = 0, 1, 2
 _EVENT_TIME, _EVENT_TIME_V6 = 1, 3
 
 
-@njit(cache=True, nogil=True)
-def accept_events(
-    starts: npt.NDArray[np.int64],
-    kinds: npt.NDArray[np.int8],
-    ranks: npt.NDArray[np.int64],
-    is_base: npt.NDArray[np.bool_],
-    rules: int,
-) -> npt.NDArray[np.bool_]:
+def accept_events(starts: Ints, kinds: Kinds, ranks: Ints, is_base: Bools, rules: int) -> Bools:
     """Whether each event is accepted. Events of a key stand together, in order of writing; `starts` says where."""
     count = len(kinds)
     accepted = np.zeros(count, np.bool_)
     for k in range(len(starts)):
         end = starts[k + 1] if k + 1 < len(starts) else count
         if rules == _EVENT_TIME:
-            _accept_by_event_time(starts[k], end, kinds, ranks, accepted)
+            accept_by_event_time(starts[k], end, kinds, ranks, accepted)
         else:
-            _accept_version_6(starts[k], end, kinds, ranks, is_base, rules == _EVENT_TIME_V6, accepted)
+            accept_version_6(starts[k], end, kinds, ranks, is_base, rules == _EVENT_TIME_V6, accepted)
     return accepted
 
 
-@njit(cache=True, nogil=True)
-def _accept_by_event_time(start, end, kinds, ranks, accepted):  # type: ignore[no-untyped-def]
+def accept_by_event_time(start: int, end: int, kinds: Kinds, ranks: Ints, accepted: Bools) -> None:
+    """Events of one key in tables of today."""
     current = -1
     for i in range(start, end):
         if current < 0 or kinds[i] == _DELETE_ALWAYS or kinds[current] == _DELETE_ALWAYS or ranks[i] >= ranks[current]:
@@ -39,8 +35,10 @@ def _accept_by_event_time(start, end, kinds, ranks, accepted):  # type: ignore[n
             current = i
 
 
-@njit(cache=True, nogil=True)
-def _accept_version_6(start, end, kinds, ranks, is_base, base_may_win, accepted):  # type: ignore[no-untyped-def]
+def accept_version_6(
+    start: int, end: int, kinds: Kinds, ranks: Ints, is_base: Bools, base_may_win: bool, accepted: Bools
+) -> None:
+    """Events of one key in tables of version 6."""
     base = -1
     current = -1
     for i in range(start, end):

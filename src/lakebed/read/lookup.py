@@ -28,7 +28,8 @@ def lookup_keys(state: TableState, keys: Iterable[str], columns: Sequence[str] |
     for key, places in find_locations(state.metadata, wanted).items():
         for place in places:
             by_group.setdefault(FileGroupId(place.partition, place.file_id), set()).add(key)
-    slices = tuple(file_slice for file_slice in state.latest_slices if file_slice.group in by_group)
+    found = (state.find_slice(group) for group in sorted(by_group))
+    slices = tuple(file_slice for file_slice in found if file_slice is not None)
     plan = plan_slices(state, state.latest, slices, columns=columns, where=None, is_latest=True)
     tasks = tuple(replace(task, keys=frozenset(by_group[task.file_slice.group])) for task in plan.tasks)
     return read_arrow(replace(plan, tasks=tasks))

@@ -8,7 +8,7 @@ event that has it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -17,6 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.format.arrow import empty_table, flag_array, flags_of, ints_of, number_array, position_array
+from lakebed.read.fold import accept_events
+
+FEW_EVENTS = 256
+"""Up to so many events plain Python is fast enough, and saves the process from loading compiled code."""
+_ABSENT = number_array(np.array([-1], np.int32), pa.int32())[0]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -54,11 +60,11 @@ class Part:
 
     def with_keys(self, wanted: pa.Array) -> Part:
         """The events of some keys."""
-        return self.take(np.flatnonzero(pc.is_in(self.keys, value_set=wanted).to_numpy(zero_copy_only=False)))
+        return self.take(np.flatnonzero(flags_of(pc.is_in(self.keys, value_set=wanted))))
 
     def take(self, positions: Ints) -> Part:
         """The events at `positions`."""
-        taken = pa.array(positions)
+        taken = position_array(positions)
         ordering = tuple(values.take(taken) for values in self.ordering)
         rows = None if self.rows is None else self.rows.take(taken)
         return Part(self.keys.take(taken), self.kinds[positions], ordering, rows, self.columns)
@@ -67,12 +73,12 @@ class Part:
 def merge_slice(base: Part | None, logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> pa.Table:
     """The rows of a slice. `rows` of all parts conform to `schema`."""
     if not logs:
-        return schema.empty_table() if base is None or base.rows is None else base.rows
+        return empty_table(schema) if base is None or base.rows is None else base.rows
     keys = pa.concat_arrays([part.keys for part in logs]).dictionary_encode()
-    codes = _to_ints(keys.indices)
+    codes = ints_of(keys.indices)
     if base is None or base.rows is None:
         return _take_winners(list(logs), _accept(logs, codes, 0, rules), schema)
-    base_codes = _to_ints(pc.fill_null(pc.index_in(base.keys, value_set=keys.dictionary), -1))
+    base_codes = ints_of(pc.fill_null(pc.index_in(base.keys, value_set=keys.dictionary), _ABSENT))
     positions = _first_positions(base_codes)
     # Partial updates take columns from base rows; else a base row either stays where it is, or none of it is needed.
     is_partial = any(part.columns is not None for part in logs)
@@ -82,7 +88,7 @@ def merge_slice(base: Part | None, logs: Sequence[Part], rules: Rules, schema: p
     stays[positions] = False
     if not is_partial:
         stays[positions[events.live(until=len(positions))]] = True
-    return pa.concat_tables([base.rows.filter(pa.array(stays)), _take_winners(parts, events, schema)])
+    return pa.concat_tables([base.rows.filter(flag_array(stays)), _take_winners(parts, events, schema)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,22 +123,28 @@ def _accept(parts: Sequence[Part], codes: Ints, base_count: int, rules: Rules) -
     kinds = np.concatenate([part.kinds for part in parts])[written]
     if rules is Rules.COMMIT_TIME:
         return _Events(written, starts, kinds, np.ones(len(keys), bool))
-    # Imported here: tables without event-time logs need no compiled code.
-    from lakebed.read.fold import accept_events
-
     ranks = _rank_ordering(parts)[written]
-    return _Events(written, starts, kinds, accept_events(starts, kinds, ranks, written < base_count, int(rules)))
+    accept = accept_events if len(keys) <= FEW_EVENTS else _compiled()
+    return _Events(written, starts, kinds, accept(starts, kinds, ranks, written < base_count, int(rules)))
+
+
+def _compiled() -> Callable[..., Bools]:
+    # Imported here: neither tables without event-time logs nor lookups of a few keys need compiled code.
+    from lakebed.read import fold_kernel
+
+    accept: Callable[..., Bools] = fold_kernel.accept_events
+    return accept
 
 
 def _take_winners(parts: Sequence[Part], events: _Events, schema: pa.Schema) -> pa.Table:
     """The rows of live records, as far as their parts have rows."""
-    rows = pa.concat_tables([part.rows for part in parts if part.rows is not None] or [schema.empty_table()])
+    rows = pa.concat_tables([part.rows for part in parts if part.rows is not None] or [empty_table(schema)])
     rows = rows.unify_dictionaries()
     has_row = np.concatenate([np.full(len(part.kinds), part.rows is not None) for part in parts])
     row_of = np.cumsum(has_row) - 1
     if all(part.columns is None for part in parts):
         live = events.live()
-        return rows.take(pa.array(row_of[live[has_row[live]]]))
+        return rows.take(position_array(row_of[live[has_row[live]]]))
     return _take_columns(parts, events, rows, row_of)
 
 
@@ -166,12 +178,12 @@ def _rank_ordering(parts: Sequence[Part]) -> Ints:
     """Ordering values as integers that compare alike; several fields compare one after the other, nulls are lowest."""
     fields = [pa.chunked_array(arrays) for arrays in zip(*(part.ordering for part in parts), strict=True)]
     if len(fields) == 1 and _compares_as_int(fields[0]):
-        return _to_ints(fields[0].cast(pa.int64()))
+        return ints_of(fields[0].cast(pa.int64()))
     ranks = np.zeros(sum(len(part.kinds) for part in parts), np.int64)
     for values in fields:
-        dense = _to_ints(pc.rank(values, tiebreaker="dense"))
-        dense[values.is_null().to_numpy()] = 0
-        ranks = _to_ints(pc.rank(pa.array(ranks * (dense.max(initial=0) + 1) + dense), tiebreaker="dense"))
+        dense = ints_of(pc.rank(values, tiebreaker="dense"))
+        dense[flags_of(values.is_null())] = 0
+        ranks = ints_of(pc.rank(position_array(ranks * (dense.max(initial=0) + 1) + dense), tiebreaker="dense"))
     return ranks
 
 
@@ -179,8 +191,3 @@ def _compares_as_int(values: pa.ChunkedArray) -> bool:
     kind = values.type
     is_int = pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)
     return values.null_count == 0 and is_int
-
-
-def _to_ints(values: pa.Array) -> Ints:
-    ints: Ints = values.to_numpy(zero_copy_only=False).astype(np.int64)
-    return ints

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.format.arrow import text_array
 from lakebed.model.config import TableConfig
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -41,12 +42,12 @@ def columns_from_path(config: TableConfig, schema: pa.Schema) -> tuple[str, ...]
     return tuple(n for n in config.partition_fields if n in schema.names and _spelled_plainly(schema.field(n).type))
 
 
-def path_constants(path: str, config: TableConfig, schema: pa.Schema) -> dict[str, pa.Scalar]:
-    """The partition columns that a partition's path gives, and their value in all rows there."""
+def path_constants(path: str, config: TableConfig, schema: pa.Schema) -> dict[str, pa.Array]:
+    """The partition columns that a partition's path gives, and their value in all rows there, as arrays of one."""
     values = partition_values(path, config)
     names = [name for name in columns_from_path(config, schema) if name in values]
     typed = {name: _in_type([values[name]], schema.field(name).type) for name in names}
-    return {name: column[0] for name, column in typed.items() if column is not None}
+    return {name: column for name, column in typed.items() if column is not None}
 
 
 def typed_partition_values(paths: list[str], config: TableConfig, schema: pa.Schema) -> dict[str, pa.Array]:
@@ -63,7 +64,7 @@ def typed_partition_values(paths: list[str], config: TableConfig, schema: pa.Sch
 
 def _in_type(texts: list[str | None], wanted: pa.DataType) -> pa.Array | None:
     try:
-        return pc.cast(pa.array(texts, pa.string()), wanted)
+        return pc.cast(text_array(texts), wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 

@@ -12,7 +12,7 @@ from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.index_definitions import decode_index_definitions
 from lakebed.format.timeline.metadata import decode_commit
 from lakebed.metadata import MetadataTable, Unusable, find_metadata_table
-from lakebed.metadata.files import list_metadata_files
+from lakebed.metadata.files import find_partition_files, list_metadata_files
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.index import IndexDefinition
@@ -21,6 +21,7 @@ from lakebed.model.words import META_COLUMNS, Action
 from lakebed.storage import Storage
 from lakebed.timeline import Archive, Documents, Snapshot, Timeline
 from lakebed.view import latest_slices, list_data_files
+from lakebed.view.listing import parse_data_files
 
 DataFiles = dict[str, tuple[BaseFile | LogFile, ...]]
 
@@ -93,6 +94,29 @@ class TableState:
     def latest_slices(self) -> tuple[FileSlice, ...]:
         """The file slices of the newest snapshot."""
         return self.slices(self.latest)
+
+    def find_slice(self, group: FileGroupId) -> FileSlice | None:
+        """The file slice of one file group in the newest snapshot; asks for no more files than its partition's."""
+        if "latest_slices" in self.__dict__ or not isinstance(self.metadata, MetadataTable):
+            return next((file_slice for file_slice in self.latest_slices if file_slice.group == group), None)
+        if group.partition not in self._partition_files:
+            self._partition_files[group.partition] = find_partition_files(self.metadata, group.partition)
+        names = {n: size for n, size in self._partition_files[group.partition].items() if group.file_id in n}
+        files = [file for file in parse_data_files(names, group.partition) if file.file_id == group.file_id]
+        self.latest.prefetch(file.instant for file in files)
+        layout = self.config.timeline_layout
+        found = latest_slices(
+            {group.partition: files}, self.latest.completion_of, layout=layout, replaced=self._replaced_now
+        )
+        return found[0] if found else None
+
+    @cached_property
+    def _partition_files(self) -> dict[str, dict[str, int]]:
+        return {}
+
+    @cached_property
+    def _replaced_now(self) -> frozenset[FileGroupId]:
+        return self.replaced(self.latest)
 
     def slices(self, snapshot: Snapshot) -> tuple[FileSlice, ...]:
         """The newest file slice of every file group that a snapshot sees."""

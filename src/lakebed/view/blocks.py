@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from lakebed.errors import CorruptTableError
 from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock, decode_log_file
 from lakebed.model.files import FileSlice, LogFile
-from lakebed.storage import Storage
 
 BlockFilter = Callable[[str], bool]
 """Whether blocks of that instant count for the snapshot."""
@@ -39,8 +39,16 @@ class FiledBlock:
         return self.block.header.get(HeaderKey.INSTANT_TIME, "")
 
 
+class Reader(Protocol):
+    """Whatever gives whole files by their path, such as a storage."""
+
+    def get(self, path: str) -> bytes:
+        """The whole file."""
+        ...
+
+
 def load_blocks(
-    storage: Storage, file_slice: FileSlice, *, layout: int, counts: BlockFilter, root: str = ""
+    storage: Reader, file_slice: FileSlice, *, layout: int, counts: BlockFilter, root: str = ""
 ) -> tuple[FiledBlock, ...]:
     """Blocks of the slice's log files, oldest first, without rolled back, uncommitted and compacted ones."""
     read = [
@@ -53,7 +61,7 @@ def load_blocks(
     return _drop_compacted(read)
 
 
-def _read_log(storage: Storage, path: str, log: LogFile, layout: int) -> Iterable[FiledBlock]:
+def _read_log(storage: Reader, path: str, log: LogFile, layout: int) -> Iterable[FiledBlock]:
     data = storage.get(path)
     if log.size is not None and len(data) < log.size:
         raise CorruptTableError(f"the file has {len(data)} of {log.size} committed bytes", path=path, offset=len(data))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,8 @@ from lakebed.write.values import IS_DELETE, NOT_COUNTED, FileSizing, WriteContex
 _BLOOM_PARTITION = "bloom_filters"
 _ROW_GROUP_BYTES = 128 << 20
 """Of Arrow memory: what a reader has to hold at once."""
+_PAGE_ROWS = 5_000
+"""A lookup decodes one page of each column: a quarter of Arrow's default, for half a percent more bytes."""
 _SAMPLE_SHARE = 8
 """A part of this size, of what would fill a file uncompressed, tells how well rows compress."""
 
@@ -135,13 +139,20 @@ def _encode(table: pa.Table, context: WriteContext, keys: KnownKeys | None) -> _
         entries = footer_metadata(every, context.avro_json)
     footers: list[Any] = []
     sink = pa.BufferOutputStream()
-    options = column_options(table, context.files.compression)
+    options = column_options(table, context.files.compression) | _page_options()
     with pq.ParquetWriter(sink, table.schema, store_schema=False, metadata_collector=footers, **options) as writer:
         if table.num_rows:  # A row group without rows is an error to some readers.
             rows_max = max(1, table.num_rows * _ROW_GROUP_BYTES // max(table.nbytes, 1))
             writer.write_table(table, row_group_size=rows_max)
         writer.add_key_value_metadata(entries)
     return _Encoded(memoryview(sink.getvalue()).cast("B"), footers[0], entries[BLOOM])
+
+
+@cache
+def _page_options() -> dict[str, Any]:
+    """Pages that begin with the same rows in all columns, and an index of them; older Arrow cannot count rows."""
+    can_count = "max_rows_per_page" in signature(pq.ParquetWriter.__init__).parameters
+    return {"write_page_index": True} | ({"max_rows_per_page": _PAGE_ROWS} if can_count else {})
 
 
 def _keeps_blooms(config: TableConfig) -> bool:

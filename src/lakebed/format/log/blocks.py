@@ -38,6 +38,7 @@ __all__ = (
     "encode_parquet_records",
     "encode_positions",
     "hfile_content",
+    "holds_bytes",
 )
 
 _RECORDS_START = struct.Struct(">ii")
@@ -115,6 +116,11 @@ def hfile_content(block: LogBlock, *, path: str) -> BytesSource:
     if block.kind is not BlockKind.HFILE_DATA:
         raise CorruptTableError(f"a {block.kind.name} block holds no HFile", path=path, offset=block.offset)
     return BytesSource(block.content, path)
+
+
+def holds_bytes(block: LogBlock, wanted: bytes) -> bool:
+    """Whether the content of a block, as it is stored, has these bytes somewhere: text of Avro records is plain."""
+    return wanted in bytes(block.content)
 
 
 def _decode_avro_records(block: LogBlock, path: str, columns: Sequence[str] | None) -> pa.Table:

@@ -1,0 +1,364 @@
+"""A few rows of a Parquet file without decoding the others: only the pages that hold them are read.
+
+Arrow reads whole column chunks, a row group at a time. So the pages that are wanted are put into a small Parquet file
+of their own, in memory, which Arrow then decodes: every type, encoding and codec is left to it. Pages of columns that
+begin and end with the same rows share such a file.
+
+Where pages begin is told by the file's offset index or, without one, by walking the headers of pages. Columns that
+repeat (lists, maps) need the index, as headers count values, not rows: without one they are read as a whole.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakebed.errors import CorruptTableError
+from lakebed.format.arrow import ArrowArray, empty_table, position_array
+from lakebed.format.guard import decoding
+from lakebed.format.thrift import (
+    RAW,
+    Struct,
+    decode_struct,
+    encode_struct,
+    integer,
+    integer_list,
+    nested,
+    struct_list,
+    text,
+    text_list,
+)
+from lakebed.model.source import ByteSource
+
+_MAGIC = b"PAR1"
+_TAIL = struct.Struct("<I4s")
+_TAIL_BYTES = 512 * 1024
+"""Read at once from the end of a file: a footer with the usual bloom filter is 435 kB."""
+_HEADER_BYTES = 1 << 10
+_HEADER_BYTES_MAX = 1 << 20
+_DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
+_REPEATED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Where a page lies, header and all, and which of the row group's rows it has."""
+
+    offset: int
+    size: int
+    first_row: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The pages of a column chunk: its dictionary, if it has one, and its data."""
+
+    dictionary: tuple[int, int] | None
+    data: tuple[Page, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A Parquet column: the names that lead to it, its number, and whether it can have several values in a row."""
+
+    path: tuple[bytes, ...]
+    number: int
+    is_repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A top-level column: its name, the elements of the schema that describe it, and its leaves."""
+
+    name: str
+    elements: tuple[bytes, ...]
+    leaves: tuple[Leaf, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A row group: its first row in the file, how many it has, and its column chunks."""
+
+    first_row: int
+    rows: int
+    chunks: tuple[Struct, ...]
+
+
+Windows = Callable[..., pa.Table]
+"""Calls its first argument with the others, or remembers what it gave: decoded rows, by row group and columns."""
+
+
+def read_again(read: Windows, *what: Any) -> pa.Table:
+    """Decodes rows each time that they are asked for."""
+    return read(*what)
+
+
+class ParquetPages:
+    """A Parquet file, opened to read a few rows of it. Remembers where pages lie."""
+
+    def __init__(self, source: ByteSource, windows: Windows = read_again) -> None:
+        self._source = source
+        self._windows = windows
+        with decoding(source.path, "the Parquet footer"):
+            footer, _ = decode_struct(_read_footer(source))
+            self._created_by: bytes | None = footer.get(6)
+            self._version = int(footer.get(1, 1))
+            self.columns = {column.name: column for column in _columns(footer[2])}
+            self.row_groups = tuple(_row_groups(footer[4]))
+        self._pages: dict[tuple[int, int], Pages | None] = {}
+
+    @property
+    def rows(self) -> int:
+        """How many rows the file has."""
+        return sum(group.rows for group in self.row_groups)
+
+    def read_column(self, name: str) -> Iterator[ArrowArray]:
+        """A flat column of bytes or texts, row group by row group."""
+        for number, group in enumerate(self.row_groups):
+            if group.rows:
+                yield self._read_whole(number, group, (self.columns[name],)).column(0).combine_chunks()
+
+    def read_rows(self, names: Sequence[str], rows: Sequence[int]) -> pa.Table:
+        """Some columns of some rows, by their numbers, ascending. Columns that the file does not have are left out."""
+        wanted = tuple(self.columns[name] for name in names if name in self.columns)
+        tables = []
+        for number, group in enumerate(self.row_groups):
+            here = (row - group.first_row for row in rows)
+            tables += [self._read_row(number, group, wanted, row) for row in here if 0 <= row < group.rows]
+        if not tables:
+            return empty_table(self._schema(wanted))
+        return pa.concat_tables(tables)
+
+    def _schema(self, columns: tuple[Column, ...]) -> pa.Schema:
+        with decoding(self._source.path, "the Parquet schema"):
+            return _open(self._file_of(columns, 0, ())).schema_arrow
+
+    def _read_row(self, number: int, group: RowGroup, columns: tuple[Column, ...], row: int) -> pa.Table:
+        windows: dict[tuple[int, int], list[Column]] = {}
+        for column in columns:
+            windows.setdefault(self._window(number, group, column, row), []).append(column)
+        parts: dict[str, ArrowArray] = {}
+        for (first, count), together in windows.items():
+            table = self._windows(self._read_window, number, group, tuple(together), first, count)
+            # Taken, not sliced: a row must not keep all others in memory.
+            taken = table.take(position_array(np.array([row - first])))
+            parts.update(zip(taken.schema.names, taken.columns, strict=True))
+        return pa.table({column.name: parts[column.name] for column in columns})
+
+    def _window(self, number: int, group: RowGroup, column: Column, row: int) -> tuple[int, int]:
+        """First row and number of rows of the pages that hold a row: the same for all leaves, or the row group."""
+        found = set()
+        for leaf in column.leaves:
+            pages = self._find_pages(number, group, leaf)
+            page = None if pages is None else _page_of(pages, row)
+            found.add((0, group.rows) if page is None else (page.first_row, page.rows))
+        return found.pop() if len(found) == 1 else (0, group.rows)
+
+    def _read_window(
+        self, number: int, group: RowGroup, columns: tuple[Column, ...], first: int, count: int
+    ) -> pa.Table:
+        if (first, count) == (0, group.rows):
+            return self._read_whole(number, group, columns)
+        chunks = []
+        for leaf in (leaf for column in columns for leaf in column.leaves):
+            pages = self._find_pages(number, group, leaf)
+            page = None if pages is None else _page_of(pages, first)
+            assert pages is not None, "a window is that of a page"
+            assert page is not None, "a window is that of a page"
+            chunks.append(self._page_chunk(group.chunks[leaf.number], pages.dictionary, page))
+        return self._decode(self._file_of(columns, count, chunks))
+
+    def _read_whole(self, number: int, group: RowGroup, columns: tuple[Column, ...]) -> pa.Table:
+        chunks = [self._whole_chunk(group.chunks[leaf.number], number) for column in columns for leaf in column.leaves]
+        return self._decode(self._file_of(columns, group.rows, chunks))
+
+    def _decode(self, file: bytes) -> pa.Table:
+        with decoding(self._source.path, "the Parquet file"):
+            return _open(file).read(use_threads=False)
+
+    def _page_chunk(self, chunk: Struct, dictionary: tuple[int, int] | None, page: Page) -> _Chunk:
+        data = self._source.read(page.offset, page.size)
+        with decoding(self._source.path, "a page header", offset=page.offset):
+            header, _ = decode_struct(data)
+            values = (header.get(5) or header[8])[1]
+        head = b"" if dictionary is None else self._source.read(*dictionary)
+        return _Chunk(chunk, head, data, values)
+
+    def _whole_chunk(self, chunk: Struct, number: int) -> _Chunk:
+        del number
+        with decoding(self._source.path, "a column chunk"):
+            meta = chunk[3]
+            start, first_data = _chunk_start(meta), meta[9]
+            size = meta[7]
+            values = meta[5]
+        data = self._source.read(start, size)
+        return _Chunk(chunk, data[: max(first_data - start, 0)], data[max(first_data - start, 0) :], values)
+
+    def _file_of(self, columns: tuple[Column, ...], rows: int, chunks: Sequence[_Chunk]) -> bytes:
+        """A Parquet file of one row group with these columns; without chunks, of none."""
+        body, at, encoded = [_MAGIC], len(_MAGIC), []
+        for chunk in chunks:
+            encoded.append(chunk.encode(at))
+            body += [chunk.dictionary, chunk.data]
+            at += len(chunk.dictionary) + len(chunk.data)
+        root = encode_struct({4: text(b"schema"), 5: integer(len(columns), wide=False)})
+        group = encode_struct({1: struct_list(encoded), 2: integer(at), 3: integer(rows)})
+        fields = {
+            1: integer(self._version, wide=False),
+            2: struct_list([root, *(element for column in columns for element in column.elements)]),
+            3: integer(rows),
+            4: struct_list([group] if chunks else []),
+        }
+        if self._created_by is not None:  # Readers know mistakes of certain writers by it.
+            fields[6] = text(self._created_by)
+        footer = encode_struct(fields)
+        return b"".join((*body, footer, _TAIL.pack(len(footer), _MAGIC)))
+
+    def _find_pages(self, number: int, group: RowGroup, leaf: Leaf) -> Pages | None:
+        """The pages of a column chunk; None if they cannot be told by their rows."""
+        key = (number, leaf.number)
+        if key not in self._pages:
+            with decoding(self._source.path, "pages of a column"):
+                self._pages[key] = self._load_pages(group, leaf)
+        return self._pages[key]
+
+    def _load_pages(self, group: RowGroup, leaf: Leaf) -> Pages | None:
+        chunk = group.chunks[leaf.number]
+        meta = chunk[3]
+        start, end = _chunk_start(meta), _chunk_start(meta) + meta[7]
+        if 4 in chunk and 5 in chunk:
+            return self._indexed_pages(chunk, group.rows, start, end)
+        return None if leaf.is_repeated else self._walked_pages(start, end, group.rows)
+
+    def _indexed_pages(self, chunk: Struct, rows: int, start: int, end: int) -> Pages:
+        index, _ = decode_struct(self._source.read(chunk[4], chunk[5]))
+        found = [(place[1], place[2], place.get(3, 0)) for place in index[1]]
+        firsts = [first for *_, first in found]
+        if not found or firsts[0] or firsts != sorted(firsts) or firsts[-1] > rows:
+            raise ValueError("the offset index is out of order")
+        counts = [after - first for first, after in zip(firsts, [*firsts[1:], rows], strict=True)]
+        pages = tuple(Page(*place, count) for place, count in zip(found, counts, strict=True))
+        if any(page.offset < start or page.offset + page.size > end for page in pages):
+            raise ValueError("a page lies outside its column chunk")
+        return Pages((start, found[0][0] - start) if found[0][0] > start else None, pages)
+
+    def _walked_pages(self, start: int, end: int, rows: int) -> Pages:
+        dictionary, pages, at, row = None, [], start, 0
+        while row < rows:
+            header, length = self._read_header(at, end)
+            size = length + header[3]
+            if size <= 0 or header[3] < 0 or at + size > end:
+                raise ValueError("a page lies outside its column chunk")
+            if header[1] == _DICTIONARY:
+                dictionary = (at, size)
+            elif header[1] in (_DATA, _DATA_V2):
+                count = (header.get(5) or header[8])[1]
+                if count <= 0 or count > rows - row:
+                    raise ValueError("a page has other rows than its column chunk")
+                pages.append(Page(at, size, row, count))
+                row += count
+            at += size
+        return Pages(dictionary, tuple(pages))
+
+    def _read_header(self, at: int, end: int) -> tuple[Struct, int]:
+        length = _HEADER_BYTES
+        while True:
+            data = self._source.read(at, min(length, end - at))
+            try:
+                return decode_struct(data)
+            except (IndexError, struct.error):
+                if length >= min(end - at, _HEADER_BYTES_MAX):
+                    raise
+                length *= 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Bytes of a column chunk for another file: dictionary page, data pages, and how many values these have."""
+
+    chunk: Struct
+    dictionary: bytes
+    data: bytes
+    values: int
+
+    def encode(self, at: int) -> bytes:
+        """The chunk's metadata, for pages that begin at a position."""
+        meta, size = self.chunk[3], len(self.dictionary) + len(self.data)
+        fields = {
+            1: integer(meta[1], wide=False),
+            2: integer_list(meta[2]),
+            3: text_list(meta[3]),
+            4: integer(meta[4], wide=False),
+            5: integer(self.values),
+            6: integer(max(meta[6], size)),
+            7: integer(size),
+            9: integer(at + len(self.dictionary)),
+        }
+        if self.dictionary:
+            fields[11] = integer(at)
+        return encode_struct({2: integer(at), 3: nested(encode_struct(fields))})
+
+
+def _open(file: bytes) -> Any:
+    return pq.ParquetFile(pa.BufferReader(file), coerce_int96_timestamp_unit="us")
+
+
+def _read_footer(source: ByteSource) -> bytes:
+    tail = source.read(max(source.size - _TAIL_BYTES, 0), min(source.size, _TAIL_BYTES))
+    length, magic = _TAIL.unpack_from(tail, len(tail) - _TAIL.size)
+    if magic != _MAGIC:
+        raise CorruptTableError("this is no Parquet file", path=source.path, offset=source.size - len(_MAGIC))
+    wanted = length + _TAIL.size
+    if wanted > len(tail):
+        tail = source.read(source.size - wanted, wanted)
+    return tail[len(tail) - wanted : len(tail) - _TAIL.size]
+
+
+def _columns(elements: list[Struct]) -> Iterator[Column]:
+    """The top-level columns of a schema, which is a tree in pre-order."""
+    at, number = 1, 0
+    for _ in range(elements[0].get(5, 0)):
+        leaves: list[Leaf] = []
+        end = _descend(elements, at, (), False, number, leaves)
+        number += len(leaves)
+        raw = tuple(element[RAW] for element in elements[at:end])
+        yield Column(elements[at][4].decode(), raw, tuple(leaves))
+        at = end
+
+
+def _descend(
+    elements: list[Struct], at: int, path: tuple[bytes, ...], repeated: bool, number: int, leaves: list[Leaf]
+) -> int:
+    """Collect the leaves below an element; where the next one begins."""
+    element = elements[at]
+    here, repeated = (*path, element[4]), repeated or element.get(3) == _REPEATED
+    children, at = element.get(5, 0), at + 1
+    if not children:
+        leaves.append(Leaf(here, number + len(leaves), repeated))
+    for _ in range(children):
+        at = _descend(elements, at, here, repeated, number, leaves)
+    return at
+
+
+def _row_groups(groups: list[Struct]) -> Iterator[RowGroup]:
+    first = 0
+    for group in groups:
+        yield RowGroup(first, group[3], tuple(group[1]))
+        first += group[3]
+
+
+def _chunk_start(meta: Struct) -> int:
+    """Where the first page lies; writers before the dictionary's offset was required left it out."""
+    dictionary = meta.get(11)
+    return min(dictionary, meta[9]) if dictionary else meta[9]
+
+
+def _page_of(pages: Pages, row: int) -> Page | None:
+    return next((page for page in pages.data if page.first_row <= row < page.first_row + page.rows), None)

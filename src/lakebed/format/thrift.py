@@ -1,0 +1,153 @@
+"""Thrift's compact protocol, as far as Parquet's footer and page headers need it.
+
+A decoded struct is a dict from field numbers to values; `RAW` has the bytes that it was decoded from.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+RAW = 0
+"""Under this number, which no field has, a struct keeps its bytes."""
+
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    10,
+    11,
+    12,
+)
+_DOUBLE_LAYOUT = struct.Struct("<d")
+Struct = dict[int, Any]
+
+
+def decode_struct(data: bytes | memoryview, at: int = 0) -> tuple[Struct, int]:
+    """The struct at a position, and where it ends. Bad bytes raise IndexError, ValueError or struct.error."""
+    fields: Struct = {}
+    start, number = at, 0
+    while data[at]:
+        head = data[at]
+        kind, at = head & 15, at + 1
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = _decode_zigzag(data, at)
+        if kind in (_TRUE, _FALSE):
+            fields[number] = kind == _TRUE
+        else:
+            fields[number], at = _decode_value(data, at, kind)
+    fields[RAW] = bytes(data[start : at + 1])
+    return fields, at + 1
+
+
+def encode_struct(fields: Mapping[int, bytes]) -> bytes:
+    """A struct of encoded fields, as `integer`, `text` and the like give them, in ascending order of their numbers."""
+    parts, last = [], 0
+    for number, encoded in sorted(fields.items()):
+        assert 0 < number - last < 16, "the short form of a field's head"
+        parts.append(bytes([(number - last) << 4 | encoded[0]]) + encoded[1:])
+        last = number
+    return b"".join(parts) + b"\0"
+
+
+def integer(value: int, *, wide: bool = True) -> bytes:
+    """A field of type i64, or i32."""
+    return bytes([_I64 if wide else _I32]) + _varint(value << 1 ^ value >> 63)
+
+
+def struct_list(items: Iterable[bytes]) -> bytes:
+    """A field that lists encoded structs."""
+    return _list(_STRUCT, list(items))
+
+
+def text_list(items: Iterable[bytes]) -> bytes:
+    """A field that lists texts or bytes."""
+    return _list(_BINARY, [_varint(len(item)) + item for item in items])
+
+
+def integer_list(items: Iterable[int]) -> bytes:
+    """A field that lists i32 numbers."""
+    return _list(_I32, [_varint(item << 1 ^ item >> 63) for item in items])
+
+
+def nested(encoded: bytes) -> bytes:
+    """A field that is an encoded struct."""
+    return bytes([_STRUCT]) + encoded
+
+
+def text(value: bytes) -> bytes:
+    """A field of type string or binary."""
+    return bytes([_BINARY]) + _varint(len(value)) + value
+
+
+def _list(kind: int, items: list[bytes]) -> bytes:
+    count = len(items)
+    head = bytes([_LIST, count << 4 | kind]) if count < 15 else bytes([_LIST, 0xF0 | kind]) + _varint(count)
+    return head + b"".join(items)
+
+
+def _decode_value(data: bytes | memoryview, at: int, kind: int) -> tuple[Any, int]:
+    if kind in (_I32, _I64, _I16):
+        return _decode_zigzag(data, at)
+    if kind == _BINARY:
+        length, at = _decode_varint(data, at)
+        if length > len(data) - at:
+            raise IndexError(f"{length} bytes, {len(data) - at} are left")
+        return bytes(data[at : at + length]), at + length
+    if kind == _STRUCT:
+        return decode_struct(data, at)
+    if kind in (_LIST, _SET):
+        return _decode_list(data, at)
+    if kind == _DOUBLE:
+        return _DOUBLE_LAYOUT.unpack_from(data, at)[0], at + 8
+    if kind == _BYTE or kind in (_TRUE, _FALSE):
+        return data[at], at + 1
+    raise ValueError(f"thrift type {kind}")
+
+
+def _decode_list(data: bytes | memoryview, at: int) -> tuple[list[Any], int]:
+    count, kind, at = data[at] >> 4, data[at] & 15, at + 1
+    if count == 15:
+        count, at = _decode_varint(data, at)
+    items = []
+    for _ in range(count):
+        item, at = _decode_value(data, at, kind)
+        items.append(item == 1 if kind in (_TRUE, _FALSE) else item)
+    return items, at
+
+
+def _decode_zigzag(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    value, at = _decode_varint(data, at)
+    return value >> 1 ^ -(value & 1), at
+
+
+def _decode_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    value = data[at]
+    if value < 0x80:
+        return value, at + 1
+    value &= 0x7F
+    for shift in range(7, 70, 7):
+        at += 1
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at + 1
+    raise ValueError("a number of more than 64 bits")
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

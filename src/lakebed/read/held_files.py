@@ -1,0 +1,182 @@
+"""Files of a table that this process keeps at hand for key lookups: where pages lie, and which rows may hold a key.
+
+Files of a table never change, so what is held is never wrong. It is bounded in bytes; what is unused for longest goes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakebed.format.arrow import ArrowArray, text_array
+from lakebed.format.parquet_pages import ParquetPages, RowGroup
+from lakebed.model.source import ByteSource, BytesSource
+from lakebed.storage import Storage
+
+HELD_BYTES_MAX = 256 << 20
+"""Room for the rows of sixty million keys, less what log files take."""
+DECODED_BYTES_MAX = 128 << 20
+"""Room for the rows around the keys that were looked up last: pages of some writers take long to decode."""
+_ABOUT_A_FOOTER = 64 << 10
+_REMOTE_BYTES = 16 << 20
+"""A file in an object store up to this size is read at once: a request for each page takes longer."""
+_WINDOW = 8
+_FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64)
+_LAST = np.uint64(0xFF51AFD7ED558CCD)
+
+
+class _Sized(Protocol):
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory."""
+        ...
+
+
+T = TypeVar("T", bound=_Sized)
+
+
+class KeyedFile:
+    """A Parquet file, and a short digest of each row's key: rows with another digest have another key."""
+
+    def __init__(self, source: ByteSource, key_column: str) -> None:
+        self.pages = ParquetPages(source, self._decode_once)
+        self._key_column = key_column
+        self._in_memory = source.size if isinstance(source, BytesSource) else 0
+
+    @cached_property
+    def _digests(self) -> npt.NDArray[np.uint32]:
+        parts = [key_digests(keys) for keys in self.pages.read_column(self._key_column)]
+        return np.concatenate([np.empty(0, np.uint32), *parts])
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory."""
+        return _ABOUT_A_FOOTER + self._in_memory + 4 * self.pages.rows
+
+    def _decode_once(self, read: Callable[..., pa.Table], number: int, group: RowGroup, *what: Any) -> pa.Table:
+        columns, first, count = what
+        key = (id(self.pages), number, first, count, *(column.name for column in columns))
+        held = _DECODED.find(key, HeldRows, lambda: HeldRows(read(number, group, *what), self.pages))
+        return held.table
+
+    def candidates(self, keys: Sequence[str]) -> list[int]:
+        """Rows, ascending, among which are all rows of `keys`."""
+        wanted = key_digests(text_array(keys))
+        found = [np.flatnonzero(self._digests == digest) for digest in wanted]
+        return sorted({int(row) for rows in found for row in rows})
+
+
+class HeldRows:
+    """Decoded rows of a file. Keeps the file too, so that its identity is not another's."""
+
+    def __init__(self, table: pa.Table, pages: ParquetPages) -> None:
+        self.table = table
+        self.pages = pages
+
+    @property
+    def nbytes(self) -> int:
+        """About what they take in memory."""
+        size: int = self.table.nbytes
+        return size
+
+
+class HeldBytes:
+    """The content of a file."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    @property
+    def nbytes(self) -> int:
+        """Its length."""
+        return len(self.data)
+
+
+class HeldFiles:
+    """What was used last of everything that `find` was asked for, up to a number of bytes."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._lock = threading.Lock()
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._held: OrderedDict[tuple[object, ...], _Sized] = OrderedDict()
+
+    def find(self, key: tuple[object, ...], kind: type[T], load: Callable[[], T]) -> T:
+        """What is held under a key, loaded now if it is not."""
+        with self._lock:
+            found = self._held.get(key)
+            if found is not None:
+                self._held.move_to_end(key)
+        if isinstance(found, kind):
+            return found
+        loaded = load()
+        self._keep(key, loaded)
+        return loaded
+
+    def _keep(self, key: tuple[object, ...], value: _Sized) -> None:
+        with self._lock:
+            known = self._held.pop(key, None)
+            self._bytes += value.nbytes - (0 if known is None else known.nbytes)
+            self._held[key] = value
+            while self._bytes > self._bytes_max:
+                _, dropped = self._held.popitem(last=False)
+                self._bytes -= dropped.nbytes
+
+
+HELD = HeldFiles(HELD_BYTES_MAX)
+_DECODED = HeldFiles(DECODED_BYTES_MAX)
+
+
+def keyed_file(storage: Storage, path: str, size: int, key_column: str) -> KeyedFile:
+    """A Parquet file of the table, opened to find rows by their key."""
+    return HELD.find(
+        (storage.url, path, size, key_column),
+        KeyedFile,
+        lambda: KeyedFile(_source(storage, path, size), key_column),
+    )
+
+
+class HeldStorage:
+    """Reads whole files, each once."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def get(self, path: str) -> bytes:
+        """The whole file."""
+        return HELD.find((self._storage.url, path), HeldBytes, lambda: HeldBytes(self._storage.get(path))).data
+
+
+def key_digests(keys: ArrowArray) -> npt.NDArray[np.uint32]:
+    """A number per key, from its length and four samples of its bytes: all of them, up to 32 bytes or nearly so."""
+    from lakebed.format.hfile.order import binary_buffers
+
+    data, offsets = binary_buffers(keys)
+    padded = np.zeros(len(data) + 2 * _WINDOW, np.uint8)
+    padded[_WINDOW : len(data) + _WINDOW] = data
+    windows = np.ndarray((len(padded) - _WINDOW + 1,), "<u8", padded.data, strides=(1,))
+    starts, lengths = offsets[:-1] + _WINDOW, np.diff(offsets)
+    spare = np.maximum(lengths - _WINDOW, 0)
+    # The window of a short key has bytes of the next one: they are shifted out.
+    beyond = (8 * np.maximum(_WINDOW - lengths, 0)).astype(np.uint64)
+    beyond, is_empty = np.minimum(beyond, np.uint64(63)), lengths == 0
+    mixed = lengths.astype(np.uint64) * _LAST
+    for third, factor in enumerate(_FACTORS):
+        mixed = (mixed ^ (windows[starts + spare * third // 3] << beyond)) * factor
+        mixed ^= mixed >> np.uint64(29)
+    mixed[is_empty] = 0
+    digests: npt.NDArray[np.uint32] = (mixed * _LAST >> np.uint64(32)).astype(np.uint32)
+    return digests
+
+
+def _source(storage: Storage, path: str, size: int) -> ByteSource:
+    if "://" in storage.url and size <= _REMOTE_BYTES:
+        return BytesSource(storage.get(path), path)
+    return storage.source(path, size)
