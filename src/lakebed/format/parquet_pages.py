@@ -121,24 +121,21 @@ class ParquetPages:
 
     def read_column(self, name: str) -> Iterator[ArrowArray]:
         """A flat column of bytes or texts, row group by row group."""
-        for number, group in enumerate(self.row_groups):
+        for group in self.row_groups:
             if group.rows:
-                yield self._read_whole(number, group, (self.columns[name],)).column(0).combine_chunks()
+                with decoding(self._source.path, "a column of the Parquet file"):
+                    column = self._read_whole(group, (self.columns[name],)).column(0).combine_chunks()
+                yield column
 
     def read_rows(self, names: Sequence[str], rows: Sequence[int]) -> pa.Table:
         """Some columns of some rows, by their numbers, ascending. Columns that the file does not have are left out."""
         wanted = tuple(self.columns[name] for name in names if name in self.columns)
         tables = []
-        for number, group in enumerate(self.row_groups):
-            here = (row - group.first_row for row in rows)
-            tables += [self._read_row(number, group, wanted, row) for row in here if 0 <= row < group.rows]
-        if not tables:
-            return empty_table(self._schema(wanted))
-        return pa.concat_tables(tables)
-
-    def _schema(self, columns: tuple[Column, ...]) -> pa.Schema:
-        with decoding(self._source.path, "the Parquet schema"):
-            return _open(self._file_of(columns, 0, ())).schema_arrow
+        with decoding(self._source.path, "rows of the Parquet file"):
+            for number, group in enumerate(self.row_groups):
+                here = (row - group.first_row for row in rows)
+                tables += [self._read_row(number, group, wanted, row) for row in here if 0 <= row < group.rows]
+            return pa.concat_tables(tables) if tables else empty_table(_open(self._file_of(wanted, 0, ())).schema_arrow)
 
     def _read_row(self, number: int, group: RowGroup, columns: tuple[Column, ...], row: int) -> pa.Table:
         windows: dict[tuple[int, int], list[Column]] = {}
@@ -165,7 +162,7 @@ class ParquetPages:
         self, number: int, group: RowGroup, columns: tuple[Column, ...], first: int, count: int
     ) -> pa.Table:
         if (first, count) == (0, group.rows):
-            return self._read_whole(number, group, columns)
+            return self._read_whole(group, columns)
         chunks = []
         for leaf in (leaf for column in columns for leaf in column.leaves):
             pages = self._find_pages(number, group, leaf)
@@ -173,33 +170,31 @@ class ParquetPages:
             assert pages is not None, "a window is that of a page"
             assert page is not None, "a window is that of a page"
             chunks.append(self._page_chunk(group.chunks[leaf.number], pages.dictionary, page))
-        return self._decode(self._file_of(columns, count, chunks))
+        return self._decode(self._file_of(columns, count, chunks), count)
 
-    def _read_whole(self, number: int, group: RowGroup, columns: tuple[Column, ...]) -> pa.Table:
-        chunks = [self._whole_chunk(group.chunks[leaf.number], number) for column in columns for leaf in column.leaves]
-        return self._decode(self._file_of(columns, group.rows, chunks))
+    def _read_whole(self, group: RowGroup, columns: tuple[Column, ...]) -> pa.Table:
+        chunks = [self._whole_chunk(group.chunks[leaf.number]) for column in columns for leaf in column.leaves]
+        return self._decode(self._file_of(columns, group.rows, chunks), group.rows)
 
-    def _decode(self, file: bytes) -> pa.Table:
-        with decoding(self._source.path, "the Parquet file"):
-            return _open(file).read(use_threads=False)
+    def _decode(self, file: bytes, rows: int) -> pa.Table:
+        table = _open(file).read(use_threads=False)
+        if table.num_rows != rows:
+            raise ValueError(f"{table.num_rows} rows where {rows} should be")
+        return table
 
     def _page_chunk(self, chunk: Struct, dictionary: tuple[int, int] | None, page: Page) -> _Chunk:
         data = self._source.read(page.offset, page.size)
-        with decoding(self._source.path, "a page header", offset=page.offset):
-            header, _ = decode_struct(data)
-            values = (header.get(5) or header[8])[1]
+        header, _ = decode_struct(data)
+        values = (header.get(5) or header[8])[1]
         head = b"" if dictionary is None else self._source.read(*dictionary)
         return _Chunk(chunk, head, data, values)
 
-    def _whole_chunk(self, chunk: Struct, number: int) -> _Chunk:
-        del number
-        with decoding(self._source.path, "a column chunk"):
-            meta = chunk[3]
-            start, first_data = _chunk_start(meta), meta[9]
-            size = meta[7]
-            values = meta[5]
-        data = self._source.read(start, size)
-        return _Chunk(chunk, data[: max(first_data - start, 0)], data[max(first_data - start, 0) :], values)
+    def _whole_chunk(self, chunk: Struct) -> _Chunk:
+        meta = chunk[3]
+        start = _chunk_start(meta)
+        data = self._source.read(start, meta[7])
+        dictionary_bytes = meta[9] - start
+        return _Chunk(chunk, data[:dictionary_bytes], data[dictionary_bytes:], meta[5])
 
     def _file_of(self, columns: tuple[Column, ...], rows: int, chunks: Sequence[_Chunk]) -> bytes:
         """A Parquet file of one row group with these columns; without chunks, of none."""
@@ -225,8 +220,7 @@ class ParquetPages:
         """The pages of a column chunk; None if they cannot be told by their rows."""
         key = (number, leaf.number)
         if key not in self._pages:
-            with decoding(self._source.path, "pages of a column"):
-                self._pages[key] = self._load_pages(group, leaf)
+            self._pages[key] = self._load_pages(group, leaf)
         return self._pages[key]
 
     def _load_pages(self, group: RowGroup, leaf: Leaf) -> Pages | None:

@@ -29,7 +29,6 @@ _REMOTE_BYTES = 16 << 20
 """A file in an object store up to this size is read at once: a request for each page takes longer."""
 _WINDOW = 8
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64)
-_LAST = np.uint64(0xFF51AFD7ED558CCD)
 
 
 class _Sized(Protocol):
@@ -159,21 +158,31 @@ def key_digests(keys: ArrowArray) -> npt.NDArray[np.uint32]:
     from lakebed.format.hfile.order import binary_buffers
 
     data, offsets = binary_buffers(keys)
-    padded = np.zeros(len(data) + 2 * _WINDOW, np.uint8)
-    padded[_WINDOW : len(data) + _WINDOW] = data
+    first, end = int(offsets[0]), int(offsets[-1])
+    padded = np.zeros(end - first + _WINDOW, np.uint8)
+    padded[: end - first] = data[first:end]
     windows = np.ndarray((len(padded) - _WINDOW + 1,), "<u8", padded.data, strides=(1,))
-    starts, lengths = offsets[:-1] + _WINDOW, np.diff(offsets)
-    spare = np.maximum(lengths - _WINDOW, 0)
+    lengths = np.diff(offsets)
     # The window of a short key has bytes of the next one: they are shifted out.
     beyond = (8 * np.maximum(_WINDOW - lengths, 0)).astype(np.uint64)
-    beyond, is_empty = np.minimum(beyond, np.uint64(63)), lengths == 0
-    mixed = lengths.astype(np.uint64) * _LAST
+    mixed = lengths.astype(np.uint64)
     for third, factor in enumerate(_FACTORS):
-        mixed = (mixed ^ (windows[starts + spare * third // 3] << beyond)) * factor
+        mixed ^= _windows_at(windows, offsets[:-1] - first, lengths, third) << np.minimum(beyond, np.uint64(63))
+        mixed *= factor
         mixed ^= mixed >> np.uint64(29)
-    mixed[is_empty] = 0
-    digests: npt.NDArray[np.uint32] = (mixed * _LAST >> np.uint64(32)).astype(np.uint32)
+    mixed[lengths == 0] = 0
+    digests: npt.NDArray[np.uint32] = (mixed >> np.uint64(32)).astype(np.uint32)
     return digests
+
+
+def _windows_at(
+    windows: npt.NDArray[np.uint64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], third: int
+) -> npt.NDArray[np.uint64]:
+    """Eight bytes of each key, so many thirds of the way from its first to its last ones."""
+    length = int(lengths.max(initial=0))
+    if length >= _WINDOW and length == lengths.min(initial=length):  # Equally long: no need to look where each begins.
+        return windows[(length - _WINDOW) * third // 3 :: length][: len(lengths)]
+    return windows[starts + np.maximum(lengths - _WINDOW, 0) * third // 3]
 
 
 def _source(storage: Storage, path: str, size: int) -> ByteSource:
