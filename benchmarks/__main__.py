@@ -11,6 +11,7 @@ from benchmarks.settings import Settings
 
 READS = ("codecs", "avro", "scan", "lookup", "append")
 WRITES = ("write", "phases", "write_spark", "memory", "index")
+WITH_SETTINGS = ("lookup", *WRITES)
 ON_DEMAND = ("append", "phases", "write_spark", "memory", "index")
 """Long ones, and those that answer a question of their own: they run when they are named."""
 
@@ -22,13 +23,13 @@ def main(arguments: list[str]) -> int:
     unknown = sorted({*given.names} - {*READS, *WRITES})
     if unknown:
         parser.error(f"there is no benchmark {', '.join(unknown)}; there are {', '.join((*READS, *WRITES))}")
-    settings = Settings(given.rows, given.batch_rows, given.rounds, given.record_index)
+    settings = Settings(given.rows, given.batch_rows, given.rounds, given.record_index, given.large)
     print_conditions()
     for name in (*READS, *WRITES):
         if name in given.names or (not given.names and name not in ON_DEMAND):
             print(f"\n== {name} ==", flush=True)
             module = import_module(f"benchmarks.{name}")
-            module.main(settings) if name in WRITES else module.main()
+            module.main(settings) if name in WITH_SETTINGS else module.main()
     return 0
 
 
@@ -40,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     writes.add_argument("--batch-rows", type=int, default=Settings().batch_rows, help="in a batch of upserts")
     writes.add_argument("--rounds", type=int, help="how often to measure")
     writes.add_argument("--record-index", action="store_true", help="on tables of lakebed and of Apache Hudi")
+    parser.add_argument("--large", action="store_true", help="lookup: also in an index of 100,000,000 keys")
     return parser
 
 

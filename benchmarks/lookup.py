@@ -1,17 +1,24 @@
-"""One row by its key out of 1,000,000: through the record index, by a filter, and with Apache Hudi."""
+"""One row by its key: warm, in a fresh process, and as the table grows; beside it a filter, and Apache Hudi.
+
+Warm means: one open table, other keys at random each time, files in the page cache of the system. The first pass over
+random keys meets files and pages that this process has not seen, the second one does not.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 
 import lakebed
 from benchmarks.peer import Peer, PeerMissingError, running_peer
 from benchmarks.report import Bar, Line, Times, faster_by, print_lines, seconds_text, stopwatch
-from benchmarks.tables import ReadTables, read_tables
+from benchmarks.lookup_tables import grown_table, own_table
+from benchmarks.settings import Settings
+from benchmarks.tables import read_tables
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.record_index import find_locations
 
@@ -19,7 +26,9 @@ KEYS = 200
 KEYS_OF_FILTERS = 50
 KEYS_OF_PEER = 10
 PROCESSES = 5
-SECONDS_MAX = 0.005
+SECONDS_MAX, FRESH_SECONDS_MAX, FLAT_MAX = 0.005, 0.08, 1.5
+GROWTH, LARGE = (1_000_000, 10_000_000), 100_000_000
+"""The large one is measured with --large: it takes 3 GB of disk and minutes to make."""
 FIRST_LOOKUP = """
 import sys, time
 started = time.perf_counter()
@@ -30,21 +39,49 @@ print(imported - started, time.perf_counter() - imported)
 """
 
 
-def main() -> None:
-    """Prints one table."""
+def main(settings: Settings) -> None:
+    """Prints a table per question."""
+    print_lines("one row by its key, out of 1,000,000 that lakebed wrote", own_lines())
+    counts = (*GROWTH, LARGE) if settings.large else GROWTH
+    print_lines("one row by its key, as the index grows", list(growth_lines(counts)))
     with running_peer() as peer:
         try:
             tables = read_tables(peer)
         except PeerMissingError as error:
             print(f"skipped: {error}")
             return
-        lines = [*look_up("COW", tables.cow, tables, peer), *look_up("MOR", tables.mor, tables, peer)]
-    print_lines("one row by its key, out of 1,000,000", lines)
+        keys = tables.keys(KEYS)
+        lines = [*look_up("COW", tables.cow, keys, peer), *look_up("MOR", tables.mor, keys, peer)]
+    print_lines("one row by its key, out of 1,000,000 that Apache Hudi wrote", lines)
 
 
-def look_up(kind: str, path: str, tables: ReadTables, peer: Peer | None) -> list[Line]:
+def own_lines() -> list[Line]:
+    """Lookups in tables that lakebed wrote: 1,000,000 rows, a tenth of them updated."""
+    lines = []
+    for kind in ("cow", "mor"):
+        path, keys = own_table(kind)
+        lines += look_up(kind.upper(), path, keys, None)
+    return lines
+
+
+def growth_lines(counts: tuple[int, ...]) -> Iterator[Line]:
+    """The same lookups in tables whose record index has ever more keys; the rows are those of one table."""
+    medians: dict[int, float] = {}
+    for count in counts:
+        path, keys = grown_table(count)
+        look_up_warm(path, keys)
+        warm, _ = look_up_warm(path, keys)
+        located = locate_warm(path, keys)
+        medians[count] = warm.median
+        ratio = warm.median / medians[GROWTH[0]]
+        bar = Bar(f"<= {FLAT_MAX}x", ratio <= FLAT_MAX) if count > GROWTH[0] else None
+        figure = f"{warm}, p95 {seconds_text(warm.p95)}"
+        yield Line(f"{count:,} keys", figure, "of that, the index", str(located), f"{ratio:.2f}x the first", bar)
+
+
+def look_up(kind: str, path: str, keys: list[str], peer: Peer | None) -> list[Line]:
     """All ways to one row of a table."""
-    keys = tables.keys(KEYS)
+    first_pass, _ = look_up_warm(path, keys)
     warm, requests = look_up_warm(path, keys)
     filtered = filter_warm(path, keys[:KEYS_OF_FILTERS])
     imports, firsts = zip(*(first_lookup(path, key) for key in keys[:PROCESSES]), strict=True)
@@ -52,9 +89,14 @@ def look_up(kind: str, path: str, tables: ReadTables, peer: Peer | None) -> list
     bar = Bar(f"<= {SECONDS_MAX * 1e3:.0f} ms", warm.median <= SECONDS_MAX)
     return [
         beside_hudi(f"{kind}, lookup, warm", warm, theirs, bar),
+        Line("  files and pages not seen before", f"{first_pass}, p95 {seconds_text(first_pass.p95)}"),
         Line("  of that, the record index", str(locate_warm(path, keys))),
         Line("  storage requests of one", requests),
-        Line("  first one of a process", str(Times(firsts))),
+        Line(
+            "  first one of a process",
+            str(Times(firsts)),
+            bar=Bar(f"<= {FRESH_SECONDS_MAX * 1e3:.0f} ms", Times(firsts).median <= FRESH_SECONDS_MAX),
+        ),
         Line("  import before that one", str(Times(imports))),
         beside_hudi(f"{kind}, to_arrow(where=...)", filtered, theirs),
     ]
@@ -124,4 +166,4 @@ def check_found(rows: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(Settings())

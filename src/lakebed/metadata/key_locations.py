@@ -61,7 +61,10 @@ class ProbeCounts:
 
 @dataclass(frozen=True, slots=True)
 class Locations:
-    """Where keys live: key i in file group `places[codes[i]]` since `instants_ms[i]`; code -1: it has no entry."""
+    """Where keys live: key i in file group `places[codes[i]]` since `instants_ms[i]`; code -1: it has no entry.
+
+    Among the places may be some that hold none of the keys.
+    """
 
     codes: Int32s
     instants_ms: Int64s

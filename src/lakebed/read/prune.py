@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.format.arrow import text_array
 from lakebed.format.metadata.secondary_keys import has_certain_text, secondary_value_text
 from lakebed.metadata import MetadataTable, Unusable
 from lakebed.metadata.bloom_filters import BLOOM_FILTERS, find_blooms
@@ -21,6 +22,7 @@ from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.words import RECORD_KEY
 from lakebed.read.explain import PruneStep
+from lakebed.read.file_slice import KEYS_FEW as LOOKUP_KEYS_MAX
 from lakebed.read.keys import possible_keys
 from lakebed.read.partitions import columns_from_path, typed_partition_values
 from lakebed.read.predicate import Predicate, columns_of, wanted_values
@@ -28,7 +30,9 @@ from lakebed.read.ranges import Ranges, may_match
 
 Slices = tuple[FileSlice, ...]
 KEYS_MAX = 10_000
-"""More keys than this are not looked up one by one: a scan is cheaper."""
+"""More keys than this are not looked up: a scan is cheaper."""
+KEYS_FEW = 200
+"""Up to so many keys are looked up one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,14 @@ def prune_slices(query: Query, slices: Slices) -> tuple[Slices, tuple[PruneStep,
             slices = outcome.slices
         steps.append(PruneStep(name, isinstance(outcome, Kept), outcome.reason, before, len(slices)))
     return slices, tuple(steps)
+
+
+def few_keys(query: Query, steps: tuple[PruneStep, ...]) -> frozenset[str] | None:
+    """The keys of all rows that can match, if the record index was asked for them and they are few; else None."""
+    keys = _wanted_keys(query)
+    asked = any(step.index == RECORD_INDEX and step.used for step in steps)
+    is_few = asked and not isinstance(keys, NotUsed) and 0 < len(keys) <= LOOKUP_KEYS_MAX
+    return frozenset(keys) if is_few and not isinstance(keys, NotUsed) else None
 
 
 def _by_partition_path(query: Query, slices: Slices) -> Kept | NotUsed:
@@ -227,14 +239,36 @@ def _wanted_keys(query: Query) -> tuple[str, ...] | NotUsed:
         fields = {name: wanted_values(query.predicate, name) for name in query.config.key_fields}
         if not fields or any(values is None for values in fields.values()):
             return NotUsed("the filter has no equality on the record key")
+        uncertain = [name for name in fields if not _has_one_spelling(query.schema.field(name).type)]
+        if uncertain:
+            return NotUsed(f"writers spell values of {', '.join(uncertain)} differently in record keys")
         keys = possible_keys(query.config, {name: values or () for name, values in fields.items()})
     return keys if len(keys) <= KEYS_MAX else NotUsed(f"the filter names more than {KEYS_MAX} keys")
 
 
+def _has_one_spelling(kind: pa.DataType) -> bool:
+    """Whether all writers, of whatever version and options, spell values of a type alike in record keys."""
+    checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean)
+    return any(check(kind) for check in checks)
+
+
 def _keep_keys(metadata: MetadataTable, keys: tuple[str, ...], slices: Slices, reason: str) -> Kept:
-    locations = find_locations(metadata, keys)
-    groups = {FileGroupId(place.partition, place.file_id) for places in locations.values() for place in places}
+    groups = _groups_by_probe(metadata, keys) if len(keys) > KEYS_FEW else _groups_by_lookup(metadata, keys)
     return Kept(tuple(s for s in slices if s.group in groups), reason)
+
+
+def _groups_by_lookup(metadata: MetadataTable, keys: tuple[str, ...]) -> set[FileGroupId]:
+    places = (place for found in find_locations(metadata, keys).values() for place in found)
+    return {FileGroupId(place.partition, place.file_id) for place in places}
+
+
+def _groups_by_probe(metadata: MetadataTable, keys: tuple[str, ...]) -> set[FileGroupId]:
+    # Imported here: a few keys need no compiled code.
+    from lakebed.metadata.key_locations import locate_everywhere
+    from lakebed.metadata.shard_cache import default_cache
+
+    _, found = locate_everywhere(metadata, text_array(keys), cache=default_cache())
+    return {found.places[code] for code in np.unique(found.codes)}
 
 
 def _keep_partitions(query: Query, slices: Slices, paths: list[str], ranges: dict[str, Ranges], reason: str) -> Kept:

@@ -15,7 +15,7 @@ from lakebed.read.as_of import completion_as_of
 from lakebed.read.explain import Explanation, PruneStep
 from lakebed.read.file_slice import SliceTask
 from lakebed.read.predicate import Predicate, parse_where
-from lakebed.read.prune import Query, prune_slices
+from lakebed.read.prune import Query, few_keys, prune_slices
 from lakebed.read.retention import check_retained
 from lakebed.storage import Requests
 from lakebed.table import TableState
@@ -69,12 +69,14 @@ def plan_slices(
     output = select_columns(schema, columns, state.config.name)
     predicate = parse_where(where, schema) if isinstance(where, str) else where
     steps: tuple[PruneStep, ...] = ()
+    keys = None
     if predicate is not None:
         query = Query(state.config, schema, predicate, state.metadata, is_latest)
         slices, steps = prune_slices(query, slices)
+        keys = few_keys(query, steps)
     counted = counted_instants(snapshot)
     tasks = tuple(
-        SliceTask(state.storage, state.config, file_slice, schema, tuple(output.names), counted, predicate)
+        SliceTask(state.storage, state.config, file_slice, schema, tuple(output.names), counted, predicate, keys)
         for file_slice in slices
     )
     return ScanPlan(
