@@ -41,6 +41,14 @@ REAL_TABLES = [entry["zip"].removesuffix(".zip") for entry in catalogue()]
 _ABOUT = {entry["zip"].removesuffix(".zip"): entry for entry in catalogue()}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_this_run(tmp_path_factory: pytest.TempPathFactory):
+    """Key tables of tests go where tests write, not into the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAKEBED_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def unpack(tmp_path_factory: pytest.TempPathFactory):
     """A function from the name of a real table to the table, unpacked once. Treat it as read-only."""
