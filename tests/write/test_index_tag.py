@@ -174,6 +174,14 @@ def test_of_two_writes_that_insert_one_key_the_second_is_refused(
     assert entries(table) == scanned(table)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_that_are_added_blindly_may_repeat_a_key(tmp_path: Path, kind: str) -> None:
+    table = new_table(tmp_path, table_type=kind)
+    table.insert(rows(("a", "oslo", 1), ("a", "lima", 2), ("b", "oslo", 1), ("a", "lima", 3)))
+    assert [id_ for id_, _, _ in stored(table)] == ["a", "a", "a", "b"]
+    assert [(key, city) for key, city, _ in entries(table)] == [("a", "lima"), ("b", "oslo")]
+
+
 def test_a_result_and_its_commit_say_what_finding_keys_took(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(rows(*((f"k{n}", "oslo", 1) for n in range(50))))

@@ -47,7 +47,7 @@ def record_index_shards(
     """The entries of each shard that has any, by file id. `instant_ms` is the instant in milliseconds since 1970.
 
     `shards_for` gives the file ids of the shards for keys of a data partition, in shard order: always the same ones for
-    a global index. No key may be inserted into two file groups that share shards.
+    a global index. Of a key that is inserted several times the last counts.
     """
     parts: dict[tuple[str, ...], list[Entries]] = {}
     for change in changes:
@@ -84,4 +84,15 @@ def _join(parts: list[Entries]) -> Entries:
     deletes = concat_texts([part.deletes for part in parts])
     if len(keys) and len(deletes):
         deletes = deletes.filter(pc.invert(pc.is_in(deletes, keys.cast(deletes.type))))
-    return Entries(keys, concat_values([part.values for part in parts]), deletes)
+    return _last_of_each(Entries(keys, concat_values([part.values for part in parts]), deletes))
+
+
+def _last_of_each(entries: Entries) -> Entries:
+    """One entry per key: rows that are added without looking for their keys may have one several times."""
+    encoded = entries.keys.dictionary_encode()
+    if len(encoded.dictionary) == len(entries.keys):
+        return entries
+    last = np.empty(len(encoded.dictionary), np.int64)
+    last[encoded.indices.to_numpy()] = np.arange(len(entries.keys))
+    rows = pa.array(np.sort(last))
+    return Entries(entries.keys.take(rows), entries.values.take(rows), entries.deletes)
