@@ -106,6 +106,7 @@ class CleanPlan:
     policy: str
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     partitions: tuple[str, ...] = ()
+    extra_metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ def decode_clean_plan(data: bytes, *, path: str) -> CleanPlan:
             for partition, infos in files.items()
         },
         partitions=tuple(document.get("partitionsToBeDeleted") or ()),
+        extra_metadata=document.get("extraMetadata") or {},
     )
 
 
@@ -75,7 +76,7 @@ def encode_clean_plan(plan: CleanPlan, *, table_url: str) -> bytes:
             for partition, names in plan.files.items()
         },
         "partitionsToBeDeleted": list(plan.partitions),
-        "extraMetadata": {},
+        "extraMetadata": dict(plan.extra_metadata),
     }
     return encode_document(document, "HoodieCleanerPlan")
 

@@ -1,0 +1,53 @@
+"""What a clean or restore takes out of the metadata table, worked out in the section in which it completes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakebed.engine.engines import InProcess
+from lakebed.engine.randomness import new_write_token
+from lakebed.errors import CorruptTableError
+from lakebed.metadata import MetadataTable
+from lakebed.metadata.changes import MetadataChange
+from lakebed.metadata.current_stats import CurrentStats
+from lakebed.metadata.entries import Update, list_groups, write_change
+from lakebed.model.commit import CommitMetadata
+from lakebed.model.instant import InstantTime
+from lakebed.table import TableHandle
+from lakebed.transaction.section import Section
+from lakebed.transaction.times import instant_ms, timeline_zone
+from lakebed.write.metadata import metadata_commit, obliged_partitions
+
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FilesGone:
+    """Files and partitions that are no more, for every index that the table has."""
+
+    handle: TableHandle
+    change: MetadataChange
+
+    def write(self, section: Section, instant: InstantTime) -> CommitMetadata:
+        """Writes log files into the metadata table; what its delta commit is to say."""
+        state = self.handle.state().at(section.config, section.timeline)
+        if not isinstance(state.metadata, MetadataTable):
+            raise CorruptTableError(state.metadata.reason, path=".hoodie/metadata")
+        storage, partitions = section.ports.storage, obliged_partitions(section)
+        update = Update(
+            instant=instant,
+            instant_ms=instant_ms(instant, timeline_zone(section.config)),
+            partitions=partitions,
+            groups=list_groups(storage, partitions),
+            definitions=state.definitions,
+            stats=CurrentStats(state.metadata, _no_current_files),
+        )
+        created_ms = section.ports.clock.now_ms()
+        stats = write_change(
+            storage, self.change, update, InProcess(_THREADS), token=new_write_token(0), created_ms=created_ms
+        )
+        return metadata_commit(stats)
+
+
+def _no_current_files(partition: str) -> tuple[str, ...]:
+    raise AssertionError(f"statistics of {partition} are not made anew when files go")
