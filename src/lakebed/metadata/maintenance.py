@@ -97,7 +97,8 @@ def _compact(section: Section, engine: Engine) -> None:
 
 def _compaction_time(section: Section) -> InstantTime:
     """Just before the oldest instant whose twin on the data table may be undone: what it wrote must stay removable."""
-    undone = {i.requested_at for i in section.timeline.pending()} | targets_of_rollbacks(section)
+    pending = {i.requested_at for i in section.timeline.pending() if i.action is not Action.SAVEPOINT}
+    undone = pending | targets_of_rollbacks(section)
     twins = [i.requested_at for i in section.metadata_timeline if i.requested_at in undone]
     return _free_time_before(section, min(twins)) if twins else section.next_time()
 

@@ -167,7 +167,9 @@ def metadata_completions(
     Those do not count that the data timeline has pending, and those of writes that completed after it was read. Nor
     does a compaction that took in such a write: an index would point to file groups that this reader does not see.
     """
-    completion_of, hidden = known or timeline.completion_of, {i.requested_at for i in data_timeline.pending()}
+    completion_of = known or timeline.completion_of
+    # A savepoint that is being made shares its time with a write that has completed.
+    hidden = {i.requested_at for i in data_timeline.pending() if i.action is not Action.SAVEPOINT}
     late = _completed_later(storage, config, data_timeline, timeline)
     if late:
         first = min(i.completed_at or "" for i in late)

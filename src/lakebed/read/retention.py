@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from lakebed.errors import InvalidInputError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.model.files import BaseFile, FileGroupId
@@ -12,6 +14,14 @@ from lakebed.timeline import Snapshot
 
 _Bases = dict[FileGroupId, set[InstantTime]]
 """Instants of the base files of each file group."""
+
+
+@dataclass(slots=True)
+class _Removed:
+    """Instants of the base files that were cleaned of a file group, and when nobody was to need them any more."""
+
+    instants: set[InstantTime] = field(default_factory=set)
+    unneeded_from: str = ""
 
 
 def check_retained(state: TableState, snapshot: Snapshot) -> None:
@@ -31,26 +41,41 @@ def check_retained(state: TableState, snapshot: Snapshot) -> None:
     )
 
 
-def _find_lost(state: TableState, snapshot: Snapshot, removed: _Bases, present: _Bases) -> FileGroupId | None:
+def _find_lost(
+    state: TableState, snapshot: Snapshot, removed: dict[FileGroupId, _Removed], present: _Bases
+) -> FileGroupId | None:
     """A file group whose newest base file in the snapshot is gone, if there is one."""
-    replaced = state.replaced(snapshot)
-    for group, instants in removed.items():
-        seen = [i for i in instants | present.get(group, set()) if snapshot.completion_of(i) is not None]
-        if seen and max(seen) in instants and group not in replaced:
+    replaced, ever_replaced = state.replaced(snapshot), state.replaced(state.latest)
+    for group, cleaned in removed.items():
+        if group not in present and group not in ever_replaced and cleaned.unneeded_from <= (snapshot.until or ""):
+            continue  # It was replaced by an instant that is archived.
+        seen = [i for i in cleaned.instants | present.get(group, set()) if snapshot.completion_of(i) is not None]
+        if seen and max(seen) in cleaned.instants and group not in replaced:
             return group
     return None
 
 
-def _removed_bases(state: TableState) -> _Bases:
-    removed: _Bases = {}
+def _removed_bases(state: TableState) -> dict[FileGroupId, _Removed]:
+    removed: dict[FileGroupId, _Removed] = {}
     for instant in state.timeline.completed():
         if instant.action is Action.CLEAN:
-            for partition, names in state.documents.clean(instant).deleted_files.items():
+            clean = state.documents.clean(instant)
+            unneeded_from = _unneeded_from(state, InstantTime(clean.earliest_to_retain or instant.requested_at))
+            for partition, names in clean.deleted_files.items():
                 for name in names:
                     file = decode_data_file_name(name.rpartition("/")[2], folder=partition)
                     if isinstance(file, BaseFile):
-                        removed.setdefault(FileGroupId(partition, file.file_id), set()).add(file.instant)
+                        known = removed.setdefault(FileGroupId(partition, file.file_id), _Removed())
+                        known.instants.add(file.instant)
+                        known.unneeded_from = max(known.unneeded_from, unneeded_from)
     return removed
+
+
+def _unneeded_from(state: TableState, earliest: InstantTime) -> InstantTime:
+    """When the write before the earliest retained one completed: what was hidden by then may have been cleaned."""
+    completed_at = state.latest.completion_of(earliest) or earliest
+    before = (i.completed_at for i in state.timeline.commits() if i.completed_at and i.completed_at < completed_at)
+    return max(before, default=completed_at)
 
 
 def _present_bases(state: TableState) -> _Bases:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+import pyarrow as pa
 
 from lakebed.format.timeline.history import (
     ArchivedInstant,
     HistoryFile,
     ManifestEntry,
+    decode_history,
+    decode_history_name,
     decode_manifest,
     decode_version,
     encode_history,
@@ -27,12 +31,19 @@ _PENDING_AS = {
     Action.DELTA_COMMIT: (Action.DELTA_COMMIT, Action.LOG_COMPACTION),
     Action.REPLACE_COMMIT: (Action.REPLACE_COMMIT, Action.CLUSTERING),
 }
+_MERGED_FILES = 10
+"""So many files of one level of the history become one of the next."""
+_MERGED_BYTES = 1 << 30
+"""Files of the history that are larger are left as they are."""
+_KEPT_MANIFESTS = 3
+"""Readers may still be at one of the newest manifests, and at the files that it names."""
 
 
 def archive(section: Section, instants: Sequence[Instant], root: str = "") -> None:
     """Moves completed instants into the history: first they are there, then they are gone here.
 
     A crash in between leaves instants in both places, or files of the history that no manifest names; neither matters.
+    Then files of the history are merged, level by level, where there are many.
     """
     there = Archive(section.ports.storage, section.config, root).holds(instants)
     new = [instant for instant in instants if instant not in there]
@@ -42,6 +53,10 @@ def archive(section: Section, instants: Sequence[Instant], root: str = "") -> No
         _add_file(section, HistoryFile(min(times), max(times), 0), encode_history(rows), root)
     for instant in sorted(instants, key=lambda i: i.requested_at):
         _remove(section, instant, root)
+    level = 0
+    while _merge_level(section, root, level):
+        level += 1
+    _drop_old_files(section, root, kept=_KEPT_MANIFESTS + level)
 
 
 def _row(section: Section, instant: Instant, root: str) -> ArchivedInstant:
@@ -54,20 +69,68 @@ def _row(section: Section, instant: Instant, root: str) -> ArchivedInstant:
     return ArchivedInstant(instant, storage.get(section.path(instant, root)), plan)
 
 
-def _add_file(section: Section, file: HistoryFile, data: bytes, root: str) -> None:
+def _add_file(section: Section, file: HistoryFile, data: bytes, root: str, merged: Collection[str] = ()) -> None:
+    """Puts a file into the history, in the place of those that were merged into it."""
     storage, folder = section.ports.storage, f"{root}{section.config.history_path}"
-    found = storage.find(f"{folder}/_version_")
-    version = decode_version(found, path=f"{folder}/_version_") if found is not None else 0
-    manifest = f"{folder}/manifest_{version}"
-    entries = decode_manifest(storage.get(manifest), path=manifest) if version else ()
+    version, entries = _load_manifest(section, root)
     name = encode_history_name(file)
     assert name not in (entry.name for entry in entries), "the history has none of these instants"
-    entries = (*entries, ManifestEntry(name, len(data)))
+    entries = (*(entry for entry in entries if entry.name not in merged), ManifestEntry(name, len(data)))
     section.check_lease()
     for path, content in ((f"{folder}/{name}", data), (f"{folder}/manifest_{version + 1}", encode_manifest(entries))):
         delete_file(storage, path)  # What a crashed attempt left: no manifest that counts names it.
         create_file(storage, path, content)
     replace_shared_file(storage, f"{folder}/_version_", encode_version(version + 1))
+
+
+def _load_manifest(section: Section, root: str) -> tuple[int, tuple[ManifestEntry, ...]]:
+    storage, folder = section.ports.storage, f"{root}{section.config.history_path}"
+    found = storage.find(f"{folder}/_version_")
+    version = decode_version(found, path=f"{folder}/_version_") if found is not None else 0
+    return version, _load_entries(section, root, version) if version else ()
+
+
+def _load_entries(section: Section, root: str, version: int) -> tuple[ManifestEntry, ...]:
+    manifest = f"{root}{section.config.history_path}/manifest_{version}"
+    return decode_manifest(section.ports.storage.get(manifest), path=manifest)
+
+
+def _merge_level(section: Section, root: str, level: int) -> bool:
+    """Merges the oldest files of a level into one of the next, once there are enough of them."""
+    _, entries = _load_manifest(section, root)
+    named = sorted((file.min, entry.name, file) for entry in entries if (file := _of_level(entry, level)))
+    if len(named) < _MERGED_FILES:
+        return False
+    oldest = named[:_MERGED_FILES]
+    paths = [f"{root}{section.config.history_path}/{name}" for _, name, _ in oldest]
+    rows = pa.concat_tables([decode_history(section.ports.storage.get(path), path=path) for path in paths])
+    files = [file for _, _, file in oldest]
+    merged = HistoryFile(min(file.min for file in files), max(file.max for file in files), level + 1)
+    _add_file(section, merged, encode_history(rows), root, merged=[name for _, name, _ in oldest])
+    return True
+
+
+def _of_level(entry: ManifestEntry, level: int) -> HistoryFile | None:
+    file = decode_history_name(entry.name)
+    return file if file is not None and file.level == level and entry.size <= _MERGED_BYTES else None
+
+
+def _drop_old_files(section: Section, root: str, kept: int) -> None:
+    """Removes old manifests, and then the files that none of the `kept` newest ones names."""
+    version, _ = _load_manifest(section, root)
+    storage, folder = section.ports.storage, f"{root}{section.config.history_path}"
+    names = [listed.path.rpartition("/")[2] for listed in storage.list(folder)]
+    manifests = sorted(int(name[9:]) for name in names if name.startswith("manifest_") and name[9:].isdecimal())
+    old = [number for number in manifests if number <= version][:-kept]
+    if not old:
+        return
+    needed = {e.name for n in manifests if n <= version and n not in old for e in _load_entries(section, root, n)}
+    section.check_lease()
+    for number in old:
+        delete_file(storage, f"{folder}/manifest_{number}")
+    for name in names:
+        if decode_history_name(name) is not None and name not in needed:
+            delete_file(storage, f"{folder}/{name}")
 
 
 def _remove(section: Section, instant: Instant, root: str) -> None:

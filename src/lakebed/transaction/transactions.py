@@ -46,9 +46,9 @@ class Transactions:
         self.executions = Executions(ports, timing, self.rollbacks)
 
     @contextmanager
-    def section(self) -> Iterator[Section]:
-        """A critical section of its own."""
-        with open_section(self._ports, self._timing) as section:
+    def section(self, opens: InstantTime | None = None) -> Iterator[Section]:
+        """A critical section of its own; `opens` names the instant that is completed in it."""
+        with open_section(self._ports, self._timing, opens=opens) as section:
             yield section
 
     def begin(self, action: Action, plan: bytes = b"") -> Attempt:

@@ -1,0 +1,173 @@
+"""Archiving: old instants of the table move from the active timeline into the history.
+
+What moves is a prefix of the writes, by their requests and by their completions alike: a reader takes a write that was
+requested before the active timeline begins for archived, and a clean takes what it finds there for all there was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakebed.errors import InvalidInputError
+from lakebed.format.file_names import decode_data_file_name
+from lakebed.format.timeline.metadata import decode_index_plan, decode_rollback
+from lakebed.model.files import FileGroupId
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+from lakebed.services.clean import held_since, state_in
+from lakebed.services.clean_plan import NEVER, CleanPolicy, Retention, earliest_to_retain
+from lakebed.services.values import ServiceContext
+from lakebed.table import TableState
+from lakebed.transaction.archive import archive
+from lakebed.transaction.section import METADATA, Section
+from lakebed.transaction.settle import delete_file
+from lakebed.transaction.times import format_time, timeline_zone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveLimits:
+    """Once the active timeline has more than `max_commits` completed writes, it is cut back to `min_commits`."""
+
+    min_commits: int = 20
+    max_commits: int = 30
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_commits < self.max_commits:
+            raise InvalidInputError(
+                f"the timeline cannot keep between {self.min_commits} and {self.max_commits} commits",
+                hint="hoodie.keep.max.commits must be greater than hoodie.keep.min.commits, which is at least 1",
+            )
+
+
+def parse_archive_limits(options: Mapping[str, str]) -> ArchiveLimits:
+    """The limits that `hoodie.keep.*` options ask for; others are left alone."""
+    spellings = {"hoodie.keep.min.commits": "min_commits", "hoodie.keep.max.commits": "max_commits"}
+    given = {name: str(options[key]).strip() for key, name in spellings.items() if key in options}
+    for name, text in given.items():
+        if not text.isdecimal():
+            raise InvalidInputError(f"{name} is {text!r}", hint="hoodie.keep.*.commits are numbers")
+    return ArchiveLimits(**{name: int(text) for name, text in given.items()})
+
+
+def archive_timeline(
+    context: ServiceContext, limits: ArchiveLimits | None = None, retention: Retention | None = None
+) -> int:
+    """Archives what the limits allow and nobody needs on the active timeline; how many instants.
+
+    Commits that the `retention` of cleaning still keeps readable stay where they are.
+    """
+    with context.transactions.section() as section:
+        section.check_no_restore()
+        state = state_in(context, section)
+        commits = _archivable(section, state, limits or ArchiveLimits(), retention or Retention())
+        if not commits:
+            return 0
+        others = _others(section, state, commits[-1].requested_at)
+        archive(section, [*commits, *others])
+        return len(commits) + len(others)
+
+
+def _archivable(
+    section: Section, state: TableState, limits: ArchiveLimits, retention: Retention
+) -> tuple[Instant, ...]:
+    commits = state.timeline.commits()
+    if len(commits) <= limits.max_commits:
+        return ()
+    by_request = sorted(commits, key=lambda i: i.requested_at)
+    order = {instant: number for number, instant in enumerate(commits)}
+    may_go = _rule(section, state, retention)
+    count, last = 0, -1
+    for number, instant in enumerate(by_request[: len(commits) - limits.min_commits]):
+        if not may_go(instant):
+            break
+        last = max(last, order[instant])
+        if last == number:  # All that completed until then were requested until then.
+            count = number + 1
+    return tuple(by_request[:count])
+
+
+def _rule(section: Section, state: TableState, retention: Retention) -> Callable[[Instant], bool]:
+    """Whether a completed write may leave the active timeline."""
+    until = min(_limits(section, state, retention), default=NEVER)
+    savepoints = [i.requested_at for i in section.timeline if i.action is Action.SAVEPOINT]
+    first_savepoint = min(savepoints, default=NEVER)
+    present = frozenset(FileGroupId(name, file.file_id) for name, files in state.files.items() for file in files)
+
+    def may_go(instant: Instant) -> bool:
+        if (instant.completed_at or NEVER) >= until or instant.requested_at >= first_savepoint:
+            return False
+        return instant.action is not Action.REPLACE_COMMIT or not _replaced(state, instant) & present
+
+    return may_go
+
+
+def _limits(section: Section, state: TableState, retention: Retention) -> Iterator[InstantTime]:
+    """What completed at one of these times, or later, stays."""
+    yield from _begun(section)
+    if retention.policy is not CleanPolicy.KEEP_LATEST_FILE_VERSIONS:
+        now = format_time(section.ports.clock.now_ms(), timeline_zone(state.config))
+        before = min(held_since(section), default=NEVER)
+        earliest = earliest_to_retain(retention, state.timeline.commits(), now=now, before=before)
+        yield InstantTime("") if earliest is None else (earliest.completed_at or NEVER)
+    if state.config.metadata_partitions:
+        # Apache Hudi takes entries of the metadata table for valid by the active timeline, unless they are compacted.
+        compactions = [i for i in section.metadata_timeline.commits() if i.action is Action.COMMIT]
+        yield max((i.requested_at for i in compactions), default=InstantTime(""))
+
+
+def _begun(section: Section) -> Iterator[InstantTime]:
+    """Since when instants are under way. One that builds an index comes back to what it did not see at first."""
+    for instant in section.timeline.pending():
+        if instant.action is Action.INDEXING:
+            path = section.path(Instant(instant.requested_at, Action.INDEXING, State.REQUESTED))
+            plan = decode_index_plan(section.ports.storage.get(path), path=path)
+            yield from (InstantTime(each.up_to) for each in plan.partitions if each.up_to)
+        if instant.action is not Action.SAVEPOINT:
+            yield instant.requested_at
+
+
+def _replaced(state: TableState, instant: Instant) -> frozenset[FileGroupId]:
+    """File groups that would come back if the instant were forgotten before they are cleaned."""
+    replaced = state.documents.commit(instant).replaced_file_ids
+    return frozenset(FileGroupId(name, file_id) for name, file_ids in replaced.items() for file_id in file_ids)
+
+
+def _others(section: Section, state: TableState, until: InstantTime) -> tuple[Instant, ...]:
+    """Cleans and rollbacks among the writes that go. The last clean stays: the next one goes on from there."""
+    done = [i for i in section.timeline.completed() if i.requested_at < until]
+    last = [i for i in section.timeline.completed() if i.action is Action.CLEAN][-1:]
+    cleans = [i for i in done if i.action is Action.CLEAN and i not in last]
+    rollbacks = [i for i in done if i.action is Action.ROLLBACK]
+    return (*cleans, *_swept(section, state, rollbacks))
+
+
+def _swept(section: Section, state: TableState, rollbacks: Sequence[Instant]) -> Iterator[Instant]:
+    """The rollbacks whose targets left no file. What a task made after it had been rolled back is deleted.
+
+    Once a rollback is forgotten, engines that trust the age of a file would take it for committed.
+    """
+    targets = {rollback: _targets(section, rollback) for rollback in rollbacks}
+    wanted = frozenset(target for found in targets.values() for target in found)
+    known = {i.requested_at for i in section.timeline} | state.archive.completions(wanted).keys()
+    strays = _delete_files(section, wanted - known)
+    yield from (rollback for rollback, found in targets.items() if not found & strays)
+
+
+def _targets(section: Section, rollback: Instant) -> frozenset[InstantTime]:
+    path = section.path(rollback)
+    return frozenset(map(InstantTime, decode_rollback(section.ports.storage.get(path), path=path).commits))
+
+
+def _delete_files(section: Section, instants: Collection[InstantTime]) -> frozenset[InstantTime]:
+    """Deletes all data files of instants, in the metadata table too; the instants that had any."""
+    found: set[InstantTime] = set()
+    for listed in section.ports.storage.list("", recursive=True) if instants else ():
+        folder, _, name = listed.path.rpartition("/")
+        if listed.path.startswith(".hoodie/") and not listed.path.startswith(METADATA):
+            continue
+        file = decode_data_file_name(name, folder=folder)
+        if file is not None and file.instant in instants:
+            delete_file(section.ports.storage, listed.path)
+            found.add(file.instant)
+    return frozenset(found)

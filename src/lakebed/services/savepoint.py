@@ -1,0 +1,98 @@
+"""Savepoints: commits whose files stay, whatever is cleaned, until the savepoint is removed."""
+
+from __future__ import annotations
+
+from lakebed.errors import InvalidInputError, WriteConflictError
+from lakebed.format.timeline.metadata import encode_savepoint
+from lakebed.model.commit import SavepointMetadata
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+from lakebed.read.retention import check_retained
+from lakebed.services.clean import pending_cleans, state_in
+from lakebed.services.values import ServiceContext
+from lakebed.storage import Outcome
+from lakebed.table import TableState
+from lakebed.transaction.rollback import targets_of_rollbacks
+from lakebed.transaction.section import Section, revoke_tickets
+
+
+def savepoint(
+    context: ServiceContext, instant: InstantTime | None = None, *, saved_by: str = "", comments: str = ""
+) -> InstantTime:
+    """Keeps the table as of a completed write, by default the newest, readable until further notice; that write."""
+    commits = context.handle.state().timeline.commits()
+    if instant is None and not commits:
+        raise InvalidInputError("there is no completed write to put a savepoint on", hint="write to the table first")
+    target = instant or commits[-1].requested_at
+    with context.transactions.section(opens=target) as section:
+        section.check_no_restore()
+        if _find(section, target) is None:
+            files = _files(section, state_in(context, section), target)
+            _add(section, target, SavepointMetadata(files, saved_by, section.ports.clock.now_ms(), comments))
+    return target
+
+
+def delete_savepoint(context: ServiceContext, instant: InstantTime) -> None:
+    """Removes a savepoint: what it alone kept goes with the next clean."""
+    with context.transactions.section() as section:
+        section.check_no_restore()
+        found = _find(section, instant)
+        # What is in flight goes first: alone, it would look like a savepoint that is about to be made.
+        inflight = Instant(instant, Action.SAVEPOINT, State.INFLIGHT)
+        if found is None and inflight not in section.timeline.pending():
+            raise InvalidInputError(f"{instant} has no savepoint", hint=_known(section))
+        section.remove(inflight)
+        if found is not None:
+            section.remove(found)
+
+
+def _find(section: Section, instant: InstantTime) -> Instant | None:
+    savepoints = (i for i in section.timeline.completed() if i.action is Action.SAVEPOINT)
+    return next((i for i in savepoints if i.requested_at == instant), None)
+
+
+def _known(section: Section) -> str:
+    savepoints = [i.requested_at for i in section.timeline.completed() if i.action is Action.SAVEPOINT]
+    return f"there are savepoints at {', '.join(savepoints)}" if savepoints else "the table has no savepoints"
+
+
+def _files(section: Section, state: TableState, target: InstantTime) -> dict[str, tuple[str, ...]]:
+    """Names of the files that a reader as of the target needs, all of which are there and stay there."""
+    completed_at = section.timeline.completion_of(target)
+    if completed_at is None:
+        raise _not_completed(section, state, target)
+    if target in targets_of_rollbacks(section):
+        raise WriteConflictError(f"{target} is about to be rolled back", hint="choose an earlier write")
+    snapshot = state.snapshot_at(completed_at)
+    check_retained(state, snapshot)
+    files: dict[str, tuple[str, ...]] = {}
+    for file_slice in state.slices(snapshot):
+        names = tuple(path.rpartition("/")[2] for path in file_slice.paths)
+        files[file_slice.group.partition] = (*files.get(file_slice.group.partition, ()), *names)
+    for clean, plan in pending_cleans(section):
+        if any({*names} & {*files.get(partition, ())} for partition, names in plan.files.items()):
+            raise InvalidInputError(
+                f"the clean {clean}, which is not done yet, removes files that {target} needs",
+                hint="put the savepoint on a later write",
+            )
+    return files
+
+
+def _not_completed(section: Section, state: TableState, target: InstantTime) -> InvalidInputError:
+    if any(i.requested_at == target for i in section.timeline.pending()):
+        return InvalidInputError(f"{target} has not completed", hint="a savepoint is put on a completed write")
+    if state.archive.completions([target]):
+        return InvalidInputError(f"{target} is archived", hint="a savepoint is put on a write of the active timeline")
+    return InvalidInputError(
+        f"there is no write {target}", hint="table.timeline.commits() shows those that a savepoint can be put on"
+    )
+
+
+def _add(section: Section, target: InstantTime, metadata: SavepointMetadata) -> None:
+    section.add(Instant(target, Action.SAVEPOINT, State.INFLIGHT))
+    ticket = section.open_ticket(target)
+    done = Instant(target, Action.SAVEPOINT, State.COMPLETED, section.next_time())
+    outcome = section.complete(ticket, done, encode_savepoint(metadata))
+    revoke_tickets(section.ports, target)
+    if outcome is not Outcome.DONE:
+        raise WriteConflictError(f"the savepoint on {target} could not be made", hint="run the call again")
