@@ -162,6 +162,14 @@ class RollbackPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """The instant that a table is set back to, and those that are undone for it, in that order."""
+
+    target: str
+    instants: tuple[InstantRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SavepointMetadata:
     """Names of the base and log files, by partition, that must be kept while the savepoint exists."""
 

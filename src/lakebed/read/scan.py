@@ -11,6 +11,7 @@ import pyarrow as pa
 from lakebed.errors import InvalidInputError
 from lakebed.metadata import Unusable
 from lakebed.model.files import FileSlice
+from lakebed.model.words import Action
 from lakebed.read.as_of import completion_as_of
 from lakebed.read.explain import Explanation, PruneStep
 from lakebed.read.file_slice import SliceTask
@@ -87,10 +88,18 @@ def plan_slices(
 def take_snapshot(state: TableState, as_of: object) -> Snapshot:
     """The newest snapshot, or the one a reader saw at `as_of`."""
     if as_of is None:
+        _check_restore(state)
         return state.latest
     snapshot = state.snapshot_at(completion_as_of(state, as_of))
     check_retained(state, snapshot)
     return snapshot
+
+
+def _check_restore(state: TableState) -> None:
+    """While a table is set back, its newest snapshot may be one whose files have been cleaned."""
+    newest = state.timeline.last_completed_at
+    if newest is not None and any(i.action is Action.RESTORE for i in state.timeline.pending()):
+        check_retained(state, state.snapshot_at(newest))
 
 
 def counted_instants(snapshot: Snapshot) -> CountedInstants:

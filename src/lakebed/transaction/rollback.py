@@ -50,6 +50,7 @@ class Rollbacks:
 
         Plans of table services stay, unless they are removable and were cancelled or not executed for some time.
         """
+        section.check_no_restore()  # What it has made pending again is for it to undo.
         writes = [i for i in section.timeline.pending() if i.action in _WRITES or self._is_overdue(section, i)]
         planned = targets_of_rollbacks(section) if writes else frozenset()
         for instant in writes:
@@ -119,7 +120,7 @@ class Rollbacks:
 
     def _plan_files(self, section: Section, instant: Instant) -> InstantTime:
         target = InstantRef(instant.requested_at, str(instant.action))
-        plan = RollbackPlan(target, _files_of(section, instant))
+        plan = RollbackPlan(target, files_of(section, instant))
         rollback = Instant(section.next_time(), Action.ROLLBACK, State.REQUESTED)
         section.request(rollback, encode_rollback_plan(plan, table_url=self._ports.storage.url))
         return rollback.requested_at
@@ -276,7 +277,7 @@ def _load_plan(section: Section, rollback: InstantTime) -> RollbackPlan:
     return decode_rollback_plan(section.ports.storage.get(path), path=path)
 
 
-def _files_of(section: Section, instant: Instant) -> dict[str, tuple[str, ...]]:
+def files_of(section: Section, instant: Instant) -> dict[str, tuple[str, ...]]:
     """Names of the files that an instant made or may have made, by partition: by marker and by listing."""
     storage = section.ports.storage
     marked = load_markers(storage, instant.requested_at)
