@@ -408,3 +408,20 @@ def test_a_row_that_no_version_has_is_no_ones_loss(cow: Modelled) -> None:
     clean(context_of(cow.table), Retention(commits=1))
     assert row(0, 0) not in rows_of(cow.table)
     cow.check_now()
+
+
+def test_a_group_that_had_only_logs_is_missed_too(tmp_path: Path) -> None:
+    """Other engines insert into log files of new groups: then there is no base file whose absence tells."""
+    table = without_metadata(new_table(tmp_path, "mor", partition_by=None))
+    table.upsert([0], 0)
+    second = table.upsert([0], 1)
+    for base in table.path.glob("*.parquet"):
+        base.unlink()
+    table.table.overwrite([row(0, 2)], whole_table=True)
+    table.upsert([0], 3)
+    table.upsert([0], 4)
+    done = clean(context_of(table.table), Retention(commits=1))
+    assert done is not None
+    assert done.counts["files"] == 1
+    with pytest.raises(InvalidInputError, match="cleaned"):
+        table.table.to_arrow(as_of=second)

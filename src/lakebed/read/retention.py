@@ -18,9 +18,10 @@ _Bases = dict[FileGroupId, set[InstantTime]]
 
 @dataclass(slots=True)
 class _Removed:
-    """Instants of the base files that were cleaned of a file group, and when nobody was to need them any more."""
+    """Instants of the files that were cleaned of a file group, and when nobody was to need them any more."""
 
     instants: set[InstantTime] = field(default_factory=set)
+    logs: set[InstantTime] = field(default_factory=set)
     unneeded_from: str = ""
 
 
@@ -44,13 +45,15 @@ def check_retained(state: TableState, snapshot: Snapshot) -> None:
 def _find_lost(
     state: TableState, snapshot: Snapshot, removed: dict[FileGroupId, _Removed], present: _Bases
 ) -> FileGroupId | None:
-    """A file group whose newest base file in the snapshot is gone, if there is one."""
+    """A file group of which the snapshot needs files that are gone, if there is one."""
     replaced, ever_replaced = state.replaced(snapshot), state.replaced(state.latest)
     for group, cleaned in removed.items():
         if group not in present and group not in ever_replaced and cleaned.unneeded_from <= (snapshot.until or ""):
             continue  # It was replaced by an instant that is archived.
         seen = [i for i in cleaned.instants | present.get(group, set()) if snapshot.completion_of(i) is not None]
-        if seen and max(seen) in cleaned.instants and group not in replaced:
+        # Without a base file, the logs are all there is.
+        lost = max(seen) in cleaned.instants if seen else any(map(snapshot.completion_of, cleaned.logs))
+        if lost and group not in replaced:
             return group
     return None
 
@@ -64,9 +67,9 @@ def _removed_bases(state: TableState) -> dict[FileGroupId, _Removed]:
             for partition, names in clean.deleted_files.items():
                 for name in names:
                     file = decode_data_file_name(name.rpartition("/")[2], folder=partition)
-                    if isinstance(file, BaseFile):
+                    if file is not None:
                         known = removed.setdefault(FileGroupId(partition, file.file_id), _Removed())
-                        known.instants.add(file.instant)
+                        (known.instants if isinstance(file, BaseFile) else known.logs).add(file.instant)
                         known.unneeded_from = max(known.unneeded_from, unneeded_from)
     return removed
 
