@@ -87,7 +87,7 @@ class Shared:
     def call(self, procedure: str) -> list[list[str]]:
         name = f"t_{self.path.name}"
         known = f"create table if not exists {name} using hudi location '{self.path}'"
-        return self.peer.sql(known, f"call {procedure.replace('TABLE', name)}", f"refresh table {name}")
+        return self.peer.sql(known, f"refresh table {name}", f"call {procedure.replace('TABLE', name)}")
 
     def clean(self, commits: int) -> None:
         instant = schedule_clean(self.context, Retention(commits=commits))
