@@ -189,7 +189,8 @@ def test_savepoints_of_both_and_a_restore(tmp_path: Path, table_type: str) -> No
     restore(shared.context, theirs)
     shared.set_back(theirs)
     shared.check()
-    shared.check_past([ours, theirs])
+    for instant in (ours, theirs):  # Apache Hudi reads nothing from before its last clean, savepoint or not.
+        assert in_order(shared.table.to_arrow(as_of=instant)) == shared.past[instant]
     shared.hudi_upsert([0, 7], 6)
     shared.upsert([0, 8], 7)
     shared.check()

@@ -93,6 +93,28 @@ def test_a_compacted_metadata_table_is_given_up_first(table: Modelled) -> None:
     table.table = opened
     table.upsert([0, 1, 6, 10], 20)
     assert rows_of(table.table) == table.expected()
+    table.table.indexes.create("record")
+    table.check_now()
+    check_keys(table)
+
+
+def test_an_index_that_was_built_since_is_not_trusted(tmp_path: Path) -> None:
+    """It was made of rows that are undone, in files that no undone write wrote."""
+    table = new_table(tmp_path)
+    table.upsert(range(3), 0)
+    target = table.upsert([0, 3], 1)
+    savepoint(context_of(table.table), target)
+    table.upsert([4, 5], 2)
+    table.table.indexes.create("record")
+    restore(context_of(table.table), target)
+    as_of(table, target)
+    table.table = lakebed.open_table(table.path)
+    assert "record_index" not in table.table.config.metadata_partitions
+    table.upsert([4, 7], 3)
+    assert rows_of(table.table) == table.expected()
+    table.table.indexes.create("record")
+    table.check_now()
+    check_keys(table)
 
 
 def test_cleans_since_stay_done(tmp_path: Path) -> None:

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 
 from lakebed.engine.engines import InProcess
 from lakebed.errors import InvalidInputError, TableRestoredError, WriteConflictError
-from lakebed.format.properties import encode_properties
 from lakebed.format.timeline.restores import decode_restore_plan, encode_restore, encode_restore_plan
 from lakebed.model.commit import InstantRef, RestorePlan, RollbackMetadata, RolledBackPartition
-from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.read.retention import check_retained
@@ -27,12 +25,12 @@ from lakebed.services.clean import state_in
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage import Outcome, Storage
 from lakebed.table import TableState
-from lakebed.timeline.config import PROPERTIES
 from lakebed.transaction.attempt import Attempt, begin_attempt, start_attempt, taken_over
+from lakebed.transaction.config import change_config
 from lakebed.transaction.markers import drop_markers
 from lakebed.transaction.rollback import files_of, undo_metadata
 from lakebed.transaction.section import METADATA, Section, revoke_tickets
-from lakebed.transaction.settle import delete_file, swap_file
+from lakebed.transaction.settle import delete_file
 
 _LOG = logging.getLogger(__name__)
 _THREADS = 16
@@ -57,7 +55,7 @@ def restore(context: ServiceContext, instant: InstantTime, *, needs_savepoint: b
     finally:
         attempt.heartbeat.stop()  # Whatever went wrong, no task runs any more: the next process may go on at once.
     if not context.handle.state().config.metadata_partitions:
-        _LOG.warning("the table has no metadata table now: create its indexes again, or let Apache Hudi write to it")
+        _LOG.warning("the table has no metadata table now: table.indexes.create(...) builds it and its indexes anew")
     counts = {"instants": len(plan.instants), "files": sum(each.total_files_deleted for each in undone.values())}
     return ServiceResult(attempt.instant, completed_at, str(Action.RESTORE), counts)
 
@@ -143,7 +141,8 @@ def _prepare_metadata(context: ServiceContext, attempt: Attempt, plan: RestorePl
         if attempt.in_state(State.INFLIGHT) not in section.timeline.pending():
             if section.config.metadata_partitions and not _can_be_carried_along(section, plan):
                 section.ports.at("restore.metadata")
-                _forget_metadata(section)
+                # Readers list folders from now on, whatever becomes of the metadata table.
+                change_config(section, dict.fromkeys(_METADATA_PARTITIONS, ""))
             section.add(attempt.in_state(State.INFLIGHT))
         if not section.config.metadata_partitions:
             _delete_metadata(section)
@@ -167,19 +166,6 @@ def _is_of_before(instant: Instant, first: str, since: str) -> bool:
     """Whether an instant of the metadata table's own is of what was there before the first of the undone writes."""
     is_compaction = instant.action is Action.COMMIT
     return (is_compaction and instant.requested_at < first) or (instant.completed_at or "") <= since
-
-
-def _forget_metadata(section: Section) -> None:
-    """Readers list folders from now on, whatever becomes of the metadata table."""
-    storage = section.ports.storage
-    stored = storage.find_with_etag(PROPERTIES)
-    properties = {**section.config.properties, **dict.fromkeys(_METADATA_PARTITIONS, "")}
-    data = encode_properties(properties, comment="Updated", date="by a restore")
-    section.check_lease()
-    delete_file(storage, ".hoodie/.hoodie.properties.crc")
-    if stored is None or not swap_file(storage, PROPERTIES, data, stored[1]):
-        raise WriteConflictError(f"another process changed {PROPERTIES}", hint="run the call again")
-    section.config = TableConfig(properties, PROPERTIES)
 
 
 def _delete_metadata(section: Section) -> None:
