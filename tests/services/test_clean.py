@@ -425,3 +425,23 @@ def test_a_group_that_had_only_logs_is_missed_too(tmp_path: Path) -> None:
     assert done.counts["files"] == 1
     with pytest.raises(InvalidInputError, match="cleaned"):
         table.table.to_arrow(as_of=second)
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_write_cannot_be_rolled_back_once_what_it_superseded_is_cleaned(cow: Modelled, replaces: bool) -> None:
+    cow.upsert([0], 0)
+    newest = cow.overwrite([0], 1) if replaces else cow.upsert([0], 1)
+    context = context_of(cow.table)
+    planned = schedule_clean(context, VERSIONS_1)
+    assert planned is not None
+    for _ in range(2):
+        with pytest.raises(InvalidInputError, match="cleaned"):
+            cow.table.rollback(newest)
+        if any(i.requested_at == planned for i in cow.table.timeline.pending()):
+            execute_clean(context, planned)
+    cow.check_now()
+    last = cow.upsert([0], 2)
+    clean(context, Retention(commits=1))
+    cow.table.rollback(last)
+    cow.rows = {(each["city"], each["id"]): each for each in cow.past[newest]}
+    cow.check_now()

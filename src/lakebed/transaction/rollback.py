@@ -11,12 +11,12 @@ from contextlib import suppress
 from lakebed.errors import InvalidInputError, LockUnavailableError, StorageUnavailableError, WriteConflictError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.timeline.metadata import decode_commit, encode_rollback
-from lakebed.format.timeline.plans import decode_rollback_plan, encode_rollback_plan
+from lakebed.format.timeline.plans import decode_clean_plan, decode_rollback_plan, encode_rollback_plan
 from lakebed.model.commit import InstantRef, RollbackMetadata, RollbackPlan, RolledBackPartition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Storage
-from lakebed.timeline import Archive
+from lakebed.timeline import Archive, Documents
 from lakebed.transaction.attempt import Attempt, start_attempt, taken_over
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing, heartbeat_path
@@ -253,7 +253,30 @@ def _check_can_undo(section: Section, target: InstantTime) -> Instant:
                 f"{target} is compacted into the metadata table and cannot be rolled back",
                 hint="delete the rows, or write the earlier ones again",
             )
+    _check_not_cleaned(section, commits[-1])
     return commits[-1]
+
+
+def _check_not_cleaned(section: Section, commit: Instant) -> None:
+    """What the write superseded is there, and no clean is about to take it away: without it rows would be lost."""
+    cleaned: set[tuple[str, str, str]] = set()
+    for clean in section.timeline:
+        if clean.action is Action.CLEAN and clean.requested_at > (commit.completed_at or ""):
+            path = section.path(Instant(clean.requested_at, Action.CLEAN, State.REQUESTED))
+            for partition, names in decode_clean_plan(section.ports.storage.get(path), path=path).files.items():
+                files = (decode_data_file_name(name, folder=partition) for name in names)
+                cleaned.update((partition, file.file_id, file.instant) for file in files if file is not None)
+    if not cleaned:
+        return
+    groups = {(partition, file_id) for partition, file_id, _ in cleaned}
+    metadata = Documents(section.ports.storage, section.config).commit(commit)
+    hidden = ((name, file_id) for name, file_ids in metadata.replaced_file_ids.items() for file_id in file_ids)
+    superseded = ((stat.partition, stat.file_id, stat.prev_commit or "") for stat in metadata.stats)
+    if not groups.isdisjoint(hidden) or not cleaned.isdisjoint(superseded):
+        raise InvalidInputError(
+            f"what {commit.requested_at} took the place of has been cleaned, or is about to be",
+            hint="delete the rows, or write the earlier ones again",
+        )
 
 
 def _unpublish(section: Section, plan: RollbackPlan) -> None:
