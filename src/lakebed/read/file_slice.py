@@ -79,11 +79,35 @@ def read_slice(task: SliceTask) -> pa.Table:
     """The rows of a file slice that the task asks for."""
     merged = bool(task.file_slice.logs)
     columns = plan_columns(task.needed_schema, task.file_slice.group.partition, task.config, merged=merged)
-    base = _read_base(task, columns.stored)
-    rows = _merge(task, base, columns.stored) if merged else base
+    rows = _merge(task, columns.stored) if merged else _read_base(task, columns.stored)
     if rows is None:
         return empty_table(task.output_schema)
     return _select(task, columns.complete(rows, path=str(task.file_slice.group)))
+
+
+@dataclass(frozen=True, slots=True)
+class SliceParts:
+    """What a file slice consists of, before it is merged: its base file, and its log blocks in merge order."""
+
+    base: Part | None
+    logs: tuple[Part, ...]
+    blocks: tuple[FiledBlock, ...]
+    rules: Rules
+
+
+def load_parts(task: SliceTask, schema: pa.Schema, *, with_base: bool = True) -> SliceParts:
+    """The parts of a slice with the columns of `schema`: all rows, unless the task asks for a few keys."""
+    rules = merge_rules(task.config)
+    ordering = () if rules is Rules.COMMIT_TIME else task.config.ordering_fields
+    reader = HeldStorage(task.storage) if task.few_keys else task.storage
+    blocks = load_blocks(reader, task.file_slice, layout=task.config.timeline_layout, counts=task.counted.includes)
+    base = _read_base(task, schema) if with_base else None
+    return SliceParts(
+        None if base is None else _record_part(base, task.config, ordering),
+        tuple(part for filed in blocks for part in _block_parts(filed, task, schema, ordering)),
+        blocks,
+        rules,
+    )
 
 
 def _read_base(task: SliceTask, schema: pa.Schema) -> pa.Table | None:
@@ -99,18 +123,14 @@ def _read_base(task: SliceTask, schema: pa.Schema) -> pa.Table | None:
     return conform_table(table, schema, path=path)
 
 
-def _merge(task: SliceTask, base: pa.Table | None, schema: pa.Schema) -> pa.Table:
-    rules = merge_rules(task.config)
-    ordering = () if rules is Rules.COMMIT_TIME else task.config.ordering_fields
-    reader = HeldStorage(task.storage) if task.few_keys else task.storage
-    blocks = load_blocks(reader, task.file_slice, layout=task.config.timeline_layout, counts=task.counted.includes)
-    parts = [part for filed in blocks for part in _block_parts(filed, task, schema, ordering)]
-    stored = None if base is None else _record_part(base, task.config, ordering)
+def _merge(task: SliceTask, schema: pa.Schema) -> pa.Table:
+    parts = load_parts(task, schema)
+    base, logs = parts.base, parts.logs
     if task.keys is not None:  # Keys merge on their own: the others need not.
         wanted = text_array(sorted(task.keys))
-        parts = [part.with_keys(wanted) for part in parts]
-        stored = None if stored is None else stored.with_keys(wanted)
-    return merge_slice(stored, parts, rules, schema)
+        base = None if base is None else base.with_keys(wanted)
+        logs = tuple(part.with_keys(wanted) for part in logs)
+    return merge_slice(base, logs, parts.rules, schema)
 
 
 def _block_parts(filed: FiledBlock, task: SliceTask, schema: pa.Schema, ordering: Sequence[str]) -> Iterator[Part]:

@@ -70,14 +70,44 @@ class Part:
         return Part(self.keys.take(taken), self.kinds[positions], ordering, rows, self.columns)
 
 
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The rows of a slice, and for how many keys the logs made it differ from its base file."""
+
+    rows: pa.Table
+    updates: int = 0
+    inserts: int = 0
+    deletes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What log blocks come to: in the order of these fields it does the same to any base file.
+
+    `always` are keys whose older records go, whatever their ordering values; `rows` are records, soft deletes among
+    them; `deletes` apply by their ordering values. A key is in one of the latter two at most.
+    """
+
+    always: pa.Array
+    rows: pa.Table
+    deletes: pa.Array
+    ordering: tuple[pa.Array, ...]
+
+
 def merge_slice(base: Part | None, logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> pa.Table:
     """The rows of a slice. `rows` of all parts conform to `schema`."""
+    return merge_counted(base, logs, rules, schema).rows
+
+
+def merge_counted(base: Part | None, logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> Merged:
+    """The rows of a slice, with counts. `rows` of all parts conform to `schema`."""
     if not logs:
-        return empty_table(schema) if base is None or base.rows is None else base.rows
+        return Merged(empty_table(schema) if base is None or base.rows is None else base.rows)
     keys = pa.concat_arrays([part.keys for part in logs]).dictionary_encode()
     codes = ints_of(keys.indices)
     if base is None or base.rows is None:
-        return _take_winners(list(logs), _accept(logs, codes, 0, rules), schema)
+        events = _accept(logs, codes, 0, rules)
+        return events.counted(_take_winners(list(logs), events, schema), base_count=0)
     base_codes = ints_of(pc.fill_null(pc.index_in(base.keys, value_set=keys.dictionary), _ABSENT))
     positions = _first_positions(base_codes)
     # Partial updates take columns from base rows; else a base row either stays where it is, or none of it is needed.
@@ -88,7 +118,31 @@ def merge_slice(base: Part | None, logs: Sequence[Part], rules: Rules, schema: p
     stays[positions] = False
     if not is_partial:
         stays[positions[events.live(until=len(positions))]] = True
-    return pa.concat_tables([base.rows.filter(flag_array(stays)), _take_winners(parts, events, schema)])
+    rows = pa.concat_tables([base.rows.filter(flag_array(stays)), _take_winners(parts, events, schema)])
+    return events.counted(rows, base_count=len(positions))
+
+
+def fold_logs(logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> Folded:
+    """What log blocks that hold all columns come to, without the base file that they lie on."""
+    keys = pa.concat_arrays([part.keys for part in logs])
+    events = _accept(logs, ints_of(keys.dictionary_encode().indices), 0, rules)
+    rows, row_of, has_row = _rows_of_events(logs, schema)
+    last = events.last_per_key(events.accepted)
+    stays = events.written[last]
+    recorded = has_row[stays]
+    # What follows a delete that always applies is not compared with anything older; without it, it would be.
+    always = events.last_per_key(events.accepted & (events.kinds == Kind.DELETE_ALWAYS))
+    wiped = events.written[always[always >= 0]]
+    deleted = stays[~recorded & (events.kinds[last] == Kind.DELETE)]
+    if rules is Rules.COMMIT_TIME:
+        wiped, deleted = stays[~recorded], stays[:0]
+    ordering = [pa.concat_arrays(list(arrays)) for arrays in zip(*(part.ordering for part in logs), strict=True)]
+    return Folded(
+        always=keys.take(pa.array(wiped)),
+        rows=rows.take(pa.array(row_of[stays[recorded]])),
+        deletes=keys.take(pa.array(deleted)),
+        ordering=tuple(values.take(pa.array(deleted)) for values in ordering),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +169,19 @@ class _Events:
         places = self.written[last[self.kinds[last] == Kind.RECORD]]
         return places if until is None else places[places < until]
 
+    def counted(self, rows: pa.Table, *, base_count: int) -> Merged:
+        """What became of the keys, of which the first `base_count` events in order of writing are base rows."""
+        last = self.last_per_key(self.accepted)
+        is_live = self.kinds[last] == Kind.RECORD
+        had_row = self.written[self.starts] < base_count
+        changed = is_live & (self.written[last] >= base_count)
+        return Merged(
+            rows,
+            updates=int((changed & had_row).sum()),
+            inserts=int((changed & ~had_row).sum()),
+            deletes=int((had_row & ~is_live).sum()),
+        )
+
 
 def _accept(parts: Sequence[Part], codes: Ints, base_count: int, rules: Rules) -> _Events:
     written = np.argsort(codes, kind="stable")
@@ -138,14 +205,18 @@ def _compiled() -> Callable[..., Bools]:
 
 def _take_winners(parts: Sequence[Part], events: _Events, schema: pa.Schema) -> pa.Table:
     """The rows of live records, as far as their parts have rows."""
-    rows = pa.concat_tables([part.rows for part in parts if part.rows is not None] or [empty_table(schema)])
-    rows = rows.unify_dictionaries()
-    has_row = np.concatenate([np.full(len(part.kinds), part.rows is not None) for part in parts])
-    row_of = np.cumsum(has_row) - 1
+    rows, row_of, has_row = _rows_of_events(parts, schema)
     if all(part.columns is None for part in parts):
         live = events.live()
         return rows.take(position_array(row_of[live[has_row[live]]]))
     return _take_columns(parts, events, rows, row_of)
+
+
+def _rows_of_events(parts: Sequence[Part], schema: pa.Schema) -> tuple[pa.Table, Ints, Bools]:
+    """All rows of parts, and for each event, in order of writing, which of them is its own, and whether it has one."""
+    rows = pa.concat_tables([part.rows for part in parts if part.rows is not None] or [empty_table(schema)])
+    has_row = np.concatenate([np.full(len(part.kinds), part.rows is not None) for part in parts])
+    return rows.unify_dictionaries(), np.cumsum(has_row) - 1, has_row
 
 
 def _take_columns(parts: Sequence[Part], events: _Events, rows: pa.Table, row_of: Ints) -> pa.Table:

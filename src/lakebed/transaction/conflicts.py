@@ -152,8 +152,8 @@ def write_set_of(instant: Instant, metadata: CommitMetadata) -> WriteSet:
                 rewritten.add(group)
     kind = _kind_of(instant, metadata, changes=bool(appended or rewritten))
     whole = frozenset(metadata.replaced_file_ids) | frozenset(metadata.write_stats) if kind is _O else frozenset()
-    if kind is _C:
-        rewritten, added = rewritten | added, set()
+    if kind is _C:  # A log compaction appends, but a base file that was made of the logs that it merged excludes it.
+        appended, rewritten, added = set(), appended | rewritten | added, set()
     return WriteSet(kind, frozenset(appended), frozenset(rewritten) | replaced, frozenset(added), whole)
 
 

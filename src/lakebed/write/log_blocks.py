@@ -11,7 +11,7 @@ Records of a block are in the order of their positions in the base file, if all 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -36,6 +36,8 @@ _META_BYTES = 128
 """What the meta columns of a row take, about: here they are dictionaries, in the block they are spelled out."""
 
 Positions = npt.NDArray[np.int64]
+Header = Mapping[HeaderKey, str]
+NO_EXTRA: Header = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,16 @@ def plan_record_blocks(task: WriteTask, records: pa.Table) -> tuple[RecordBlock,
     return *new, *_blocks(task, updates, given, is_partial=True)
 
 
-def encode_record_block(task: WriteTask, block: RecordBlock) -> bytes:
-    """A data block in the format that the write asks for."""
+def whole_blocks(rows: pa.Table) -> tuple[RecordBlock, ...]:
+    """The data blocks for rows that have their meta columns and all of the table's."""
+    return tuple(RecordBlock(piece, None, is_partial=False) for _, piece in _pieces(rows))
+
+
+def encode_record_block(task: WriteTask, block: RecordBlock, extra: Header = NO_EXTRA) -> bytes:
+    """A data block in the format that the write asks for; `extra` entries go to its header."""
     files = task.context.files
     avro_json = _reduced(task.context.avro_json, tuple(block.rows.column_names))
-    header = _header(task, avro_json, block.positions)
+    header = {**_header(task, avro_json, block.positions), **extra}
     if block.is_partial:
         header[HeaderKey.IS_PARTIAL] = "true"
     rows = _as_declared(block.rows, avro_json)
@@ -78,17 +85,17 @@ def encode_record_block(task: WriteTask, block: RecordBlock) -> bytes:
     return encode_log_block(BlockKind.AVRO_DATA, header, encode_avro_records(batch, avro_json))
 
 
-def encode_delete_blocks(task: WriteTask, deletes: pa.Table) -> Iterator[bytes]:
-    """The delete blocks for prepared rows that are deletes."""
+def encode_delete_blocks(task: WriteTask, deletes: pa.Table, extra: Header = NO_EXTRA) -> Iterator[bytes]:
+    """The delete blocks for prepared rows that are deletes; `extra` entries go to their headers."""
     if not deletes.num_rows:
         return
     ordering = ordering_values(task.context, deletes)
     if ordering is None:
-        yield from _delete_blocks(task, deletes, None)
+        yield from _delete_blocks(task, deletes, None, extra)
     else:
         valid = ordering.is_valid()
-        yield from _delete_blocks(task, deletes.filter(valid), ordering.filter(valid))
-        yield from _delete_blocks(task, deletes.filter(pc.invert(valid)), None)
+        yield from _delete_blocks(task, deletes.filter(valid), ordering.filter(valid), extra)
+        yield from _delete_blocks(task, deletes.filter(pc.invert(valid)), None, extra)
 
 
 def ordering_values(context: WriteContext, deletes: pa.Table) -> pa.Array | None:
@@ -140,7 +147,7 @@ def _blocks(task: WriteTask, rows: pa.Table, columns: Sequence[str], *, is_parti
         yield RecordBlock(piece, own, is_partial)
 
 
-def _delete_blocks(task: WriteTask, deletes: pa.Table, ordering: pa.Array | None) -> Iterator[bytes]:
+def _delete_blocks(task: WriteTask, deletes: pa.Table, ordering: pa.Array | None, extra: Header) -> Iterator[bytes]:
     columns = deletes.select([name for name in (RECORD_KEY, PARTITION_PATH, POSITION) if name in deletes.column_names])
     columns = columns if ordering is None else columns.append_column("ordering", ordering)
     columns, positions = _by_position(task, columns)
@@ -148,7 +155,8 @@ def _delete_blocks(task: WriteTask, deletes: pa.Table, ordering: pa.Array | None
         own = None if positions is None else positions[start : start + piece.num_rows]
         values = None if ordering is None else _one_array(piece["ordering"])
         content = encode_deletes(_one_array(piece[RECORD_KEY]), _one_array(piece[PARTITION_PATH]), values)
-        yield encode_log_block(BlockKind.DELETE, _header(task, task.context.avro_json, own), content)
+        header = {**_header(task, task.context.avro_json, own), **extra}
+        yield encode_log_block(BlockKind.DELETE, header, content)
 
 
 def _by_position(task: WriteTask, rows: pa.Table) -> tuple[pa.Table, Positions | None]:

@@ -48,11 +48,11 @@ def append_log_file(task: WriteTask) -> tuple[WrittenFile, ...]:
     records, deletes = _split(rows)
     blocks = plan_record_blocks(task, records)
     data = b"".join([*(encode_record_block(task, block) for block in blocks), *encode_delete_blocks(task, deletes)])
-    log = _store(task, data)
+    log = store_log_file(task, data)
     inserts = records[RECORD_KEY].filter(records[IS_INSERT]).combine_chunks()
     written = WrittenFile(
         stat=_write_stat(task, log, records.num_rows, len(inserts), deletes.num_rows),
-        column_stats=_column_stats(task, blocks, log.name),
+        column_stats=log_column_stats(task, blocks, log.name),
         inserted_keys=_inserted_keys(task, inserts, log),
         deleted_keys=_deleted_keys(task, deletes, log),
     )
@@ -74,7 +74,8 @@ def _split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     return rows.filter(pc.invert(rows[IS_DELETE])), rows.filter(rows[IS_DELETE])
 
 
-def _store(task: WriteTask, data: bytes) -> LogFile:
+def store_log_file(task: WriteTask, data: bytes) -> LogFile:
+    """Writes the log file of a task, noted by a marker before it is made."""
     group, instant = task.group, task.context.instant
     name = encode_log_file_name(group.file_id, instant, _VERSION, task.token)
     log = LogFile(name, group.file_id, instant, _VERSION, task.token, size=len(data))
@@ -121,7 +122,7 @@ def _write_stat(task: WriteTask, log: LogFile, records: int, inserts: int, delet
     return replace(stat, prev_commit=before.base_instant, base_file=base_file, log_files=(*older, log.name))
 
 
-def _column_stats(task: WriteTask, blocks: Sequence[RecordBlock], name: str) -> tuple[ColumnStats, ...]:
+def log_column_stats(task: WriteTask, blocks: Sequence[RecordBlock], name: str) -> tuple[ColumnStats, ...]:
     """Statistics over the records of all blocks; a file of deletes alone has them, too, with no value in them.
 
     A column that some block lacks has none: the values of its rows lie in other files, and a range that leaves them

@@ -33,13 +33,17 @@ _THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class CommitChanges:
-    """The files of a write, and the file groups that it replaces, for every index that the table has."""
+    """The files of a write, and the file groups that it replaces, for every index that the table has.
+
+    With `compacts` the files take the place of whole file slices.
+    """
 
     state: TableState
     context: WriteContext
     written: Sequence[WrittenFile]
     replaced: frozenset[FileGroupId]
     replaced_keys: tuple[KeyChanges, ...] = ()
+    compacts: bool = False
 
     def write(self, section: Section, instant: InstantTime) -> CommitMetadata:
         """Writes log files into the metadata table; what its delta commit is to say."""
@@ -60,6 +64,7 @@ class CommitChanges:
             self.written,
             replaced=sorted({group.partition for group in self.replaced}),
             replaced_keys=self.replaced_keys,
+            compacts=self.compacts,
         )
         if PARTITION_STATS in partitions and self._was_overtaken(state):
             _write_ahead(section, change, replace(update, partitions=(PARTITION_STATS,)))

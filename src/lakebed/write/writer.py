@@ -27,7 +27,7 @@ from lakebed.model.instant import InstantTime
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.options import WriteOptions
 from lakebed.read.file_slice import SliceTask, read_slice
-from lakebed.read.scan import counted_instants, plan_slices
+from lakebed.read.scan import plan_slices
 from lakebed.storage import Requests
 from lakebed.table import TableHandle, TableState
 from lakebed.timeline import load_timeline
@@ -37,6 +37,7 @@ from lakebed.transaction.section import METADATA, Section
 from lakebed.transaction.settle import create_file
 from lakebed.transaction.transactions import Transactions
 from lakebed.write.checks import check_writable
+from lakebed.write.context import make_context
 from lakebed.write.execute import delete_strays, run_write_task
 from lakebed.write.index_tag import KeyIndex, find_taken, tag_by_index
 from lakebed.write.metadata import CommitChanges
@@ -45,7 +46,7 @@ from lakebed.write.operations import DELETE_PARTITION, Operation
 from lakebed.write.plan import Finder, TagRule, WritePlan, find_in_files, key_scans, plan_rows, replaced_groups
 from lakebed.write.schema import declared_schema, evolve_schema
 from lakebed.write.staging import RowSource, stage_table
-from lakebed.write.values import FileSizing, WriteContext, WriteTask, WrittenFile
+from lakebed.write.values import WriteContext, WriteTask, WrittenFile
 
 _LOG = logging.getLogger(__name__)
 _TYPICAL_FILE_BYTES = 1 << 20
@@ -158,25 +159,7 @@ class Writer:
     def _context(self, state: TableState, instant: InstantTime, columns: pa.Schema) -> WriteContext:
         check_writable(state)
         schema = evolve_schema(state.data_schema(state.latest), columns)
-        definition = state.definitions.get("column_stats")
-        has_stats = "column_stats" in (*state.config.metadata_partitions, *state.config.metadata_partitions_inflight)
-        options = self._options
-        return WriteContext(
-            storage=state.storage,
-            config=state.config,
-            schema=schema,
-            avro_json=declared_schema(schema, state.config, meta_columns=True),
-            instant=instant,
-            stats_columns=definition.source_fields if definition is not None and has_stats else (),
-            counts=counted_instants(state.latest),
-            files=FileSizing(
-                options.target_file_bytes,
-                options.small_file_bytes,
-                options.compression,
-                options.log_format,  # type: ignore[arg-type]
-                options.record_positions,
-            ),
-        )
+        return make_context(state, instant, schema, self._options)
 
     def _execute(self, state: TableState, context: WriteContext, plan: WritePlan) -> tuple[WrittenFile, ...]:
         _create_partitions(state, context, {task.group.partition for task in plan.tasks})

@@ -1,0 +1,218 @@
+"""Executing the plan of a compaction or log compaction: one task per file slice, then one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from lakebed.engine.engines import InProcess
+from lakebed.errors import CommitUnknownError, CorruptTableError, InvalidInputError, WriteConflictError
+from lakebed.format.timeline.metadata import decode_compaction_plan
+from lakebed.metadata.compaction import slice_of
+from lakebed.model.commit import CommitMetadata, CompactionPlan, WriteStat
+from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+from lakebed.services.values import ServiceContext, ServiceResult
+from lakebed.table import TableState
+from lakebed.transaction.attempt import Attempt
+from lakebed.transaction.conflicts import WriteKind, WriteSet
+from lakebed.transaction.pending import pending_rivals
+from lakebed.transaction.plans import REMOVABLE
+from lakebed.transaction.section import Section, instant_path
+from lakebed.write.checks import check_writable
+from lakebed.write.compacted_file import CompactionTask
+from lakebed.write.context import make_context
+from lakebed.write.execute import delete_strays
+from lakebed.write.metadata import CommitChanges
+from lakebed.write.schema import declared_schema
+from lakebed.write.values import WriteContext, WrittenFile
+
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A kind of compaction: what its tasks do, and what its commit is called.
+
+    `compacts`: its files take the place of file slices, rather than being part of them.
+    """
+
+    action: Action
+    operation: str
+    run: Callable[[CompactionTask], tuple[WrittenFile, ...]]
+    compacts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What an attempt is to do: the slices of its plan that are still there to be compacted."""
+
+    kind: Compaction
+    attempt: Attempt
+    state: TableState
+    context: WriteContext
+    slices: tuple[FileSlice, ...]
+    skipped: int
+    is_removable: bool
+
+    @property
+    def groups(self) -> frozenset[FileGroupId]:
+        return frozenset(each.group for each in self.slices)
+
+
+class _SchemaChangedError(WriteConflictError):
+    """The table's columns changed between our look at them and the commit section."""
+
+
+def execute_plan(context: ServiceContext, instant: InstantTime, kind: Compaction) -> ServiceResult:
+    """Executes a pending plan; what fails leaves the plan to the next attempt and nothing that readers see."""
+    state = context.handle.state()
+    check_writable(state)
+    _check_action(state, instant, kind)
+    attempt = context.transactions.executions.begin(instant)
+    try:
+        work = _plan_work(context, attempt, kind)
+        written = _run(context, work)
+        completed_at = _commit(context, work, written)
+    except CommitUnknownError:
+        attempt.heartbeat.rest()  # It may have taken place: nothing may be deleted. If not, others find it dead.
+        raise
+    except BaseException:
+        # Spark may still run tasks of a job that has failed; threads of this process have ended.
+        context.transactions.executions.give_up(attempt, is_idle=isinstance(context.engine, InProcess))
+        raise
+    return ServiceResult(instant, completed_at, str(kind.action), _counts(work, written))
+
+
+def _check_action(state: TableState, instant: InstantTime, kind: Compaction) -> None:
+    for pending in state.timeline.pending():
+        if pending.requested_at == instant and pending.action is not kind.action:
+            raise InvalidInputError(
+                f"{instant} is a {pending.action}, not a {kind.action}", hint="execute it as what it is"
+            )
+
+
+def _plan_work(context: ServiceContext, attempt: Attempt, kind: Compaction) -> _Work:
+    state = context.handle.state()
+    check_writable(state)
+    plan = _load_plan(state, attempt.instant, kind.action)
+    slices = tuple(_present_slices(state, plan, attempt.instant))
+    schema = state.data_schema(state.latest)
+    return _Work(
+        kind=kind,
+        attempt=attempt,
+        state=state,
+        context=make_context(state, attempt.instant, schema, context.options),
+        slices=slices,
+        skipped=len(plan.operations) - len(slices),
+        is_removable=plan.extra_metadata.get(REMOVABLE) == "true",
+    )
+
+
+def _load_plan(state: TableState, instant: InstantTime, action: Action) -> CompactionPlan:
+    path = instant_path(state.config, Instant(instant, action, State.REQUESTED))
+    return decode_compaction_plan(state.storage.get(path), path=path)
+
+
+def _present_slices(state: TableState, plan: CompactionPlan, instant: InstantTime) -> Iterator[FileSlice]:
+    """The slices that the plan names, with the sizes that the table knows of their files.
+
+    Left out are those that another engine rewrote or replaced meanwhile: a new file of ours would bring back what was
+    there before, and a plan that can never be executed would stay for ever.
+    """
+    known = {partition: {file.name: file for file in files} for partition, files in state.files.items()}
+    latest = {each.group: each for each in state.latest_slices}
+    taken = state.replaced(state.latest) | _compacted_by_others(state, instant)
+    for operation in plan.operations:
+        planned = slice_of(operation)
+        now = latest.get(planned.group)
+        if planned.group in taken or (now is not None and _base_name(now) != _base_name(planned)):
+            continue
+        yield _with_sizes(planned, known.get(operation.partition, {}))
+
+
+def _compacted_by_others(state: TableState, instant: InstantTime) -> frozenset[FileGroupId]:
+    """File groups of a log compaction that are planned to be compacted, too: other engines do plan that."""
+    rivals = list(pending_rivals(state.storage, state.config, state.timeline))
+    if not any(r.instant.requested_at == instant and r.instant.action is Action.LOG_COMPACTION for r in rivals):
+        return frozenset()
+    return frozenset[FileGroupId]().union(
+        *(rival.writes.rewritten for rival in rivals if rival.instant.action is Action.COMPACTION)
+    )
+
+
+def _base_name(file_slice: FileSlice) -> str | None:
+    return file_slice.base.name if file_slice.base else None
+
+
+def _with_sizes(planned: FileSlice, known: dict[str, BaseFile | LogFile]) -> FileSlice:
+    for file in (*((planned.base,) if planned.base else ()), *planned.logs):
+        if file.name not in known:
+            raise CorruptTableError(
+                "a compaction plan names the file, and the table does not have it",
+                path=planned.path(file.name),
+                hint="put the file back, or restore the table to an instant before it was lost",
+            )
+    base = planned.base and replace(planned.base, size=known[planned.base.name].size)
+    logs = tuple(replace(log, size=known[log.name].size) for log in planned.logs)
+    return replace(planned, base=base, logs=logs)
+
+
+def _run(context: ServiceContext, work: _Work) -> tuple[WrittenFile, ...]:
+    tasks = [
+        CompactionTask(work.context, number, file_slice, work.is_removable)
+        for number, file_slice in enumerate(work.slices)
+    ]
+    written = tuple(file for files in context.engine.map(tasks, work.kind.run) for file in files)
+    delete_strays(work.context, written)
+    return written
+
+
+def _commit(context: ServiceContext, work: _Work, written: Sequence[WrittenFile]) -> InstantTime:
+    """Commits the files. If columns were added meanwhile the commit says so: the files lack them, as older ones do."""
+    instant, state = work.attempt.instant, work.state
+    seen = frozenset(i.requested_at for i in state.timeline.commits() if (i.completed_at or "") < instant)
+    writes = WriteSet(WriteKind.COMPACTION, rewritten=work.groups)
+    changes = CommitChanges(state, work.context, written, frozenset(), compacts=work.kind.compacts)
+    for tries in reversed(range(_TRIES)):
+        current = context.handle.state()
+        schema = current.data_schema(current.latest)
+
+        def check(section: Section, schema: pa.Schema = schema) -> None:
+            context.transactions.executions.check_not_cancelled(instant)
+            now = state.at(section.config, section.timeline)
+            if now.data_schema(now.latest) != schema:
+                raise _SchemaChangedError("the table's columns change all the time", hint="execute the plan again")
+
+        try:
+            metadata = _metadata(work, written, schema)
+            return context.transactions.commit(work.attempt, writes, seen, metadata, changes, also=check)
+        except _SchemaChangedError:
+            if not tries:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def _metadata(work: _Work, written: Collection[WrittenFile], schema: pa.Schema) -> CommitMetadata:
+    stats: dict[str, tuple[WriteStat, ...]] = {}
+    for file in written:
+        stats[file.stat.partition] = (*stats.get(file.stat.partition, ()), file.stat)
+    return CommitMetadata(
+        write_stats=stats,
+        operation=work.kind.operation,
+        compacted=True,
+        extra_metadata={"schema": declared_schema(schema, work.context.config, meta_columns=False)},
+    )
+
+
+def _counts(work: _Work, written: Collection[WrittenFile]) -> dict[str, int]:
+    return {
+        "file_groups": len(written),
+        "skipped": work.skipped,
+        "log_files": sum(len(each.logs) for each in work.slices),
+        "rows": sum(file.stat.num_writes for file in written),
+        "bytes": sum(file.stat.file_size for file in written),
+    }

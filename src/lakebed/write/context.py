@@ -1,0 +1,34 @@
+"""What all tasks of a write share, from the table as it stands and the options of the write."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lakebed.model.instant import InstantTime
+from lakebed.options import WriteOptions
+from lakebed.read.scan import counted_instants
+from lakebed.table import TableState
+from lakebed.write.schema import declared_schema
+from lakebed.write.values import FileSizing, WriteContext
+
+
+def make_context(state: TableState, instant: InstantTime, schema: pa.Schema, options: WriteOptions) -> WriteContext:
+    """The context of a write whose files have the data columns of `schema`."""
+    definition = state.definitions.get("column_stats")
+    has_stats = "column_stats" in (*state.config.metadata_partitions, *state.config.metadata_partitions_inflight)
+    return WriteContext(
+        storage=state.storage,
+        config=state.config,
+        schema=schema,
+        avro_json=declared_schema(schema, state.config, meta_columns=True),
+        instant=instant,
+        stats_columns=definition.source_fields if definition is not None and has_stats else (),
+        counts=counted_instants(state.latest),
+        files=FileSizing(
+            options.target_file_bytes,
+            options.small_file_bytes,
+            options.compression,
+            options.log_format,  # type: ignore[arg-type]
+            options.record_positions,
+        ),
+    )
