@@ -115,6 +115,17 @@ class HudiPeer:
         seconds, _ = timed(lambda: frame.write.format("hudi").options(**options).mode(mode).save(path))
         return {"seconds": seconds}
 
+    def compact(self, path: str) -> dict[str, Any]:
+        """Plans a compaction of all slices that have logs, and executes it."""
+        due = "options => 'hoodie.compact.inline.max.delta.commits=1'"
+
+        def work() -> None:
+            for operation in ("schedule", "execute"):
+                self.spark.sql(f"call run_compaction(op => '{operation}', path => '{path}', {due})").collect()
+
+        seconds, _ = timed(work)
+        return {"seconds": seconds}
+
     def digest(self, path: str, columns: list[str]) -> dict[str, Any]:
         """Sums over a table, to tell whether another reader saw the same rows."""
         return {"digest": [int(value) for value in self.load(path).selectExpr(*columns).first()]}

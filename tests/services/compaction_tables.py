@@ -86,9 +86,7 @@ def check_table(table: lakebed.Table) -> None:
     """The metadata table agrees with the commits, with the files on disk and with the rows."""
     state = open_handle(url_of(table)).state()
     assert isinstance(state.metadata, MetadataTable)
-    listed = {
-        f"{partition}/{file.name}": file.size for partition, files in state.files.items() for file in files
-    }
+    listed = {f"{partition}/{file.name}": file.size for partition, files in state.files.items() for file in files}
     named = {stat.path: stat.file_size for i in state.timeline.commits() for stat in state.documents.commit(i).stats}
     assert listed == named
     for path, size in listed.items():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+import lakebed
+from lakebed.engine.engines import InProcess
+from lakebed.engine.spark import OnSpark
+from lakebed.errors import CorruptTableError, InvalidInputError, ServiceRunningError, UnsupportedTableError
+from lakebed.format.timeline.metadata import decode_commit, decode_compaction_plan, encode_compaction_plan
+from lakebed.model.words import Action
+from lakebed.services.compaction import execute_compaction, schedule_compaction
+from lakebed.services.compaction_options import CompactionOptions, parse_compaction_options
+from lakebed.storage import open_storage
+from lakebed.storage.faults import Call, FaultyStorage
+from lakebed.write import writer
+from lakebed.write.compacted_file import CompactionTask
+from lakebed.write.execute import delete_strays
 from services.compaction_tables import (
     all_rows,
     check_table,
@@ -23,19 +39,6 @@ from services.compaction_tables import (
     url_of,
     values,
 )
-
-import lakebed
-from lakebed.engine.engines import InProcess
-from lakebed.errors import CorruptTableError, InvalidInputError, ServiceRunningError, UnsupportedTableError
-from lakebed.format.timeline.metadata import decode_commit, decode_compaction_plan, encode_compaction_plan
-from lakebed.model.words import Action
-from lakebed.services.compaction import execute_compaction, schedule_compaction
-from lakebed.services.compaction_options import CompactionOptions, parse_compaction_options
-from lakebed.storage import open_storage
-from lakebed.storage.faults import Call, FaultyStorage
-from lakebed.write import writer
-from lakebed.write.compacted_file import CompactionTask
-from lakebed.write.execute import delete_strays
 
 
 def compact(table: lakebed.Table) -> Any:
@@ -304,6 +307,30 @@ def test_a_plan_that_names_a_file_that_no_commit_has(tmp_path: Path) -> None:
     check_table(table)
 
 
+def test_a_write_that_is_rolled_back_after_it_was_planned(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    expected = a_history(table)
+    last = table.upsert(rows((0, 50), (1, 50)))
+    instant = schedule_compaction(context_of(table))
+    assert instant is not None
+    table.rollback(last.instant)
+    assert values(table) == expected
+    execute_compaction(context_of(table), instant)
+    assert (values(table), logs_of(table)) == (expected, [0, 0])
+    check_table(table)
+
+
+@pytest.mark.spark
+def test_on_spark(tmp_path: Path, spark: Any) -> None:
+    table = new_table(tmp_path)
+    expected = a_history(table)
+    instant = schedule_compaction(context_of(table))
+    assert instant is not None
+    execute_compaction(context_of(table, engine=OnSpark(spark)), instant)
+    assert (values(table), logs_of(table)) == (expected, [0, 0])
+    check_table(table)
+
+
 def test_what_cannot_be_executed(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     a_history(table)
@@ -351,6 +378,49 @@ def test_an_executor_that_was_taken_for_dead_has_no_effect(tmp_path: Path) -> No
     on_disk = {path.name for path in Path(url_of(table)).rglob(f"*_{instant}.parquet")}
     assert on_disk == {each.base.name for each in table.files() if each.base}
     check_table(table)
+
+
+def test_one_that_wakes_up_does_not_touch_the_files_of_the_next(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    expected = a_history(table)
+    instant = schedule_compaction(context_of(table))
+    assert instant is not None
+    wrote, woke = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        wrote.set()
+        assert woke.wait(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        others: list[Any] = []
+
+        def overtake() -> None:
+            die(table, instant)
+            others.append(pool.submit(execute_compaction, context_of(table, engine=Between(pause)), instant))
+            assert wrote.wait(60)
+
+        with pytest.raises(lakebed.errors.LakebedError):
+            execute_compaction(context_of(table, engine=Between(overtake)), instant)
+        woke.set()
+        assert others[0].result().counts["file_groups"] == 2
+    assert (values(table), logs_of(table)) == (expected, [0, 0])
+    check_table(table)
+
+
+def test_files_of_tasks_that_ran_twice_are_deleted(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    a_history(table)
+
+    class Twice(InProcess):
+        def map(self, tasks: Any, run: Any) -> list[Any]:
+            super().map(tasks, run)
+            return super().map(tasks, run)
+
+    instant = schedule_compaction(context_of(table))
+    assert instant is not None
+    execute_compaction(context_of(table, engine=Twice()), instant)
+    on_disk = {path.name for path in Path(url_of(table)).rglob(f"*_{instant}.parquet")}
+    assert on_disk == {each.base.name for each in table.files() if each.base}
 
 
 def test_a_failed_task_leaves_the_plan_to_the_next(tmp_path: Path) -> None:

@@ -10,8 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from services.compaction_tables import all_rows, check_table, context_of, die, logs_of, new_table, row, rows, url_of, values
-from services.test_compaction import Between, compact
 
 import lakebed
 from lakebed.errors import InvalidInputError, ServiceCancelledError, WriteConflictError
@@ -29,6 +27,19 @@ from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.transactions import Transactions
 from lakebed.write import writer
 from lakebed.write.execute import delete_strays
+from services.compaction_tables import (
+    all_rows,
+    check_table,
+    context_of,
+    die,
+    logs_of,
+    new_table,
+    row,
+    rows,
+    url_of,
+    values,
+)
+from services.test_compaction import Between, compact
 
 TWO = LogCompactionOptions(log_files_min=2)
 
@@ -52,7 +63,10 @@ def a_history(table: lakebed.Table) -> dict[str, int]:
 
 def blocks_of(table: lakebed.Table, instant: str) -> list[Any]:
     (path,) = (
-        Path(url_of(table), each.path(log.name)) for each in table.files() for log in each.logs if log.instant == instant
+        Path(url_of(table), each.path(log.name))
+        for each in table.files()
+        for log in each.logs
+        if log.instant == instant
     )
     return list(decode_log_file(path.read_bytes(), path=str(path)))
 
@@ -316,7 +330,12 @@ def test_what_logs_come_to_does_the_same_to_any_base_file(
     orders = tuple(folded.ordering)
     again = [
         Part(folded.always, _kinds(folded.always, Kind.DELETE_ALWAYS), _nulls(len(folded.always), rules), None),
-        Part(folded.rows["key"].combine_chunks(), _kinds(folded.rows, Kind.RECORD), _orders(folded.rows, rules), folded.rows),
+        Part(
+            folded.rows["key"].combine_chunks(),
+            _kinds(folded.rows, Kind.RECORD),
+            _orders(folded.rows, rules),
+            folded.rows,
+        ),
         Part(folded.deletes, _kinds(folded.deletes, Kind.DELETE), orders, None),
     ]
     expected = merge_slice(stored, logs, rules, ROWS).sort_by("key")

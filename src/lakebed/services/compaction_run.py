@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -19,13 +20,14 @@ from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.table import TableState
 from lakebed.transaction.attempt import Attempt
 from lakebed.transaction.conflicts import WriteKind, WriteSet
+from lakebed.transaction.markers import load_markers
 from lakebed.transaction.pending import pending_rivals
 from lakebed.transaction.plans import REMOVABLE
 from lakebed.transaction.section import Section, instant_path
+from lakebed.transaction.settle import delete_file
 from lakebed.write.checks import check_writable
 from lakebed.write.compacted_file import CompactionTask
 from lakebed.write.context import make_context
-from lakebed.write.execute import delete_strays
 from lakebed.write.metadata import CommitChanges
 from lakebed.write.schema import declared_schema
 from lakebed.write.values import WriteContext, WrittenFile
@@ -120,8 +122,9 @@ def _load_plan(state: TableState, instant: InstantTime, action: Action) -> Compa
 def _present_slices(state: TableState, plan: CompactionPlan, instant: InstantTime) -> Iterator[FileSlice]:
     """The slices that the plan names, with the sizes that the table knows of their files.
 
-    Left out are those that another engine rewrote or replaced meanwhile: a new file of ours would bring back what was
-    there before, and a plan that can never be executed would stay for ever.
+    A plan stays until it is executed, so it must be possible to do that whatever became of its slices. Left out are
+    those that another engine rewrote or replaced, for a new file would bring back what was there before, and logs of
+    writes that were rolled back since.
     """
     known = {partition: {file.name: file for file in files} for partition, files in state.files.items()}
     latest = {each.group: each for each in state.latest_slices}
@@ -131,7 +134,9 @@ def _present_slices(state: TableState, plan: CompactionPlan, instant: InstantTim
         now = latest.get(planned.group)
         if planned.group in taken or (now is not None and _base_name(now) != _base_name(planned)):
             continue
-        yield _with_sizes(planned, known.get(operation.partition, {}))
+        logs = tuple(log for log in planned.logs if state.latest.completion_of(log.instant) is not None)
+        if logs:
+            yield _with_sizes(replace(planned, logs=logs), known.get(operation.partition, {}))
 
 
 def _compacted_by_others(state: TableState, instant: InstantTime) -> frozenset[FileGroupId]:
@@ -166,34 +171,41 @@ def _run(context: ServiceContext, work: _Work) -> tuple[WrittenFile, ...]:
         CompactionTask(work.context, number, file_slice, work.is_removable)
         for number, file_slice in enumerate(work.slices)
     ]
-    written = tuple(file for files in context.engine.map(tasks, work.kind.run) for file in files)
-    delete_strays(work.context, written)
-    return written
+    return tuple(file for files in context.engine.map(tasks, work.kind.run) for file in files)
 
 
 def _commit(context: ServiceContext, work: _Work, written: Sequence[WrittenFile]) -> InstantTime:
     """Commits the files. If columns were added meanwhile the commit says so: the files lack them, as older ones do."""
-    instant, state = work.attempt.instant, work.state
-    seen = frozenset(i.requested_at for i in state.timeline.commits() if (i.completed_at or "") < instant)
-    writes = WriteSet(WriteKind.COMPACTION, rewritten=work.groups)
-    changes = CommitChanges(state, work.context, written, frozenset(), compacts=work.kind.compacts)
-    for tries in reversed(range(_TRIES)):
-        current = context.handle.state()
-        schema = current.data_schema(current.latest)
+    strays = load_markers(work.context.storage, work.attempt.instant) - {file.stat.path for file in written}
+    for _ in range(_TRIES - 1):
+        with suppress(_SchemaChangedError):
+            return _try_commit(context, work, written, strays)
+    return _try_commit(context, work, written, strays)
 
-        def check(section: Section, schema: pa.Schema = schema) -> None:
-            context.transactions.executions.check_not_cancelled(instant)
-            now = state.at(section.config, section.timeline)
-            if now.data_schema(now.latest) != schema:
-                raise _SchemaChangedError("the table's columns change all the time", hint="execute the plan again")
 
-        try:
-            metadata = _metadata(work, written, schema)
-            return context.transactions.commit(work.attempt, writes, seen, metadata, changes, also=check)
-        except _SchemaChangedError:
-            if not tries:
-                raise
-    raise AssertionError("the last try returns or raises")
+def _try_commit(
+    context: ServiceContext, work: _Work, written: Sequence[WrittenFile], strays: Collection[str]
+) -> InstantTime:
+    instant, state, current = work.attempt.instant, work.state, context.handle.state()
+    schema = current.data_schema(current.latest)
+
+    def check(section: Section) -> None:
+        context.transactions.executions.check_not_cancelled(instant)
+        now = current.at(section.config, section.timeline)
+        if now.data_schema(now.latest) != schema:
+            raise _SchemaChangedError("the table's columns change all the time", hint="execute the plan again")
+        # Only here: one that was taken for dead, and does not know yet, would delete the files of the next attempt.
+        for path in sorted(strays):
+            delete_file(section.ports.storage, path)
+
+    return context.transactions.commit(
+        work.attempt,
+        WriteSet(WriteKind.COMPACTION, rewritten=work.groups),
+        frozenset(i.requested_at for i in state.timeline.commits() if (i.completed_at or "") < instant),
+        _metadata(work, written, schema),
+        CommitChanges(state, work.context, written, frozenset(), compacts=work.kind.compacts),
+        also=check,
+    )
 
 
 def _metadata(work: _Work, written: Collection[WrittenFile], schema: pa.Schema) -> CommitMetadata:
