@@ -72,9 +72,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The rows of a slice, and for how many keys the logs made it differ from its base file."""
+    """The rows of a slice, how many keys are in its logs, and for how many of them it differs from its base file."""
 
     rows: pa.Table
+    log_keys: int = 0
     updates: int = 0
     inserts: int = 0
     deletes: int = 0
@@ -92,6 +93,11 @@ class Folded:
     rows: pa.Table
     deletes: pa.Array
     ordering: tuple[pa.Array, ...]
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether log blocks can hold it: one without all of its ordering values always applies."""
+        return not any(values.null_count for values in self.ordering)
 
 
 def merge_slice(base: Part | None, logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> pa.Table:
@@ -177,6 +183,7 @@ class _Events:
         changed = is_live & (self.written[last] >= base_count)
         return Merged(
             rows,
+            log_keys=len(self.starts),
             updates=int((changed & had_row).sum()),
             inserts=int((changed & ~had_row).sum()),
             deletes=int((had_row & ~is_live).sum()),

@@ -66,13 +66,12 @@ def compact_slice(task: CompactionTask) -> tuple[WrittenFile, ...]:
     return (store_base_file(context, table, stat),)
 
 
-def log_counts(file_slice: FileSlice, parts: SliceParts) -> Mapping[str, Any]:
-    """What a write stat says of the log files that were read."""
-    keys = pa.chunked_array([part.keys for part in parts.logs], pa.string())
+def log_counts(file_slice: FileSlice, parts: SliceParts, *, keys: int) -> Mapping[str, Any]:
+    """What a write stat says of the log files that were read, with so many `keys` in them."""
     return {
         **NOT_COUNTED,
-        "totalLogRecords": len(keys),
-        "totalUpdatedRecordsCompacted": len(keys.unique()),
+        "totalLogRecords": sum(len(part.kinds) for part in parts.logs),
+        "totalUpdatedRecordsCompacted": keys,
         "totalLogBlocks": len(parts.blocks),
         "totalLogFilesCompacted": len(file_slice.logs),
         "totalLogSizeCompacted": sum(log.size or 0 for log in file_slice.logs),
@@ -104,5 +103,5 @@ def _stat(file_slice: FileSlice, name: str, parts: SliceParts, merged: Merged) -
         num_updates=merged.updates,
         num_inserts=merged.inserts,
         num_deletes=merged.deletes,
-        extra=log_counts(file_slice, parts),
+        extra=log_counts(file_slice, parts, keys=merged.log_keys),
     )

@@ -78,7 +78,7 @@ def _folded(task: WriteTask, parts: SliceParts, schema: pa.Schema) -> _Content |
     if any(part.columns is not None for part in parts.logs):
         return None
     folded, extra = fold_logs(parts.logs, parts.rules, schema), _replaced(parts)
-    if any(values.null_count for values in folded.ordering):
+    if not folded.is_writable:
         return None
     blocks = whole_blocks(folded.rows)
     encoded = [
@@ -139,5 +139,5 @@ def _stat(file_slice: FileSlice, log: LogFile, content: _Content, parts: SlicePa
         log_files=(log.name,),
         log_version=log.version,
         log_offset=0,
-        extra=log_counts(file_slice, parts),
+        extra=log_counts(file_slice, parts, keys=records + content.deletes),
     )
