@@ -20,6 +20,7 @@ from lakebed.engine.spark import OnSpark
 from lakebed.errors import CorruptTableError, InvalidInputError, ServiceRunningError, UnsupportedTableError
 from lakebed.format.timeline.metadata import decode_commit, decode_compaction_plan, encode_compaction_plan
 from lakebed.model.words import Action
+from lakebed.services import compaction_run
 from lakebed.services.compaction import execute_compaction, schedule_compaction
 from lakebed.services.compaction_options import CompactionOptions, parse_compaction_options
 from lakebed.storage import open_storage
@@ -205,6 +206,22 @@ def test_a_column_that_is_added_while_tasks_run_stays(tmp_path: Path) -> None:
     assert instant is not None
     execute_compaction(context, instant)
     assert "tip" in table.schema.names
+    assert {each["id"]: each["tip"] for each in table.to_arrow().to_pylist()}["k0"] == 1.5
+    check_table(table)
+
+
+def test_a_column_that_is_added_at_the_last_moment_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = new_table(tmp_path)
+    a_history(table)
+    describe = compaction_run._metadata
+
+    def add_column(*given: Any) -> Any:
+        monkeypatch.undo()
+        table.upsert(rows((0, 20)).append_column("tip", pa.array([1.5])))
+        return describe(*given)
+
+    monkeypatch.setattr(compaction_run, "_metadata", add_column)
+    compact(table)
     assert {each["id"]: each["tip"] for each in table.to_arrow().to_pylist()}["k0"] == 1.5
     check_table(table)
 

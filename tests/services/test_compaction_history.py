@@ -35,18 +35,21 @@ class History:
         self.table = table
         self.model: dict[str, int] = {}
         self.by_event_time = by_event_time
+        self.seen: list[tuple[str, dict[str, int]]] = []
 
     def upsert(self, changes: dict[int, int]) -> None:
-        self.table.upsert(rows(*changes.items()))
+        result = self.table.upsert(rows(*changes.items()))
         for number, ts in changes.items():
             key = f"k{number}"
             if not self.by_event_time or ts >= self.model.get(key, ts):
                 self.model[key] = ts
+        self.seen.append((result.completed_at, dict(self.model)))
 
     def delete(self, numbers: set[int]) -> None:
-        self.table.delete([f"k{number}" for number in numbers])
+        result = self.table.delete([f"k{number}" for number in numbers])
         for number in numbers:
             self.model.pop(f"k{number}", None)
+        self.seen.append((result.completed_at, dict(self.model)))
 
     def compaction(self, _: Any) -> None:
         schedule_compaction(context_of(self.table))
@@ -95,3 +98,6 @@ def test_rows_and_indexes_are_those_of_the_model(
         assert values(history.table) == history.model
     check_table(history.table)
     assert not history.table.timeline.pending()
+    for completed_at, model in history.seen:
+        then = history.table.to_arrow(columns=["id", "ts"], as_of=completed_at).to_pylist()
+        assert {each["id"]: each["ts"] for each in then} == model, "what was there before a compaction is there still"
