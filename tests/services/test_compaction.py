@@ -324,6 +324,31 @@ def test_a_plan_that_names_a_file_that_no_commit_has(tmp_path: Path) -> None:
     check_table(table)
 
 
+@pytest.mark.parametrize("act", ["compacts", "overwrites"])
+def test_a_plan_whose_slices_another_engine_has_replaced_can_be_executed(tmp_path: Path, act: str) -> None:
+    """Ours never do that while a plan is there, so it is out of sight for a while. It would stay for ever otherwise."""
+    table = new_table(tmp_path)
+    expected = a_history(table)
+    instant = schedule_compaction(context_of(table))
+    assert instant is not None
+    plan = Path(url_of(table), ".hoodie/timeline", f"{instant}.compaction.requested")
+    plan.rename(tmp_path / "plan")
+    if act == "compacts":
+        compact(table)
+    else:
+        table.overwrite(rows((0, 70)))
+        expected = {key: ts for key, ts in expected.items() if int(key[1:]) % 2} | {"k0": 70}
+    table.upsert(rows((0, 80)))
+    (tmp_path / "plan").rename(plan)
+
+    result = execute_compaction(context_of(table), instant)
+
+    assert result.counts["skipped"] == (2 if act == "compacts" else 1)
+    assert values(table) == {**expected, "k0": 80}
+    assert not table.timeline.pending()
+    check_table(table)
+
+
 def test_a_write_that_is_rolled_back_after_it_was_planned(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     expected = a_history(table)
