@@ -105,6 +105,14 @@ class HudiPeer:
         seconds, _ = timed(lambda: writer.save(path))
         return {"seconds": seconds}
 
+    def cluster(self, path: str, order: str, record_index: bool) -> dict[str, Any]:
+        """Plans and executes a clustering, with all indexes of the table kept up to date."""
+        options = {"hoodie.metadata.index.column.stats.enable": "true", **(INDEXES[True] if record_index else {})}
+        text = ",".join(f"{key}={value}" for key, value in options.items())
+        call = f"call run_clustering(path => '{path}', order => '{order}', options => '{text}')"
+        seconds, _ = timed(lambda: self.spark.sql(call).collect())
+        return {"seconds": seconds}
+
     def totals(self, path: str) -> dict[str, Any]:
         """Numbers that tell whether another table has the same rows."""
         return {"totals": self.digest(path, ["count(*)", "sum(ts)"])["digest"]}

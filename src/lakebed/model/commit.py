@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakebed.model.files import FileGroupId
+
 NO_LOGS: Mapping[str, Any] = {
     "totalWriteErrors": 0,
     "totalLogRecords": 0,
@@ -203,6 +205,44 @@ class CompactionPlan:
     preserve_meta_columns: bool = False
     skipped_partitions: tuple[str, ...] = ()
     extra_metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringSlice:
+    """One file slice to cluster. `base_file` and `log_files` are file names."""
+
+    partition: str
+    file_id: str
+    base_file: str | None
+    log_files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringGroup:
+    """File slices whose rows are to lie in `output_count` new file groups."""
+
+    slices: tuple[ClusteringSlice, ...]
+    output_count: int = 1
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringPlan:
+    """The file slices that a clustering is to rewrite, group by group.
+
+    `strategy` is the name of the Java class that Apache Hudi would execute the plan with, `params` what it is told.
+    """
+
+    groups: tuple[ClusteringGroup, ...] = ()
+    strategy: str = ""
+    params: Mapping[str, str] = field(default_factory=dict)
+    preserve_meta_columns: bool = False
+    extra_metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def file_groups(self) -> frozenset[FileGroupId]:
+        """The file groups that are to be replaced."""
+        return frozenset(FileGroupId(piece.partition, piece.file_id) for group in self.groups for piece in group.slices)
 
 
 @dataclass(frozen=True, slots=True)

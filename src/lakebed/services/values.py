@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from lakebed.engine.engines import Engine
 from lakebed.model.instant import InstantTime
 from lakebed.options import WriteOptions
 from lakebed.table import TableHandle
 from lakebed.transaction.transactions import Transactions
+
+Layout = Literal["linear", "z-order", "hilbert"]
+"""How rows are ordered by several columns: by one after the other, or along a curve through all of them."""
 
 
 @dataclass(frozen=True, slots=True)

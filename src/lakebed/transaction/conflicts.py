@@ -29,6 +29,11 @@ class WriteKind(Enum):
     OVERWRITE = "overwrite"
     """Replaces whole partitions: overwrites and deletes of partitions."""
 
+    @property
+    def is_service(self) -> bool:
+        """Whether it is the work of a table service, which no other service makes way for."""
+        return self in (WriteKind.COMPACTION, WriteKind.CLUSTERING)
+
 
 @dataclass(frozen=True, slots=True)
 class WriteSet:

@@ -1,11 +1,11 @@
-"""What plans that are still to be executed have laid their hands on."""
+"""What plans that are still to be executed, and writers that are at work, have laid their hands on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakebed.format.timeline.metadata import decode_compaction_plan
-from lakebed.format.timeline.plans import decode_clustering_groups
+from lakebed.format.timeline.metadata import decode_commit, decode_compaction_plan
+from lakebed.format.timeline.plans import decode_clustering_plan
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
@@ -13,7 +13,7 @@ from lakebed.model.words import Action, State
 from lakebed.storage import Storage
 from lakebed.timeline import Timeline
 from lakebed.transaction.conflicts import Rival, WriteKind, WriteSet
-from lakebed.transaction.section import instant_path
+from lakebed.transaction.section import Section, instant_path
 
 
 def pending_rivals(
@@ -32,9 +32,30 @@ def planned_groups(storage: Storage, config: TableConfig, plan: Instant) -> froz
     return _groups(plan.action, storage.get(path), path)
 
 
+def live_writers(section: Section) -> Iterator[tuple[Instant, WriteSet | None]]:
+    """Writers whose hearts beat, and what they set out to change; None if that is not known, or is the whole table."""
+    for instant in section.timeline.pending():
+        if instant.action.changes_data and section.heartbeats.get(instant.requested_at, False):
+            yield instant, _declared(section, instant) if instant.state is State.INFLIGHT else None
+
+
+def _declared(section: Section, instant: Instant) -> WriteSet | None:
+    """What an inflight file says. Overwrites name the partitions that they write to, not what they hide there."""
+    path = section.path(instant)
+    metadata = decode_commit(section.ports.storage.get(path), path=path)
+    if not metadata.write_stats:
+        return None
+    if instant.action is not Action.REPLACE_COMMIT:
+        groups = frozenset(FileGroupId(stat.partition, stat.file_id) for stat in metadata.stats)
+        return WriteSet(WriteKind.UPSERT, rewritten=groups)
+    if metadata.operation != "INSERT_OVERWRITE":
+        return None
+    return WriteSet(WriteKind.OVERWRITE, partitions=frozenset(metadata.write_stats))
+
+
 def _groups(action: Action, plan: bytes, path: str) -> frozenset[FileGroupId]:
     if action is Action.CLUSTERING:
-        return decode_clustering_groups(plan, path=path)
+        return decode_clustering_plan(plan, path=path).file_groups
     operations = decode_compaction_plan(plan, path=path).operations
     return frozenset(FileGroupId(operation.partition, operation.file_id) for operation in operations)
 

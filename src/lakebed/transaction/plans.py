@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakebed.format.timeline.metadata import decode_compaction_plan
-from lakebed.format.timeline.plans import decode_clustering_extra
+from lakebed.format.timeline.plans import decode_clustering_plan
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Storage
@@ -25,7 +25,7 @@ def is_removable(section: Section, plan: Instant) -> bool:
     if data is None:
         return True  # A rollback was about to take it away.
     if plan.action is Action.CLUSTERING:
-        return decode_clustering_extra(data, path=path).get(REMOVABLE) == "true"
+        return decode_clustering_plan(data, path=path).extra_metadata.get(REMOVABLE) == "true"
     return decode_compaction_plan(data, path=path).extra_metadata.get(REMOVABLE) == "true"
 
 

@@ -16,10 +16,11 @@ from lakebed.timeline import Documents
 from lakebed.timeline.config import load_config
 from lakebed.transaction.attempt import Attempt, begin_attempt, taken_over
 from lakebed.transaction.conflicts import Rival, WriteSet, find_conflict, overlapping, write_set_of
-from lakebed.transaction.executions import Executions
+from lakebed.transaction.executions import Executions, cancel_plan
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.markers import drop_markers, open_markers
 from lakebed.transaction.pending import pending_rivals
+from lakebed.transaction.plans import is_removable
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.rollback import Rollbacks, targets_of_rollbacks, undo_metadata
 from lakebed.transaction.section import METADATA, Section, instant_path, open_section, revoke_tickets
@@ -156,11 +157,17 @@ class Transactions:
     ) -> None:
         self._ports.at("commit.P4")
         self._check_snapshot(section, seen)
-        pending = pending_rivals(self._ports.storage, section.config, section.timeline, attempt.instant)
-        rivals = [*self._completed_rivals(section, attempt, seen), *pending]
-        conflict = find_conflict(writes, rivals)
+        conflict = find_conflict(writes, self._completed_rivals(section, attempt, seen))
         if conflict is not None:
             raise _conflict(*conflict)
+        pending = pending_rivals(self._ports.storage, section.config, section.timeline, attempt.instant)
+        contested = [rival for rival in pending if find_conflict(writes, [rival])]
+        yielding = [] if writes.kind.is_service else [r for r in contested if is_removable(section, r.instant)]
+        conflict = find_conflict(writes, [rival for rival in contested if rival not in yielding])
+        if conflict is not None:
+            raise _conflict(*conflict)
+        for rival in yielding:
+            cancel_plan(section, rival.instant)
 
     def _check_snapshot(self, section: Section, seen: frozenset[InstantTime]) -> None:
         """What the write was planned on is still there, and nobody is about to take it back."""

@@ -1,12 +1,14 @@
-"""Which tables lakebed writes to. Everything is checked before anything is written."""
+"""Which tables lakebed writes to, checked before anything is written, and whether its columns stayed as they were."""
 
 from __future__ import annotations
 
-from lakebed.errors import UnsupportedTableError
+from lakebed.errors import UnsupportedTableError, WriteConflictError
+from lakebed.format.avro.schema import arrow_schema
 from lakebed.metadata import MetadataTable
 from lakebed.model.config import TableConfig
 from lakebed.read.rules import merge_rules
 from lakebed.table import TableState
+from lakebed.transaction.section import Section
 
 _WRITTEN_VERSION = 9
 _KEPT_PARTITIONS = ("files", "column_stats", "partition_stats", "bloom_filters", "record_index")
@@ -31,6 +33,18 @@ def check_writable(state: TableState) -> None:
         raise _unsupported(config, "records changes for CDC queries", "lakebed does not write change records yet")
     merge_rules(config)
     _check_indexes(state)
+
+
+def check_schema(state: TableState, section: Section) -> None:
+    """Refuses to commit when another write changed the table's columns meanwhile: ours would take them back."""
+    for instant in section.timeline.commits():
+        if state.timeline.completion_of(instant.requested_at) is None:
+            declared = state.documents.commit(instant).schema_json
+            if declared and arrow_schema(declared, path=str(instant)) != state.data_schema(state.latest):
+                raise WriteConflictError(
+                    f"{instant.action} {instant.requested_at} changed the table's columns",
+                    hint="run the write again: it then starts from the columns as they are now",
+                )
 
 
 def _check_indexes(state: TableState) -> None:

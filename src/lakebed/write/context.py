@@ -8,8 +8,18 @@ from lakebed.model.instant import InstantTime
 from lakebed.options import WriteOptions
 from lakebed.read.scan import counted_instants
 from lakebed.table import TableState
-from lakebed.write.schema import declared_schema
+from lakebed.write.checks import check_writable
+from lakebed.write.schema import declared_schema, evolve_schema
 from lakebed.write.values import FileSizing, WriteContext
+
+
+def write_context(
+    state: TableState, instant: InstantTime, options: WriteOptions, columns: pa.Schema | None = None
+) -> WriteContext:
+    """The context of a write of rows with these `columns`, none if it brings no rows of its own."""
+    check_writable(state)
+    schema = evolve_schema(state.data_schema(state.latest), columns if columns is not None else pa.schema([]))
+    return make_context(state, instant, schema, options)
 
 
 def make_context(state: TableState, instant: InstantTime, schema: pa.Schema, options: WriteOptions) -> WriteContext:

@@ -54,7 +54,7 @@ def merge_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
     context, before = task.context, _slice_of(task)
     incoming = task.rows.read()
     footer = _read_footer(context, before)
-    stored = _read_stored(context, before, footer)
+    stored = read_stored(context, before, footer)
     merge = _append(stored, incoming) if task.is_blind else _merge(stored, incoming, context.config)
     stat = new_stat(task, task.group)
     stat = replace(
@@ -256,10 +256,10 @@ def _gather(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.Ar
         gathered = _joined(pa.chunked_array([*stored.chunks, incoming.take(pa.array(merge.inserts))]))
     else:
         gathered = _joined(pa.chunked_array([*stored.chunks, incoming])).take(pa.array(merge.sources))
-    return _without_unused(gathered) if pa.types.is_dictionary(gathered.type) else gathered
+    return without_unused(gathered) if pa.types.is_dictionary(gathered.type) else gathered
 
 
-def _without_unused(values: pa.DictionaryArray) -> pa.DictionaryArray:
+def without_unused(values: pa.DictionaryArray) -> pa.DictionaryArray:
     """The same values, with a dictionary of these alone: the Parquet writer stores all of it, and its bounds."""
     used = np.sort(values.indices.unique().drop_null().to_numpy(zero_copy_only=False))
     if len(used) == len(values.dictionary):
@@ -271,10 +271,11 @@ def _without_unused(values: pa.DictionaryArray) -> pa.DictionaryArray:
     )
 
 
-def _read_stored(context: WriteContext, file_slice: FileSlice, footer: BaseFileFooter | None) -> pa.Table:
+def read_stored(context: WriteContext, file_slice: FileSlice, footer: BaseFileFooter | None = None) -> pa.Table:
     """The rows of a slice: who wrote them when, their keys, and the data columns in the types that they are to have.
 
-    Text that repeats itself comes as dictionaries, from which it is also written.
+    Text that repeats itself, as the footer of a slice without logs tells, comes as dictionaries, from which it is also
+    written.
     """
     meta = [(COMMIT_TIME, _REPEATED), (COMMIT_SEQNO, pa.string()), (RECORD_KEY, pa.string())]
     repetitive = frozenset() if footer is None else footer.repetitive

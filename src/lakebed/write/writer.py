@@ -14,7 +14,6 @@ from lakebed.engine.engines import Engine, InProcess
 from lakebed.engine.randomness import new_file_id
 from lakebed.engine.threads import map_tasks
 from lakebed.errors import CommitUnknownError, LakebedError, WriteConflictError
-from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
 from lakebed.index.record_index import KeyChanges
 from lakebed.metadata import MetadataTable
@@ -36,15 +35,15 @@ from lakebed.transaction.pending import pending_rivals
 from lakebed.transaction.section import METADATA, Section
 from lakebed.transaction.settle import create_file
 from lakebed.transaction.transactions import Transactions
-from lakebed.write.checks import check_writable
-from lakebed.write.context import make_context
+from lakebed.write.checks import check_schema, check_writable
+from lakebed.write.context import write_context
 from lakebed.write.execute import delete_strays, run_write_task
 from lakebed.write.index_tag import KeyIndex, find_taken, tag_by_index
 from lakebed.write.metadata import CommitChanges
 from lakebed.write.metrics import METRICS, Phases, probe_metrics
 from lakebed.write.operations import DELETE_PARTITION, Operation
 from lakebed.write.plan import Finder, TagRule, WritePlan, find_in_files, key_scans, plan_rows, replaced_groups
-from lakebed.write.schema import declared_schema, evolve_schema
+from lakebed.write.schema import declared_schema
 from lakebed.write.staging import RowSource, stage_table
 from lakebed.write.values import WriteContext, WriteTask, WrittenFile
 
@@ -129,7 +128,7 @@ class Writer:
         try:
             phases = Phases()
             state = self._handle.state()
-            context = self._context(state, attempt.instant, columns)
+            context = write_context(state, attempt.instant, self._options, columns)
             plan = make_plan(state, context)
             phases.end("plan")
             self._transactions.declare(attempt, plan.declaration)
@@ -155,11 +154,6 @@ class Writer:
             maintain(self._transactions, InProcess())
         except LakebedError as error:
             _LOG.warning("the metadata table was not maintained: %s", error)
-
-    def _context(self, state: TableState, instant: InstantTime, columns: pa.Schema) -> WriteContext:
-        check_writable(state)
-        schema = evolve_schema(state.data_schema(state.latest), columns)
-        return make_context(state, instant, schema, self._options)
 
     def _execute(self, state: TableState, context: WriteContext, plan: WritePlan) -> tuple[WrittenFile, ...]:
         _create_partitions(state, context, {task.group.partition for task in plan.tasks})
@@ -207,7 +201,7 @@ class Writer:
 
     def _last_checks(self, state: TableState, plan: WritePlan) -> Callable[[Section], None]:
         def check(section: Section) -> None:
-            _check_schema(state, section)
+            check_schema(state, section)
             _check_new_keys(state, plan.new_keys, section, self._cache)
 
         return check
@@ -267,18 +261,6 @@ def _replaced_keys(state: TableState, plan: WritePlan) -> tuple[KeyChanges, ...]
         KeyChanges(scan.file_slice.group.partition, scan.file_slice.group.file_id, deleted=table[RECORD_KEY])
         for scan, table in zip(scans.tasks, keys, strict=True)
     )
-
-
-def _check_schema(state: TableState, section: Section) -> None:
-    """Refuses to commit when another write changed the table's columns meanwhile: ours would take them back."""
-    for instant in section.timeline.commits():
-        if state.timeline.completion_of(instant.requested_at) is None:
-            declared = state.documents.commit(instant).schema_json
-            if declared and arrow_schema(declared, path=str(instant)) != state.data_schema(state.latest):
-                raise WriteConflictError(
-                    f"{instant.action} {instant.requested_at} changed the table's columns",
-                    hint="run the write again: it then starts from the columns as they are now",
-                )
 
 
 def _check_new_keys(state: TableState, new_keys: pa.Table | None, section: Section, cache: ShardCache) -> None:

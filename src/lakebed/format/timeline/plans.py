@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from lakebed.format.timeline.metadata import decode_document, encode_document
-from lakebed.model.commit import CleanPlan, InstantRef, RollbackPlan
-from lakebed.model.files import FileGroupId
+from lakebed.model.commit import (
+    CleanPlan,
+    ClusteringGroup,
+    ClusteringPlan,
+    ClusteringSlice,
+    InstantRef,
+    RollbackPlan,
+)
 
 
 def decode_rollback_plan(data: bytes, *, path: str) -> RollbackPlan:
@@ -13,7 +22,7 @@ def decode_rollback_plan(data: bytes, *, path: str) -> RollbackPlan:
     target = document.get("instantToRollback") or {}
     files: dict[str, list[str]] = {}
     for request in document.get("RollbackRequests") or ():
-        names = [file.rpartition("/")[2] for file in request.get("filesToBeDeleted") or ()]
+        names = map(_file_name, request.get("filesToBeDeleted") or ())
         files.setdefault(request["partitionPath"], []).extend(names)
     return RollbackPlan(
         InstantRef(target.get("commitTime", ""), target.get("action", "")),
@@ -28,7 +37,7 @@ def encode_rollback_plan(plan: RollbackPlan, *, table_url: str) -> bytes:
             "partitionPath": partition,
             "fileId": "",
             "latestBaseInstant": "",
-            "filesToBeDeleted": ["/".join(filter(None, (table_url, partition, name)))],
+            "filesToBeDeleted": [_file_url(table_url, partition, name)],
             "logBlocksToBeDeleted": {},
         }
         for partition, names in plan.files.items()
@@ -50,7 +59,7 @@ def decode_clean_plan(data: bytes, *, path: str) -> CleanPlan:
         last_completed=document.get("lastCompletedCommitTimestamp") or "",
         policy=document["policy"],
         files={
-            partition: tuple((info.get("filePath") or "").rpartition("/")[2] for info in infos)
+            partition: tuple(_file_name(info.get("filePath") or "") for info in infos)
             for partition, infos in files.items()
         },
         partitions=tuple(document.get("partitionsToBeDeleted") or ()),
@@ -70,8 +79,7 @@ def encode_clean_plan(plan: CleanPlan, *, table_url: str) -> bytes:
         "version": 2,
         "filePathsToBeDeletedPerPartition": {
             partition: [
-                {"filePath": "/".join(filter(None, (table_url, partition, name))), "isBootstrapBaseFile": False}
-                for name in names
+                {"filePath": _file_url(table_url, partition, name), "isBootstrapBaseFile": False} for name in names
             ]
             for partition, names in plan.files.items()
         },
@@ -81,18 +89,72 @@ def encode_clean_plan(plan: CleanPlan, *, table_url: str) -> bytes:
     return encode_document(document, "HoodieCleanerPlan")
 
 
-def decode_clustering_extra(data: bytes, *, path: str) -> dict[str, str]:
-    """The extra metadata of a clustering plan."""
+def decode_clustering_plan(data: bytes, *, path: str) -> ClusteringPlan:
+    """The plan of a clustering."""
     document = decode_document(data, "HoodieRequestedReplaceMetadata", path=path)
-    return dict((document.get("clusteringPlan") or {}).get("extraMetadata") or {})
+    plan = document.get("clusteringPlan") or {}
+    strategy = plan.get("strategy") or {}
+    return ClusteringPlan(
+        groups=tuple(_decode_clustering_group(group) for group in plan.get("inputGroups") or ()),
+        strategy=strategy.get("strategyClassName") or "",
+        params=strategy.get("strategyParams") or {},
+        preserve_meta_columns=bool(plan.get("preserveHoodieMetadata")),
+        extra_metadata=plan.get("extraMetadata") or {},
+    )
 
 
-def decode_clustering_groups(data: bytes, *, path: str) -> frozenset[FileGroupId]:
-    """The file groups that a clustering plan is to rewrite; none for the empty plan of an overwrite."""
-    document = decode_document(data, "HoodieRequestedReplaceMetadata", path=path)
-    groups = (document.get("clusteringPlan") or {}).get("inputGroups") or ()
-    return frozenset(
-        FileGroupId(piece.get("partitionPath") or "", piece.get("fileId") or "")
-        for group in groups
+def encode_clustering_plan(plan: ClusteringPlan, *, table_url: str) -> bytes:
+    """The plan of a clustering; the format asks for absolute paths, which begin with `table_url`."""
+    clustering = {
+        "inputGroups": [_encode_clustering_group(group, table_url) for group in plan.groups],
+        "strategy": {"strategyClassName": plan.strategy, "strategyParams": dict(plan.params), "version": 1},
+        "extraMetadata": dict(plan.extra_metadata),
+        "version": 1,
+        "preserveHoodieMetadata": plan.preserve_meta_columns,
+        "missingSchedulePartitions": [],
+    }
+    document = {"operationType": "CLUSTER", "clusteringPlan": clustering, "extraMetadata": {}, "version": 1}
+    return encode_document(document, "HoodieRequestedReplaceMetadata")
+
+
+def _decode_clustering_group(group: Mapping[str, Any]) -> ClusteringGroup:
+    slices = tuple(
+        ClusteringSlice(
+            partition=piece.get("partitionPath") or "",
+            file_id=piece.get("fileId") or "",
+            base_file=_file_name(piece.get("dataFilePath") or "") or None,
+            log_files=tuple(map(_file_name, piece.get("deltaFilePaths") or ())),
+        )
         for piece in group.get("slices") or ()
     )
+    count = group.get("numOutputFileGroups")
+    return ClusteringGroup(slices, 1 if count is None else count, group.get("metrics") or {})
+
+
+def _encode_clustering_group(group: ClusteringGroup, table_url: str) -> dict[str, Any]:
+    slices = [
+        {
+            "dataFilePath": _file_url(table_url, piece.partition, piece.base_file) if piece.base_file else "",
+            "deltaFilePaths": [_file_url(table_url, piece.partition, name) for name in piece.log_files],
+            "fileId": piece.file_id,
+            "partitionPath": piece.partition,
+            "bootstrapFilePath": "",
+            "version": 1,
+        }
+        for piece in group.slices
+    ]
+    return {
+        "slices": slices,
+        "metrics": dict(group.metrics),
+        "numOutputFileGroups": group.output_count,
+        "extraMetadata": None,
+        "version": 1,
+    }
+
+
+def _file_url(table_url: str, partition: str, name: str) -> str:
+    return "/".join(filter(None, (table_url, partition, name)))
+
+
+def _file_name(url: str) -> str:
+    return url.rpartition("/")[2]

@@ -1,0 +1,88 @@
+"""How clusterings are planned, and the `hoodie.*` spellings of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from lakebed.errors import InvalidInputError
+from lakebed.services.values import Layout
+
+SORT_COLUMNS = "hoodie.clustering.plan.strategy.sort.columns"
+LAYOUT = "hoodie.layout.optimize.strategy"
+PARTITIONS = "hoodie.clustering.plan.strategy.partition.selected"
+_LAYOUTS: dict[str, Layout] = {"linear": "linear", "zorder": "z-order", "z-order": "z-order", "hilbert": "hilbert"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusteringSizing:
+    """Which files are clustered, and into how large ones.
+
+    New files have about `target_file_bytes`, by default as those of writes. Files of at least `small_file_bytes` are
+    left alone; by default those are of nearly the target size, or, where rows are ordered, none. The rows of a group,
+    files of `group_bytes_max` together, are in memory at once: Apache Hudi, which spills, has 2 GiB. A plan has
+    `groups_max` groups.
+    """
+
+    target_file_bytes: int | None = field(
+        default=None, metadata={"hoodie": "hoodie.clustering.plan.strategy.target.file.max.bytes"}
+    )
+    small_file_bytes: int | None = field(
+        default=None, metadata={"hoodie": "hoodie.clustering.plan.strategy.small.file.limit"}
+    )
+    group_bytes_max: int = field(
+        default=512 << 20, metadata={"hoodie": "hoodie.clustering.plan.strategy.max.bytes.per.group"}
+    )
+    groups_max: int = field(default=30, metadata={"hoodie": "hoodie.clustering.plan.strategy.max.num.groups"})
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not None and value < 1:
+                raise InvalidInputError(f"{each.name} is {value}", hint="give a number above 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusteringOptions:
+    """What a plan is made from: the order of rows, the partitions (None: all), and the sizes of files."""
+
+    order_by: tuple[str, ...] = ()
+    layout: Layout = "linear"
+    partitions: tuple[str, ...] | None = None
+    sizing: ClusteringSizing = field(default_factory=ClusteringSizing)
+
+
+def parse_clustering_options(options: Mapping[str, str]) -> ClusteringOptions:
+    """Clustering options from their `hoodie.*` spellings; other options are left alone."""
+    sizes: dict[str, Any] = {}
+    for each in fields(ClusteringSizing):
+        spelling = each.metadata["hoodie"]
+        if spelling in options:
+            sizes[each.name] = _parse_number(spelling, options[spelling])
+    partitions = _parse_list(options[PARTITIONS]) if PARTITIONS in options else None
+    return ClusteringOptions(
+        order_by=_parse_list(options.get(SORT_COLUMNS, "")),
+        layout=parse_layout(options.get(LAYOUT, "linear")),
+        partitions=partitions,
+        sizing=ClusteringSizing(**sizes),
+    )
+
+
+def parse_layout(text: str) -> Layout:
+    """A layout as Apache Hudi spells it: `linear`, `zorder` or `hilbert`, in any case."""
+    layout = _LAYOUTS.get(text.strip().lower())
+    if layout is None:
+        raise InvalidInputError(f"the option {LAYOUT}={text} is not supported", hint="use linear, zorder or hilbert")
+    return layout
+
+
+def _parse_number(spelling: str, text: str) -> int:
+    try:
+        return int(str(text).strip())
+    except ValueError as error:
+        raise InvalidInputError(f"the option {spelling}={text} is not supported", hint="use a number") from error
+
+
+def _parse_list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -1,0 +1,116 @@
+"""The work on one group of a clustering: its rows, read and ordered, become new file groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.engine.randomness import new_write_token
+from lakebed.errors import ServiceCancelledError
+from lakebed.format.file_names import encode_base_file_name
+from lakebed.model.commit import WriteStat
+from lakebed.model.files import FileSlice
+from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, PARTITION_PATH, RECORD_KEY, MergeMode
+from lakebed.services.clustering_order import order_rows
+from lakebed.services.values import Layout
+from lakebed.transaction.markers import write_markers
+from lakebed.transaction.plans import is_cancelled
+from lakebed.write.base_file import base_file_table, constant, file_schema, store_base_file
+from lakebed.write.dedupe import combine_duplicates
+from lakebed.write.merge_file import read_stored, without_unused
+from lakebed.write.numbered import numbered_texts
+from lakebed.write.values import NOT_COUNTED, WriteContext, WrittenFile
+
+_FILE = "lakebed.file"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringTask:
+    """The slices of one partition whose rows are to lie in new file groups, one for each of `file_ids`. Picklable.
+
+    Rows keep the meta columns that say who wrote them when, unless the plan asks otherwise (`preserves`). Record keys
+    are given back only if an index wants them: there may be many.
+    """
+
+    context: WriteContext
+    number: int
+    slices: tuple[FileSlice, ...]
+    file_ids: tuple[str, ...]
+    order_by: tuple[str, ...] = ()
+    layout: Layout = "linear"
+    preserves: bool = True
+    gives_keys: bool = True
+
+
+def run_clustering_task(task: ClusteringTask) -> tuple[WrittenFile, ...]:
+    """The files that a task makes. Running it again makes others, with another write token."""
+    context = task.context
+    if is_cancelled(context.storage, context.instant):
+        raise ServiceCancelledError(f"the plan {context.instant} was cancelled", hint="schedule a new one")
+    rows = pa.concat_tables([read_stored(context, each) for each in task.slices]).unify_dictionaries()
+    pieces = list(_cut(rows, task))
+    token = new_write_token(task.number)
+    stats = [_stat(task, file_id, token) for file_id in task.file_ids[: len(pieces)]]
+    write_markers(context.storage, context.instant, [stat.path for stat in stats], token)
+    return tuple(_store(task, rows.take(piece), stat) for piece, stat in zip(pieces, stats, strict=True))
+
+
+def each_key_once(written: Sequence[WrittenFile], *, by_partition: bool) -> tuple[WrittenFile, ...]:
+    """The files, with each record key given once; once per partition if `by_partition`.
+
+    Plain inserts may repeat a key. A record index has room for one place of it, and any of them will do.
+    """
+    given = [_keys(number, file) for number, file in enumerate(written) if file.inserted_keys is not None]
+    if not given:
+        return tuple(written)
+    keys = pa.concat_tables(given)
+    kept = combine_duplicates(keys, (), MergeMode.COMMIT_TIME_ORDERING, by_partition=by_partition)
+    if kept.num_rows == keys.num_rows:
+        return tuple(written)
+    ends = np.searchsorted(kept[_FILE].to_numpy(), np.arange(len(written) + 1)).tolist()
+    parts = (kept[RECORD_KEY].slice(start, end - start).combine_chunks() for start, end in pairwise(ends))
+    return tuple(replace(file, inserted_keys=part) for file, part in zip(written, parts, strict=True))
+
+
+def _keys(number: int, file: WrittenFile) -> pa.Table:
+    """The keys of a file, with its partition and its number among the files."""
+    assert file.inserted_keys is not None
+    count = len(file.inserted_keys)
+    columns = [file.inserted_keys, constant(file.stat.partition, count), np.full(count, number, np.int32)]
+    return pa.table(columns, [RECORD_KEY, PARTITION_PATH, _FILE])
+
+
+def _cut(rows: pa.Table, task: ClusteringTask) -> Iterator[pa.Array]:
+    """The numbers of the rows of each file: in order, and of about equal count."""
+    numbers = pa.array(np.arange(rows.num_rows))
+    order = order_rows(rows, task.order_by, task.layout) if task.order_by else numbers
+    count = min(len(task.file_ids), rows.num_rows)
+    bounds: list[int] = np.linspace(0, rows.num_rows, count + 1).astype(int).tolist() if count else []
+    return (order.slice(start, end - start) for start, end in pairwise(bounds))
+
+
+def _stat(task: ClusteringTask, file_id: str, token: str) -> WriteStat:
+    partition = task.slices[0].group.partition
+    name = encode_base_file_name(file_id, token, task.context.instant)
+    return WriteStat(file_id, f"{partition}/{name}" if partition else name, partition, extra=NOT_COUNTED)
+
+
+def _store(task: ClusteringTask, rows: pa.Table, stat: WriteStat) -> WrittenFile:
+    count = rows.num_rows
+    meta = [*_origin(task, rows, stat), rows[RECORD_KEY], constant(stat.partition, count), constant("", count)]
+    table = base_file_table(meta, rows.select(file_schema(task.context).names))
+    written = store_base_file(task.context, table, replace(stat, num_inserts=count))
+    return replace(written, inserted_keys=rows[RECORD_KEY].combine_chunks() if task.gives_keys else None)
+
+
+def _origin(task: ClusteringTask, rows: pa.Table, stat: WriteStat) -> list[pa.ChunkedArray | pa.Array]:
+    """Commit times and sequence numbers of rows."""
+    if task.preserves:
+        return [without_unused(rows[COMMIT_TIME].combine_chunks()), rows[COMMIT_SEQNO]]
+    instant = task.context.instant
+    prefix = f"{instant}_{task.number}_{task.file_ids.index(stat.file_id)}_"
+    return [constant(instant, rows.num_rows), numbered_texts(prefix, 0, rows.num_rows)]
