@@ -21,6 +21,8 @@ from lakebed.errors import (
     LakebedError,
     LockUnavailableError,
     RolledBackError,
+    ServiceCancelledError,
+    ServiceRunningError,
     StorageUnavailableError,
     TableRestoredError,
     UnsupportedTableError,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from lakebed.api import Table, create_table, open_table, register
     from lakebed.engine.session import local_session
     from lakebed.model.instant import Instant
+    from lakebed.services.values import ServiceResult
     from lakebed.write.writer import WriteResult
 
 __version__ = "0.1.0.dev0"
@@ -43,6 +46,9 @@ __all__ = [
     "LakebedError",
     "LockUnavailableError",
     "RolledBackError",
+    "ServiceCancelledError",
+    "ServiceResult",
+    "ServiceRunningError",
     "StorageUnavailableError",
     "Table",
     "TableRestoredError",
@@ -58,6 +64,7 @@ __all__ = [
 # Loaded on first use: Arrow alone takes longer to import than the command line takes to answer `--help`.
 _HOMES = {
     "Instant": "lakebed.model.instant",
+    "ServiceResult": "lakebed.services.values",
     "Table": "lakebed.api",
     "WriteResult": "lakebed.write.writer",
     "create_table": "lakebed.api",

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakebed.services.indexing.indexes import Indexes
+    from lakebed.services.table_services import TableServices
+    from lakebed.services.values import ServiceContext, ServiceResult
     from lakebed.write.verbs import TableWrites
     from lakebed.write.writer import WriteResult
 
@@ -118,6 +120,13 @@ class Table:
 
         return Indexes(self._handle, lambda: self._transactions, self._options)
 
+    @cached_property
+    def services(self) -> TableServices:
+        """The table's services: compaction, clustering, cleaning and so on, scheduled, executed or run when due."""
+        from lakebed.services.table_services import TableServices
+
+        return TableServices(self._service_context, self._options)
+
     def files(self, as_of: object = None) -> tuple[FileSlice, ...]:
         """The file slices that a snapshot reads."""
         state = self._handle.state()
@@ -187,6 +196,24 @@ class Table:
         rollbacks = self._transactions.rollbacks
         rollbacks.execute(rollbacks.schedule_completed(InstantTime(instant)))
 
+    def savepoint(self, instant: str | None = None) -> InstantTime:
+        """Keeps the table as of a write, by default the newest, readable until the savepoint is deleted; that write."""
+        from lakebed.services.savepoint import savepoint
+
+        return savepoint(self._service_context, None if instant is None else InstantTime(instant))
+
+    def delete_savepoint(self, instant: str) -> None:
+        """Removes the savepoint of a write."""
+        from lakebed.services.savepoint import delete_savepoint
+
+        delete_savepoint(self._service_context, InstantTime(instant))
+
+    def restore(self, instant: str) -> ServiceResult:
+        """Sets the table back to what it was when a write with a savepoint had completed."""
+        from lakebed.services.restore import restore
+
+        return restore(self._service_context, InstantTime(instant))
+
     def changes(
         self,
         since: object,
@@ -214,7 +241,19 @@ class Table:
     def _transactions(self) -> Transactions:
         options = parse_write_options(self._options)
         ports = open_ports(self._handle.storage, options.lock)
-        return open_transactions(ports, heartbeat_ms=options.heartbeat_ms, heartbeat_misses=options.heartbeat_misses)
+        return open_transactions(
+            ports,
+            heartbeat_ms=options.heartbeat_ms,
+            heartbeat_misses=options.heartbeat_misses,
+            service_delay_minutes=options.service_delay_minutes,
+        )
+
+    @cached_property
+    def _service_context(self) -> ServiceContext:
+        from lakebed.engine.engines import InProcess
+        from lakebed.services.values import ServiceContext
+
+        return ServiceContext(self._handle, self._transactions, InProcess(), parse_write_options(self._options))
 
     @cached_property
     def _writes(self) -> TableWrites:

@@ -113,6 +113,36 @@ _OF_CREATION = (
     "hoodie.record.merge.mode",
     "hoodie.table.timeline.timezone",
 )
+# What table services take; they parse them.
+_OF_SERVICES = (
+    "hoodie.clean.commits.retained",
+    "hoodie.clean.fileversions.retained",
+    "hoodie.clean.hours.retained",
+    "hoodie.clean.incremental.enabled",
+    "hoodie.clean.policy",
+    "hoodie.cleaner.commits.retained",
+    "hoodie.cleaner.fileversions.retained",
+    "hoodie.cleaner.hours.retained",
+    "hoodie.cleaner.incremental.mode",
+    "hoodie.cleaner.policy",
+    "hoodie.clustering.plan.strategy.max.bytes.per.group",
+    "hoodie.clustering.plan.strategy.max.num.groups",
+    "hoodie.clustering.plan.strategy.partition.selected",
+    "hoodie.clustering.plan.strategy.small.file.limit",
+    "hoodie.clustering.plan.strategy.sort.columns",
+    "hoodie.clustering.plan.strategy.target.file.max.bytes",
+    "hoodie.compact.inline.max.delta.commits",
+    "hoodie.compact.inline.max.delta.seconds",
+    "hoodie.compact.inline.trigger.strategy",
+    "hoodie.compaction.logfile.num.threshold",
+    "hoodie.compaction.logfile.size.threshold",
+    "hoodie.compaction.strategy",
+    "hoodie.compaction.target.io",
+    "hoodie.keep.max.commits",
+    "hoodie.keep.min.commits",
+    "hoodie.layout.optimize.strategy",
+    "hoodie.log.compaction.blocks.threshold",
+)
 # What a call says by its name or its arguments.
 _SAID_IN_CALLS = {
     "hoodie.datasource.write.operation": "call the method: table.upsert(rows), table.insert(rows), table.delete(keys)",
@@ -159,6 +189,7 @@ class WriteOptions:
     combine_inserts: bool = field(default=False, metadata={"hoodie": "hoodie.combine.before.insert"})
     heartbeat_ms: int = field(default=60_000, metadata={"hoodie": "hoodie.client.heartbeat.interval_in_ms"})
     heartbeat_misses: int = field(default=2, metadata={"hoodie": "hoodie.client.heartbeat.tolerable.misses"})
+    service_delay_minutes: int = field(default=10, metadata={"hoodie": "hoodie.table.service.rollback.delay.minutes"})
     moves_rows: bool = field(default=True, metadata={"hoodie": "hoodie.record.index.update.partition.path"})
     lock: Mapping[str, str] = field(default_factory=dict)
 
@@ -217,7 +248,7 @@ def parse_index_options(options: Mapping[str, str]) -> IndexOptions:
 def is_write_option(key: str) -> bool:
     """Whether a spelling means something to writes alone."""
     spellings = {*(f.metadata["hoodie"] for f in fields(WriteOptions) if f.metadata), *_INDEX_OPTIONS}
-    names = (*spellings, *_WRITE_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION, *_SAID_IN_CALLS)
+    names = (*spellings, *_WRITE_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION, *_OF_SERVICES, *_SAID_IN_CALLS)
     known = key in names or key.startswith("hoodie.write.lock.")
     return known and key not in _ACCEPTED_VALUES and key != "hoodie.metadata.enable"
 
@@ -229,7 +260,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     """
     spellings = {f.metadata["hoodie"]: f for f in fields(WriteOptions) if f.metadata}
     others = {f.metadata["hoodie"] for f in fields(ReadOptions)} | {*_ACCEPTED_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION}
-    others.update(_INDEX_OPTIONS)
+    others.update(_INDEX_OPTIONS, _OF_SERVICES)
     given: dict[str, Any] = {"lock": {k: str(v) for k, v in options.items() if k.startswith("hoodie.write.lock.")}}
     for key, value in options.items():
         if key in spellings:
@@ -239,7 +270,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         elif key in _WRITE_VALUES:
             _check_value(key, str(value), _WRITE_VALUES[key])
         elif key.startswith("hoodie.") and key not in others and key not in given["lock"]:
-            _warn_unknown(key, (*spellings, *_WRITE_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION))
+            _warn_unknown(key, (*spellings, *_WRITE_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION, *_OF_SERVICES))
     return WriteOptions(**given)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lakebed.errors import InvalidInputError, WriteConflictError
 from lakebed.format.avro.schema import arrow_schema
+from lakebed.format.bloom import decode_bloom
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.format.timeline.metadata import decode_commit, encode_commit
 from lakebed.model.commit import CommitMetadata
@@ -180,8 +181,12 @@ def test_the_parquet_schema_is_that_of_hudi(all_types):
 
 
 def test_the_footer_says_what_that_of_hudi_says(all_types):
-    theirs, ours = (pq.read_metadata(pa.BufferReader(data)).metadata for data in all_types)
+    theirs, ours = (dict(pq.read_metadata(pa.BufferReader(data)).metadata) for data in all_types)
+    their_bloom, our_bloom = theirs.pop(b"org.apache.hudi.bloomfilter"), ours.pop(b"org.apache.hudi.bloomfilter")
     assert ours == theirs
+    assert len(our_bloom) * 40 < len(their_bloom), "a filter for a few rows is small"
+    keys = pq.read_table(pa.BufferReader(all_types[1]))["_hoodie_record_key"].combine_chunks()
+    assert decode_bloom(our_bloom, "DYNAMIC_V0", path="").might_contain_many(keys).all()
 
 
 def test_rows_read_back_as_those_of_hudi_do(all_types):

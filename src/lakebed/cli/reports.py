@@ -160,6 +160,24 @@ class LookupReport:
     missing: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ServiceEntry:
+    """One thing that a table service did or planned; `state` says how far it came, or what went wrong."""
+
+    service: str
+    instant: str | None
+    state: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ServicesReport:
+    """What table services did to a table."""
+
+    table: str
+    services: tuple[ServiceEntry, ...]
+
+
 Report: TypeAlias = (
     TimelineReport
     | FilesReport
@@ -169,5 +187,6 @@ Report: TypeAlias = (
     | CheckReport
     | RowsReport
     | LookupReport
+    | ServicesReport
     | Explanation
 )

@@ -17,6 +17,7 @@ from lakebed.cli.reports import (
     Report,
     RowsReport,
     SchemaReport,
+    ServicesReport,
     SliceEntry,
     TimelineEntry,
     TimelineReport,
@@ -62,6 +63,8 @@ def describe(report: Report) -> Iterator[Grid | str]:
             return _rows(report)
         case LookupReport():
             return _lookup(report)
+        case ServicesReport():
+            return _services(report)
         case Explanation():
             return _explanation(report)
 
@@ -192,6 +195,23 @@ def _indexes(report: IndexesReport) -> Iterator[Grid | str]:
     else:
         rows = [(i.name, i.kind, listed(i.columns), i.state, str(i.shards), size(i.bytes)) for i in report.indexes]
         yield grid(columns, rows)
+
+
+def _services(report: ServicesReport) -> Iterator[Grid | str]:
+    columns = (
+        Column("service"),
+        Column("instant", style="cyan"),
+        Column("state", fit="shorten"),
+        Column("what it did", rank=1, fit="shorten"),
+    )
+    if not report.services:
+        yield f"nothing to do for {report.table}"
+        return
+    rows = []
+    for entry in report.services:
+        did = tuple(f"{name} {number:,}" for name, number in entry.counts.items())
+        rows.append((entry.service, entry.instant or NOTHING, entry.state, listed(did)))
+    yield grid(columns, rows)
 
 
 def _check(report: CheckReport) -> Iterator[Grid | str]:

@@ -25,6 +25,8 @@ import pyarrow as pa
 from lakebed.errors import CorruptTableError
 from lakebed.model.words import Word
 
+CAPACITY = 60_000
+_SMALL_CAPACITIES = (1_000, 10_000)
 KEYS_MAX = 100_000
 """Keys after which a dynamic filter grows no further, Hudi's default."""
 
@@ -79,10 +81,15 @@ class BloomFilter:
         return found
 
 
+def bloom_capacity(keys: int) -> int:
+    """How many keys a row of a dynamic filter is for: 60,000 as Hudi has it, or 430 KB, and fewer in small files."""
+    return next((capacity for capacity in _SMALL_CAPACITIES if keys <= capacity), CAPACITY)
+
+
 def build_bloom(
     keys: pa.Array,
     *,
-    capacity: int = 60_000,
+    capacity: int = CAPACITY,
     fpp: float = 1e-9,
     kind: BloomKind = BloomKind.DYNAMIC,
     keys_max: int = KEYS_MAX,

@@ -14,7 +14,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.bloom import BloomFilter, BloomKind, build_bloom, decode_bloom, encode_bloom, key_bytes
+from lakebed.format.bloom import (
+    BloomFilter,
+    BloomKind,
+    bloom_capacity,
+    build_bloom,
+    decode_bloom,
+    encode_bloom,
+    key_bytes,
+)
 from lakebed.format.guard import decoding
 
 _AVRO_SCHEMA = b"parquet.avro.schema"
@@ -86,7 +94,7 @@ def footer_metadata(keys: pa.Array, avro_json: str, bloom: BloomFilter | None = 
 
     A `bloom` filter over the same keys saves building it.
     """
-    bloom = build_bloom(keys) if bloom is None else bloom
+    bloom = build_bloom(keys, capacity=bloom_capacity(len(keys))) if bloom is None else bloom
     entries = avro_metadata(avro_json)
     entries |= {_BLOOM_TYPE: bloom.kind.value.encode(), BLOOM: encode_bloom(bloom)}
     if len(keys) > keys.null_count:

@@ -24,7 +24,10 @@ def open_ports(storage: Storage, lock_options: Mapping[str, str]) -> Ports:
     return Ports(storage, clock, lock, background, new_token)
 
 
-def open_transactions(ports: Ports, *, heartbeat_ms: int, heartbeat_misses: int) -> Transactions:
+def open_transactions(
+    ports: Ports, *, heartbeat_ms: int, heartbeat_misses: int, service_delay_minutes: int = 10
+) -> Transactions:
     """Transactions of this process on one table."""
     skew_ms = _SHARED_SKEW_MS if ports.lock.can_be_lost else 0
-    return Transactions(ports, Timing(heartbeat_ms / 1000, heartbeat_misses, skew_ms))
+    delay = service_delay_minutes * 60.0
+    return Transactions(ports, Timing(heartbeat_ms / 1000, heartbeat_misses, skew_ms, service_delay_seconds=delay))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import InvalidInputError
-from lakebed.format.bloom import BloomKind, extend_bloom
+from lakebed.format.bloom import BloomKind, bloom_capacity, extend_bloom
 from lakebed.format.parquet_footer import BaseFileFooter, decode_parquet_footer
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
@@ -92,6 +92,8 @@ def _known_keys(footer: BaseFileFooter | None, inserted: pa.Array) -> KnownKeys 
         return None
     if bloom.kind is not BloomKind.DYNAMIC or bloom.key_count != footer.rows:
         return None
+    if bloom_capacity(footer.rows + len(inserted)) > bloom.capacity:
+        return None  # One that is made for so many keys has fewer rows to look through.
     outer = pa.concat_arrays([pa.array([footer.key_min, footer.key_max], pa.string()), inserted.cast(pa.string())])
     return KnownKeys(extend_bloom(bloom, inserted), outer)
 

@@ -1,0 +1,166 @@
+"""Commands that look after a table, alone and under `lakebed services`: each calls one method and shows its result."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
+
+if TYPE_CHECKING:
+    from lakebed.services.table_services import Done
+    from lakebed.services.values import ServiceResult
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+Service = Annotated[str, typer.Argument(metavar="SERVICE", help="compaction, logcompaction, clustering or clean.")]
+PlanTime = Annotated[str, typer.Argument(metavar="INSTANT", help="The time of a plan that waits on the timeline.")]
+WriteTime = Annotated[str, typer.Argument(metavar="INSTANT", help="The time of a completed write.")]
+Every = Annotated[str | None, typer.Option(metavar="TIME", help="Again and again: every 60s, 5m or 1h.")]
+
+
+@app.callback()
+def root() -> None:
+    """Schedule, execute, cancel and run table services. Any number of processes may."""
+
+
+@app.command()
+def schedule(path: TablePath, service: Service, as_json: AsJson = False, option: Options = None) -> None:
+    """Put a plan on the timeline, for any process to execute."""
+    instant = open_path(path, option).services.schedule(service)
+    _show(path, service, instant, "scheduled" if instant else "nothing to do", as_json)
+
+
+@app.command()
+def execute(path: TablePath, instant: PlanTime, as_json: AsJson = False, option: Options = None) -> None:
+    """Execute a plan, whoever scheduled it."""
+    _show_result(path, "", open_path(path, option).services.execute(instant), as_json)
+
+
+@app.command()
+def cancel(path: TablePath, instant: PlanTime, as_json: AsJson = False, option: Options = None) -> None:
+    """See to it that a removable plan never completes."""
+    open_path(path, option).services.cancel(instant)
+    _show(path, "cancel", instant, "cancelled", as_json)
+
+
+@app.command()
+def run(path: TablePath, every: Every = None, as_json: AsJson = False, option: Options = None) -> None:
+    """Do all that is due: once, or with --every again and again until Ctrl-C or SIGTERM."""
+    from lakebed.cli.reports import ServiceEntry, ServicesReport
+
+    services = open_path(path, option).services
+    if every is not None:
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        services.run_forever(parse_seconds(every), stop.is_set, _log)
+        return
+    entries = tuple(ServiceEntry(done.service, done.instant, done.problem or "done") for done in services.run())
+    show(ServicesReport(path, entries), as_json)
+    if any(entry.state != "done" for entry in entries):
+        raise typer.Exit(1)
+
+
+def compact(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
+    """Merge log files into base files."""
+    _show_result(path, "compaction", open_path(path, option).services.compact(), as_json)
+
+
+def cluster(
+    path: TablePath,
+    order_by: Columns = None,
+    layout: Annotated[str, typer.Option(help="linear, z-order or hilbert.")] = "linear",
+    as_json: AsJson = False,
+    option: Options = None,
+) -> None:
+    """Rewrite small files into large ones, sorted by columns."""
+    services = open_path(path, option).services
+    _show_result(path, "clustering", services.cluster(split_columns(order_by) or (), layout=layout), as_json)
+
+
+def clean(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
+    """Delete files that no reader needs any more."""
+    _show_result(path, "clean", open_path(path, option).services.clean(), as_json)
+
+
+def rollback(
+    path: TablePath,
+    instant: Annotated[str | None, typer.Argument(metavar="INSTANT", help="The newest completed write.")] = None,
+    as_json: AsJson = False,
+    option: Options = None,
+) -> None:
+    """Undo the newest completed write or, without INSTANT, what dead writers left."""
+    table = open_path(path, option)
+    if instant is not None:
+        table.rollback(instant)
+        _show(path, "rollback", instant, "rolled back", as_json)
+        return
+    from lakebed.cli.reports import ServiceEntry, ServicesReport
+
+    undone = table.services.rollback_failed_writes()
+    show(ServicesReport(path, tuple(ServiceEntry("rollback", each, "rolled back") for each in undone)), as_json)
+
+
+def savepoint(
+    path: TablePath,
+    instant: Annotated[str | None, typer.Argument(metavar="INSTANT", help="A completed write; the newest.")] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Remove the savepoint of INSTANT.")] = False,
+    as_json: AsJson = False,
+    option: Options = None,
+) -> None:
+    """Keep the table as of a write readable until further notice."""
+    table = open_path(path, option)
+    if not delete:
+        _show(path, "savepoint", table.savepoint(instant), "kept", as_json)
+    elif instant is None:
+        raise typer.BadParameter("say the INSTANT whose savepoint is to go")
+    else:
+        table.delete_savepoint(instant)
+        _show(path, "savepoint", instant, "removed", as_json)
+
+
+def restore(path: TablePath, instant: WriteTime, as_json: AsJson = False, option: Options = None) -> None:
+    """Set the table back to what it was when a write with a savepoint had completed."""
+    _show_result(path, "restore", open_path(path, option).restore(instant), as_json)
+
+
+COMMANDS = (compact, cluster, clean, rollback, savepoint, restore)
+"""Those that stand alone."""
+
+
+def parse_seconds(text: str) -> float:
+    """Seconds from `60`, `60s`, `5m` or `1h`."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
+    try:
+        seconds = float(number) * units[unit]
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise typer.BadParameter(f"{text!r} is no time such as 60s, 5m or 1h")
+    return seconds
+
+
+def _log(done: Done) -> None:
+    typer.echo(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {done}")
+
+
+def _show_result(path: str, service: str, result: ServiceResult | None, as_json: bool) -> None:
+    from lakebed.cli.reports import ServiceEntry, ServicesReport
+
+    if result is None:
+        _show(path, service, None, "nothing to do", as_json)
+    else:
+        entry = ServiceEntry(result.service, result.instant, "done", result.counts)
+        show(ServicesReport(path, (entry,)), as_json)
+
+
+def _show(path: str, service: str, instant: str | None, state: str, as_json: bool) -> None:
+    from lakebed.cli.reports import ServiceEntry, ServicesReport
+
+    show(ServicesReport(path, (ServiceEntry(service, instant, state),)), as_json)
