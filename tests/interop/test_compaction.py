@@ -37,7 +37,7 @@ COMMIT_TIME_TURNS = (
     ("design", "turns"),
     [
         (
-            WriteDesign(mor=True, partitioned=True, fills_files=False, indexes=("record", "column_stats")),
+            WriteDesign(mor=True, partitioned=True, fills_files=False, indexes=("record",)),
             EVENT_TIME_TURNS,
         ),
         (WriteDesign(mor=True, partitioned=False, merge_mode=COMMIT_TIME, indexes=("record",)), COMMIT_TIME_TURNS),
