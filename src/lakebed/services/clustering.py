@@ -25,7 +25,7 @@ from lakebed.read.scan import select_columns
 from lakebed.services.clustering_options import LAYOUT, SORT_COLUMNS, ClusteringOptions, ClusteringSizing, parse_layout
 from lakebed.services.clustering_order import check_order
 from lakebed.services.clustering_plan import plan_clustering
-from lakebed.services.clustering_task import ClusteringTask, each_key_once, run_clustering_task
+from lakebed.services.clustering_task import ClusteringTask, run_clustering_task
 from lakebed.services.values import Layout, ServiceContext, ServiceResult
 from lakebed.table import TableState
 from lakebed.transaction.attempt import Attempt
@@ -97,7 +97,6 @@ def execute_clustering(context: ServiceContext, instant: InstantTime) -> Service
         clustering = _load(context, state, instant)
         written = tuple(file for files in context.engine.map(clustering.tasks, run_clustering_task) for file in files)
         delete_strays(clustering.context, written)
-        written = each_key_once(written, by_partition=_is_index_partitioned(state))
         completed_at = _commit(context, attempt, clustering, written)
     return ServiceResult(
         instant,
@@ -223,11 +222,6 @@ def _current_slices(
                 hint="another engine wrote to it although it was planned for; this plan can only be rolled back",
             )
         yield found
-
-
-def _is_index_partitioned(state: TableState) -> bool:
-    definition = state.definitions.get("record_index")
-    return definition is not None and definition.is_partitioned
 
 
 def _new_file_ids(count: int) -> tuple[str, ...]:

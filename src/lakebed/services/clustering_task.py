@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -14,18 +14,15 @@ from lakebed.errors import ServiceCancelledError
 from lakebed.format.file_names import encode_base_file_name
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice
-from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, PARTITION_PATH, RECORD_KEY, MergeMode
+from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
 from lakebed.services.clustering_order import order_rows
 from lakebed.services.values import Layout
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.plans import is_cancelled
 from lakebed.write.base_file import base_file_table, constant, file_schema, store_base_file
-from lakebed.write.dedupe import combine_duplicates
 from lakebed.write.merge_file import read_stored, without_unused
 from lakebed.write.numbered import numbered_texts
 from lakebed.write.values import NOT_COUNTED, WriteContext, WrittenFile
-
-_FILE = "lakebed.file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,31 +54,6 @@ def run_clustering_task(task: ClusteringTask) -> tuple[WrittenFile, ...]:
     stats = [_stat(task, file_id, token) for file_id in task.file_ids[: len(pieces)]]
     write_markers(context.storage, context.instant, [stat.path for stat in stats], token)
     return tuple(_store(task, rows.take(piece), stat) for piece, stat in zip(pieces, stats, strict=True))
-
-
-def each_key_once(written: Sequence[WrittenFile], *, by_partition: bool) -> tuple[WrittenFile, ...]:
-    """The files, with each record key given once; once per partition if `by_partition`.
-
-    Plain inserts may repeat a key. A record index has room for one place of it, and any of them will do.
-    """
-    given = [_keys(number, file) for number, file in enumerate(written) if file.inserted_keys is not None]
-    if not given:
-        return tuple(written)
-    keys = pa.concat_tables(given)
-    kept = combine_duplicates(keys, (), MergeMode.COMMIT_TIME_ORDERING, by_partition=by_partition)
-    if kept.num_rows == keys.num_rows:
-        return tuple(written)
-    ends = np.searchsorted(kept[_FILE].to_numpy(), np.arange(len(written) + 1)).tolist()
-    parts = (kept[RECORD_KEY].slice(start, end - start).combine_chunks() for start, end in pairwise(ends))
-    return tuple(replace(file, inserted_keys=part) for file, part in zip(written, parts, strict=True))
-
-
-def _keys(number: int, file: WrittenFile) -> pa.Table:
-    """The keys of a file, with its partition and its number among the files."""
-    assert file.inserted_keys is not None
-    count = len(file.inserted_keys)
-    columns = [file.inserted_keys, constant(file.stat.partition, count), np.full(count, number, np.int32)]
-    return pa.table(columns, [RECORD_KEY, PARTITION_PATH, _FILE])
 
 
 def _cut(rows: pa.Table, task: ClusteringTask) -> Iterator[pa.Array]:
