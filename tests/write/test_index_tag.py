@@ -91,6 +91,17 @@ def test_a_late_row_does_not_move(tmp_path: Path, kind: str) -> None:
     assert entries(table) == scanned(table)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_that_moved_away_may_come_back(tmp_path: Path, kind: str) -> None:
+    table = new_table(tmp_path, table_type=kind)
+    table.upsert(rows(("a", "oslo", 1), ("z", "oslo", 1)))
+    table.upsert(rows(("a", "rome", 9)))
+    table.delete(["a"])
+    table.upsert(rows(("a", "oslo", 2)))
+    assert stored(table) == [("a", "oslo", 2), ("z", "oslo", 1)]
+    assert entries(table) == scanned(table)
+
+
 def test_without_an_ordering_the_last_write_moves_the_row(tmp_path: Path) -> None:
     table = new_table(tmp_path, ordering=None)
     table.upsert(rows(("a", "oslo", 5)))

@@ -94,7 +94,9 @@ def _move_rows(rows: pa.Table, tags: Tags, index: KeyIndex) -> Tagged:
     new_number = np.cumsum(kept) - 1
     staying, going = new_number[tags.rows[~is_moved]], np.count_nonzero(kept) + np.arange(np.count_nonzero(~is_late))
     return Tagged(
-        pa.concat_tables([_flagged(rows.filter(pa.array(kept))), _as_deletes(rows.take(pa.array(moved[~is_late])))]),
+        pa.concat_tables(
+            [_flagged(rows.filter(pa.array(kept))), _as_deletes(rows.take(pa.array(moved[~is_late])), index.config)]
+        ),
         Tags(
             np.concatenate([staying, going]),
             np.concatenate([tags.targets[~is_moved], targets[~is_late]]),
@@ -158,8 +160,12 @@ def _flagged(rows: pa.Table) -> pa.Table:
     return rows.append_column(pa.field(IS_DELETE, pa.bool_()), pa.repeat(pa.scalar(False), rows.num_rows))
 
 
-def _as_deletes(rows: pa.Table) -> pa.Table:
+def _as_deletes(rows: pa.Table, config: TableConfig) -> pa.Table:
+    """Deletes of rows that move. They apply once and for all: a key that comes back later is not measured by them."""
     rows = _flagged(rows)
+    for name in config.ordering_fields:
+        at = rows.column_names.index(name)
+        rows = rows.set_column(at, rows.schema.field(at), pa.nulls(rows.num_rows, rows.schema.field(at).type))
     deletes = pa.repeat(pa.scalar(True), rows.num_rows)
     return rows.set_column(rows.column_names.index(IS_DELETE), pa.field(IS_DELETE, pa.bool_()), deletes)
 
