@@ -6,8 +6,9 @@ executes it, as often as it takes: a file that is gone is gone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 from lakebed.engine.engines import InProcess
 from lakebed.errors import CommitUnknownError, InvalidInputError, UnsupportedTableError
@@ -85,7 +86,7 @@ def execute_clean(
         with context.transactions.section() as section:
             plan = _still_valid(section, state_in(context, section), _load_plan(section, instant), kept)
         paths = [_path(partition, name) for partition, names in plan.files.items() for name in names]
-        InProcess(_THREADS).map([_Deletion(context.handle.storage, path) for path in paths], _delete)
+        delete_files(context.handle.storage, paths)
         completed_at, plan = _complete(context, attempt, plan)
     except CommitUnknownError:
         attempt.heartbeat.rest()
@@ -178,6 +179,11 @@ def pending_cleans(section: Section) -> Iterator[tuple[InstantTime, CleanPlan]]:
             yield instant.requested_at, _load_plan(section, instant.requested_at)
 
 
+def delete_files(storage: Storage, paths: Sequence[str]) -> None:
+    """Makes sure that none of the files is there."""
+    InProcess(_THREADS).map(paths, partial(delete_file, storage))
+
+
 def _savepoints(section: Section) -> tuple[InstantTime, ...]:
     return tuple(sorted(i.requested_at for i in section.timeline.completed() if i.action is Action.SAVEPOINT))
 
@@ -255,16 +261,6 @@ def _still_valid(section: Section, state: TableState, plan: CleanPlan, kept: Col
     extra = {**plan.extra_metadata, SAVEPOINTS: ",".join(savepoints)} if savepoints else plan.extra_metadata
     partitions = tuple(name for name in plan.partitions if name not in held)
     return replace(plan, files=files, partitions=partitions, extra_metadata=extra)
-
-
-@dataclass(frozen=True, slots=True)
-class _Deletion:
-    storage: Storage
-    path: str
-
-
-def _delete(deletion: _Deletion) -> None:
-    delete_file(deletion.storage, deletion.path)
 
 
 class _PartitionInUseError(Exception):

@@ -11,29 +11,25 @@ is unpublished; indexes are created anew afterwards.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from lakebed.engine.engines import InProcess
 from lakebed.errors import InvalidInputError, TableRestoredError, WriteConflictError
 from lakebed.format.timeline.restores import decode_restore_plan, encode_restore, encode_restore_plan
 from lakebed.model.commit import InstantRef, RestorePlan, RollbackMetadata, RolledBackPartition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.read.retention import check_retained
-from lakebed.services.clean import state_in
+from lakebed.services.clean import delete_files, state_in
 from lakebed.services.values import ServiceContext, ServiceResult
-from lakebed.storage import Outcome, Storage
+from lakebed.storage import Outcome
 from lakebed.table import TableState
 from lakebed.transaction.attempt import Attempt, begin_attempt, start_attempt, taken_over
 from lakebed.transaction.config import change_config
 from lakebed.transaction.markers import drop_markers
 from lakebed.transaction.rollback import files_of, undo_metadata
 from lakebed.transaction.section import METADATA, Section, revoke_tickets
-from lakebed.transaction.settle import delete_file
 
 _LOG = logging.getLogger(__name__)
-_THREADS = 16
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 _PLANS = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING)
 _METADATA_PARTITIONS = ("hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight")
@@ -172,7 +168,7 @@ def _delete_metadata(section: Section) -> None:
     paths = [listed.path for listed in section.ports.storage.list(METADATA.rstrip("/"), recursive=True)]
     for start in range(0, len(paths), 1000):
         section.check_lease()
-        _delete_files(section.ports.storage, paths[start : start + 1000])
+        delete_files(section.ports.storage, paths[start : start + 1000])
 
 
 def _unpublish(context: ServiceContext, plan: RestorePlan) -> None:
@@ -196,7 +192,7 @@ def _undo(context: ServiceContext, attempt: Attempt, ref: InstantRef) -> Rollbac
         for instant in _pending(section, time):
             files.update(files_of(section, instant))
     storage = context.handle.storage
-    _delete_files(storage, ["/".join(filter(None, (name, file))) for name, of in files.items() for file in of])
+    delete_files(storage, ["/".join(filter(None, (name, file))) for name, of in files.items() for file in of])
     drop_markers(storage, time)
     with context.transactions.section() as section:
         section.check_lease()
@@ -235,17 +231,3 @@ def _complete(
     if outcome is not Outcome.DONE:
         raise taken_over(attempt.instant)
     return completed_at
-
-
-@dataclass(frozen=True, slots=True)
-class _Deletion:
-    storage: Storage
-    path: str
-
-
-def _delete_files(storage: Storage, paths: Sequence[str]) -> None:
-    InProcess(_THREADS).map([_Deletion(storage, path) for path in paths], _delete)
-
-
-def _delete(deletion: _Deletion) -> None:
-    delete_file(deletion.storage, deletion.path)
