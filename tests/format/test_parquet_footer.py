@@ -7,7 +7,7 @@ import pytest
 from conftest import RealTable
 from hostile import check_decoder, mutations, truncations
 from lakebed.errors import CorruptTableError
-from lakebed.format.bloom import BloomKind
+from lakebed.format.bloom import BloomKind, build_bloom
 from lakebed.format.parquet_footer import decode_parquet_footer, footer_metadata
 from lakebed.model.words import META_COLUMNS, RECORD_KEY
 
@@ -79,9 +79,8 @@ def test_metadata_of_a_new_base_file_is_what_hudi_writes(unpack) -> None:
         data = path.read_bytes()
         real = pq.read_metadata(pa.BufferReader(data)).metadata
         keys = pq.ParquetFile(pa.BufferReader(data)).read([RECORD_KEY]).column(0).combine_chunks()
-        assert footer_metadata(keys, real[b"parquet.avro.schema"].decode()) == {
-            key: value for key, value in real.items() if key != b"ARROW:schema"
-        }
+        ours = footer_metadata(keys, real[b"parquet.avro.schema"].decode(), build_bloom(keys))
+        assert ours == {key: value for key, value in real.items() if key != b"ARROW:schema"}
 
 
 @pytest.mark.parametrize(

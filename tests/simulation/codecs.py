@@ -24,7 +24,7 @@ import lakebed.transaction.transactions as transactions
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.timeline import metadata, plans
 from lakebed.format.timeline.instant_names import decode_instant_name
-from lakebed.model.commit import CommitMetadata
+from lakebed.model.commit import ClusteringGroup, ClusteringPlan, ClusteringSlice, CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant
 from lakebed.timeline.timeline import Timeline
@@ -155,8 +155,11 @@ def remembered_listings() -> Iterator[Callable[[], None]]:
         yield known.forget
 
 
-def _clustering_extra(data: bytes, **_: Any) -> dict[str, str]:
-    return {plans_module.REMOVABLE: "true"} if decode_document(data)[1] else {}
+def _clustering_plan(data: bytes, **_: Any) -> ClusteringPlan:
+    groups, is_removable = decode_document(data)
+    slices = tuple([ClusteringSlice(group.partition, group.file_id, None) for group in sorted(groups)])
+    extra = {plans_module.REMOVABLE: "true"} if is_removable else {}
+    return ClusteringPlan((ClusteringGroup(slices),), extra_metadata=extra)
 
 
 @contextmanager
@@ -172,9 +175,9 @@ def fast_codecs() -> Iterator[None]:
             (rollback, "decode_rollback_plan", decode_document),
             (rollback, "decode_data_file_name", lambda name, **_: _data_file(name)),
             (pending, "decode_compaction_plan", decode_document),
-            (pending, "decode_clustering_groups", lambda data, **_: decode_document(data)[0]),
+            (pending, "decode_clustering_plan", _clustering_plan),
             (plans_module, "decode_compaction_plan", decode_document),
-            (plans_module, "decode_clustering_extra", _clustering_extra),
+            (plans_module, "decode_clustering_plan", _clustering_plan),
             (maintenance, "encode_commit", encode_document),
             (maintenance, "encode_compaction_plan", encode_document),
             (maintenance, "decode_compaction_plan", decode_document),
