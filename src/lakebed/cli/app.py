@@ -58,7 +58,7 @@ def root(
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
 ) -> None:
-    """Look at Apache Hudi tables: what is in them, how they came to be, and what a read would touch."""
+    """Look at Apache Hudi tables, and look after them: what is in them, how they came to be, indexes and services."""
 
 
 @app.command()

@@ -33,7 +33,7 @@ Options = Annotated[
     typer.Option(
         "--option",
         metavar="KEY=VALUE",
-        help="A hoodie.* read option, or an option of the store. May be given several times.",
+        help="A hoodie.* option, or one of the store. May be given several times.",
         callback=_parse_options,
     ),
 ]

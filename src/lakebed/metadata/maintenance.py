@@ -32,6 +32,7 @@ from lakebed.model.commit import (
     CompactionPlan,
     InstantRef,
     WriteStat,
+    stats_by_partition,
 )
 from lakebed.model.files import BaseFile, FileSlice, LogFile
 from lakebed.model.instant import Instant, InstantTime
@@ -142,9 +143,7 @@ def _execute_compaction(section: Section, engine: Engine, pending: Instant, plan
         _ShardTask(ports.storage, slice_of(operation), instant, number, created_ms)
         for number, operation in enumerate(plan.operations)
     ]
-    stats: dict[str, tuple[WriteStat, ...]] = {}
-    for stat in engine.map(tasks, _run_shard):
-        stats[stat.partition] = (*stats.get(stat.partition, ()), stat)
+    stats = stats_by_partition(engine.map(tasks, _run_shard))
     metadata = CommitMetadata(stats, operation="COMPACT", compacted=True, extra_metadata={"schema": committed_schema()})
     ports.at("maintain.M3")
     done = Instant(instant, Action.COMMIT, State.COMPLETED, section.next_time())

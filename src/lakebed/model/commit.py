@@ -5,7 +5,7 @@ Where the format has null for an empty collection, a value here has the empty co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -205,6 +205,14 @@ class CompactionPlan:
     preserve_meta_columns: bool = False
     skipped_partitions: tuple[str, ...] = ()
     extra_metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def stats_by_partition(stats: Iterable[WriteStat]) -> dict[str, tuple[WriteStat, ...]]:
+    """Write stats as commit metadata have them."""
+    found: dict[str, tuple[WriteStat, ...]] = {}
+    for stat in stats:
+        found[stat.partition] = (*found.get(stat.partition, ()), stat)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,14 @@ from dataclasses import replace
 from functools import partial
 
 from lakebed.engine.engines import InProcess
-from lakebed.errors import CommitUnknownError, InvalidInputError, UnsupportedTableError
+from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.format.partition_metafile import PARTITION_METAFILE
 from lakebed.format.timeline.metadata import (
     decode_compaction_plan,
-    decode_document,
     decode_savepoint,
     encode_clean,
 )
-from lakebed.format.timeline.plans import decode_clean_plan, encode_clean_plan
+from lakebed.format.timeline.plans import decode_clean_plan, decode_clustering_plan, encode_clean_plan
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.changes import change_of_clean
 from lakebed.model.commit import CleanedPartition, CleanMetadata, CleanPlan, InstantRef
@@ -82,18 +81,12 @@ def execute_clean(
     """Deletes what a plan names and completes it. What savepoints and readers at `kept` need by now is left out."""
     _check_is_clean(context, instant)
     attempt = context.transactions.executions.begin(instant)
-    try:
+    with context.transactions.executions.ended_on_failure(attempt, is_idle=True):
         with context.transactions.section() as section:
             plan = _still_valid(section, state_in(context, section), _load_plan(section, instant), kept)
         paths = [_path(partition, name) for partition, names in plan.files.items() for name in names]
         delete_files(context.handle.storage, paths)
         completed_at, plan = _complete(context, attempt, plan)
-    except CommitUnknownError:
-        attempt.heartbeat.rest()
-        raise
-    except BaseException:
-        context.transactions.executions.give_up(attempt, is_idle=True)
-        raise
     if plan.partitions:
         _remove_metafiles(context, plan.partitions)
     counts = {"files": len(paths), "partitions": len(plan.partitions)}
@@ -195,11 +188,9 @@ def _planned_names(section: Section, instant: Instant) -> Iterator[str]:
         for operation in decode_compaction_plan(data, path=path).operations:
             yield from (name for name in (operation.base_file, *operation.log_files) if name)
         return
-    document = decode_document(data, "HoodieRequestedReplaceMetadata", path=path)
-    for group in (document.get("clusteringPlan") or {}).get("inputGroups") or ():
-        for piece in group.get("slices") or ():
-            for file in (piece.get("dataFilePath"), *(piece.get("deltaFilePaths") or ())):
-                yield (file or "").rpartition("/")[2]
+    for group in decode_clustering_plan(data, path=path).groups:
+        for piece in group.slices:
+            yield from (name for name in (piece.base_file, *piece.log_files) if name)
 
 
 def _replaced(state: TableState) -> dict[FileGroupId, InstantTime]:

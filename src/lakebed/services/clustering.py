@@ -10,14 +10,12 @@ writer at work has yet to say what it is going to change, and once made it does 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from lakebed.engine.engines import InProcess
 from lakebed.engine.randomness import new_file_id
-from lakebed.errors import CommitUnknownError, InvalidInputError, UnsupportedTableError, WriteConflictError
+from lakebed.errors import InvalidInputError, UnsupportedTableError, WriteConflictError
 from lakebed.format.timeline.plans import decode_clustering_plan, encode_clustering_plan
-from lakebed.model.commit import ClusteringGroup, ClusteringPlan, CommitMetadata, WriteStat
+from lakebed.model.commit import ClusteringGroup, ClusteringPlan, CommitMetadata, stats_by_partition
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
@@ -33,9 +31,10 @@ from lakebed.transaction.conflicts import Rival, WriteKind, WriteSet, find_confl
 from lakebed.transaction.pending import live_writers, pending_rivals
 from lakebed.transaction.plans import REMOVABLE
 from lakebed.transaction.section import Section, instant_path
+from lakebed.transaction.settle import delete_file
 from lakebed.write.checks import check_schema, check_writable
 from lakebed.write.context import write_context
-from lakebed.write.execute import delete_strays
+from lakebed.write.execute import find_strays
 from lakebed.write.metadata import CommitChanges
 from lakebed.write.schema import declared_schema
 from lakebed.write.values import WriteContext, WrittenFile
@@ -92,11 +91,10 @@ def execute_clustering(context: ServiceContext, instant: InstantTime) -> Service
     check_writable(context.handle.state())
     _check_is_clustering(context.handle.state(), instant)
     attempt = context.transactions.executions.begin(instant)
-    with _given_up_on_failure(context, attempt):
+    with context.transactions.executions.ended_on_failure(attempt, is_idle=context.is_idle_after_failure):
         state = context.handle.state()
         clustering = _load(context, state, instant)
         written = tuple(file for files in context.engine.map(clustering.tasks, run_clustering_task) for file in files)
-        delete_strays(clustering.context, written)
         completed_at = _commit(context, attempt, clustering, written)
     return ServiceResult(
         instant,
@@ -160,20 +158,6 @@ def _check_is_clustering(state: TableState, instant: InstantTime) -> None:
             raise InvalidInputError(f"{instant} is a {pending.action}, no clustering", hint="name a clustering plan")
 
 
-@contextmanager
-def _given_up_on_failure(context: ServiceContext, attempt: Attempt) -> Iterator[None]:
-    """Ends an attempt that fails. On Spark a task may outlive its job: there others have to wait for the heartbeat."""
-    try:
-        yield
-    except CommitUnknownError:
-        attempt.heartbeat.rest()  # It may have taken place: nothing may be undone. If not, others find it dead.
-        raise
-    except BaseException:
-        is_idle = isinstance(context.engine, InProcess)
-        context.transactions.executions.give_up(attempt, is_idle=is_idle)
-        raise
-
-
 def _load(context: ServiceContext, state: TableState, instant: InstantTime) -> _Clustering:
     """The plan of an instant, and the tasks that it comes to."""
     path = instant_path(state.config, Instant(instant, Action.CLUSTERING, State.REQUESTED))
@@ -233,24 +217,24 @@ def _new_file_ids(count: int) -> tuple[str, ...]:
 def _commit(
     context: ServiceContext, attempt: Attempt, clustering: _Clustering, written: Sequence[WrittenFile]
 ) -> InstantTime:
-    stats: dict[str, tuple[WriteStat, ...]] = {}
-    for file in written:
-        stats[file.stat.partition] = (*stats.get(file.stat.partition, ()), file.stat)
     write, replaced = clustering.context, clustering.plan.file_groups
     metadata = CommitMetadata(
-        write_stats=stats,
+        write_stats=stats_by_partition(file.stat for file in written),
         replaced_file_ids=clustering.replaced_file_ids,
         operation="CLUSTER",
         extra_metadata={"schema": declared_schema(write.schema, write.config, meta_columns=False)},
     )
     added = frozenset(FileGroupId(file.stat.partition, file.stat.file_id) for file in written)
     writes = WriteSet(WriteKind.CLUSTERING, rewritten=replaced, added=added)
+    strays = find_strays(write, written)
 
     def check(section: Section) -> None:
         context.transactions.executions.check_not_cancelled(attempt.instant)
         check_schema(clustering.state, section)
         if clustering.plan.extra_metadata.get(REMOVABLE) == "true":
             _check_no_writer(section, writes)
+        for path in strays:
+            delete_file(section.ports.storage, path)
 
     changes = CommitChanges(clustering.state, write, written, replaced)
     return context.transactions.commit(attempt, writes, clustering.seen, metadata, changes, also=check)

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lakebed.engine.engines import InProcess
-from lakebed.errors import CommitUnknownError, CorruptTableError, InvalidInputError, WriteConflictError
+from lakebed.errors import CorruptTableError, InvalidInputError, WriteConflictError
 from lakebed.format.timeline.metadata import decode_compaction_plan
 from lakebed.metadata.compaction import slice_of
-from lakebed.model.commit import CommitMetadata, CompactionPlan, WriteStat
+from lakebed.model.commit import CommitMetadata, CompactionPlan, stats_by_partition
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
@@ -20,7 +19,6 @@ from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.table import TableState
 from lakebed.transaction.attempt import Attempt
 from lakebed.transaction.conflicts import WriteKind, WriteSet
-from lakebed.transaction.markers import load_markers
 from lakebed.transaction.pending import pending_rivals
 from lakebed.transaction.plans import REMOVABLE
 from lakebed.transaction.section import Section, instant_path
@@ -28,6 +26,7 @@ from lakebed.transaction.settle import delete_file
 from lakebed.write.checks import check_writable
 from lakebed.write.compacted_file import CompactionTask
 from lakebed.write.context import make_context
+from lakebed.write.execute import find_strays
 from lakebed.write.metadata import CommitChanges
 from lakebed.write.schema import declared_schema
 from lakebed.write.values import WriteContext, WrittenFile
@@ -75,17 +74,10 @@ def execute_plan(context: ServiceContext, instant: InstantTime, kind: Compaction
     check_writable(state)
     _check_action(state, instant, kind)
     attempt = context.transactions.executions.begin(instant)
-    try:
+    with context.transactions.executions.ended_on_failure(attempt, is_idle=context.is_idle_after_failure):
         work = _plan_work(context, attempt, kind)
         written = _run(context, work)
         completed_at = _commit(context, work, written)
-    except CommitUnknownError:
-        attempt.heartbeat.rest()  # It may have taken place: nothing may be deleted. If not, others find it dead.
-        raise
-    except BaseException:
-        # Spark may still run tasks of a job that has failed; threads of this process have ended.
-        context.transactions.executions.give_up(attempt, is_idle=isinstance(context.engine, InProcess))
-        raise
     return ServiceResult(instant, completed_at, str(kind.action), _counts(work, written))
 
 
@@ -176,7 +168,7 @@ def _run(context: ServiceContext, work: _Work) -> tuple[WrittenFile, ...]:
 
 def _commit(context: ServiceContext, work: _Work, written: Sequence[WrittenFile]) -> InstantTime:
     """Commits the files. If columns were added meanwhile the commit says so: the files lack them, as older ones do."""
-    strays = load_markers(work.context.storage, work.attempt.instant) - {file.stat.path for file in written}
+    strays = find_strays(work.context, written)
     for _ in range(_TRIES - 1):
         with suppress(_SchemaChangedError):
             return _try_commit(context, work, written, strays)
@@ -194,8 +186,7 @@ def _try_commit(
         now = current.at(section.config, section.timeline)
         if now.data_schema(now.latest) != schema:
             raise _SchemaChangedError("the table's columns change all the time", hint="execute the plan again")
-        # Only here: one that was taken for dead, and does not know yet, would delete the files of the next attempt.
-        for path in sorted(strays):
+        for path in strays:
             delete_file(section.ports.storage, path)
 
     return context.transactions.commit(
@@ -209,11 +200,8 @@ def _try_commit(
 
 
 def _metadata(work: _Work, written: Collection[WrittenFile], schema: pa.Schema) -> CommitMetadata:
-    stats: dict[str, tuple[WriteStat, ...]] = {}
-    for file in written:
-        stats[file.stat.partition] = (*stats.get(file.stat.partition, ()), file.stat)
     return CommitMetadata(
-        write_stats=stats,
+        write_stats=stats_by_partition(file.stat for file in written),
         operation=work.kind.operation,
         compacted=True,
         extra_metadata={"schema": declared_schema(schema, work.context.config, meta_columns=False)},

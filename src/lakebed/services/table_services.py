@@ -22,6 +22,7 @@ from lakebed.services.compaction import execute_compaction, schedule_compaction
 from lakebed.services.compaction_options import parse_compaction_options, parse_log_compaction_options
 from lakebed.services.log_compaction import execute_log_compaction, schedule_log_compaction
 from lakebed.services.values import ServiceContext, ServiceResult
+from lakebed.transaction.executions import find_plan
 
 _LOG = logging.getLogger("lakebed.services")
 
@@ -64,7 +65,7 @@ class TableServices:
 
     def execute(self, instant: str) -> ServiceResult:
         """Executes a plan, whoever scheduled it. ServiceRunningError if another process is at it."""
-        plan = self._find(instant)
+        plan = find_plan(self._context.handle.state().timeline, InstantTime(instant))
         return _EXECUTE[plan.action](self._context, plan.requested_at)
 
     def compact(self) -> ServiceResult | None:
@@ -166,17 +167,6 @@ class TableServices:
 
     def _waiting(self) -> tuple[Instant, ...]:
         return tuple(i for i in self._context.handle.state().timeline.pending() if i.action in _EXECUTE)
-
-    def _find(self, instant: str) -> Instant:
-        timeline = self._context.handle.state().timeline
-        for known in timeline.pending():
-            if known.requested_at == instant and known.action in _EXECUTE:
-                return known
-        if any(i.requested_at == instant for i in timeline.completed()):
-            raise InvalidInputError(f"{instant} has already been executed", hint="schedule a new plan")
-        raise InvalidInputError(
-            f"there is no plan {instant} to execute", hint="table.timeline.pending() shows the plans that wait"
-        )
 
     def _run(self, instant: InstantTime | None) -> ServiceResult | None:
         return None if instant is None else self.execute(instant)

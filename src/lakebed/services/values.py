@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lakebed.engine.engines import Engine
+from lakebed.engine.engines import Engine, InProcess
 from lakebed.model.instant import InstantTime
 from lakebed.options import WriteOptions
 from lakebed.table import TableHandle
@@ -24,6 +24,11 @@ class ServiceContext:
     transactions: Transactions
     engine: Engine
     options: WriteOptions
+
+    @property
+    def is_idle_after_failure(self) -> bool:
+        """Whether no task runs any more once a call to the engine has failed: Spark's may outlive their job."""
+        return isinstance(self.engine, InProcess)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,19 @@ can be cancelled. A clean is executed again as it is: deleting a file twice does
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from lakebed.errors import InvalidInputError, ServiceCancelledError, ServiceRunningError, WriteConflictError
+from lakebed.errors import (
+    CommitUnknownError,
+    InvalidInputError,
+    ServiceCancelledError,
+    ServiceRunningError,
+    WriteConflictError,
+)
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
+from lakebed.timeline import Timeline
 from lakebed.transaction.attempt import Attempt, start_attempt, taken_over
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.markers import open_markers
@@ -49,7 +57,7 @@ class Executions:
         """X1 to X7: the right to execute a plan, with what an earlier attempt left undone, and the plan in flight."""
         with open_section(self._ports, self._timing) as section:
             section.check_no_restore()
-            plan = find_plan(section, instant)
+            plan = find_plan(section.timeline, instant)
             _check_free(section, plan)
             self._ports.at("service.X5")
             attempt = start_attempt(section, instant, plan.action)
@@ -66,6 +74,18 @@ class Executions:
             create_file(self._ports.storage, instant_path(config, attempt.in_state(State.INFLIGHT)), b"")
             open_markers(self._ports.storage, instant)
         return attempt
+
+    @contextmanager
+    def ended_on_failure(self, attempt: Attempt, *, is_idle: bool) -> Iterator[None]:
+        """Gives an attempt up if what follows fails; see `give_up`."""
+        try:
+            yield
+        except CommitUnknownError:
+            attempt.heartbeat.rest()  # It may have taken place: nothing may be undone. If not, others find it dead.
+            raise
+        except BaseException:
+            self.give_up(attempt, is_idle=is_idle)
+            raise
 
     def give_up(self, attempt: Attempt, *, is_idle: bool) -> None:
         """Ends an attempt that failed. Unless it `is_idle`, a task may still write: then its heartbeat grows old."""
@@ -100,12 +120,12 @@ class Executions:
         return known
 
 
-def find_plan(section: Section, instant: InstantTime) -> Instant:
+def find_plan(timeline: Timeline, instant: InstantTime) -> Instant:
     """X1: the pending plan of that time."""
-    for pending in section.timeline.pending():
+    for pending in timeline.pending():
         if pending.requested_at == instant and pending.action in SERVICES:
             return pending
-    if any(i.requested_at == instant for i in section.timeline.completed()):
+    if any(i.requested_at == instant for i in timeline.completed()):
         raise InvalidInputError(f"{instant} has already been executed", hint="schedule a new plan")
     raise InvalidInputError(
         f"there is no plan {instant} to execute", hint="table.timeline.pending() shows the plans that wait"

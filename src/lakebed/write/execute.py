@@ -23,8 +23,17 @@ def run_write_task(task: WriteTask) -> tuple[WrittenFile, ...]:
     return append_log_file(task) if is_append(task) else merge_base_file(task)
 
 
-def delete_strays(context: WriteContext, written: Sequence[WrittenFile]) -> None:
-    """Deletes files that were marked but that no result names: those of attempts that failed or came second."""
+def find_strays(context: WriteContext, written: Sequence[WrittenFile]) -> tuple[str, ...]:
+    """Files that were marked but that no result names: those of task attempts that failed or came second.
+
+    The markers of a plan that another process has taken over are that one's, too: strays of a table service are deleted
+    in its commit section alone, where it is certain that nobody has.
+    """
     kept = {file.stat.path for file in written}
-    for path in sorted(load_markers(context.storage, context.instant) - kept):
+    return tuple(sorted(load_markers(context.storage, context.instant) - kept))
+
+
+def delete_strays(context: WriteContext, written: Sequence[WrittenFile]) -> None:
+    """Deletes the strays of a write, whose instant no other process takes on."""
+    for path in find_strays(context, written):
         delete_file(context.storage, path)

@@ -16,7 +16,7 @@ from lakebed.metadata.changes import MetadataChange, change_of_commit
 from lakebed.metadata.column_stats import PARTITION_STATS
 from lakebed.metadata.current_stats import CurrentStats
 from lakebed.metadata.entries import Update, list_groups, write_change
-from lakebed.model.commit import CommitMetadata, IndexedPartition, WriteStat
+from lakebed.model.commit import CommitMetadata, IndexedPartition, WriteStat, stats_by_partition
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
@@ -156,9 +156,6 @@ def _load_index_plan(section: Section, instant: Instant) -> Sequence[IndexedPart
 
 def metadata_commit(stats: Sequence[WriteStat]) -> CommitMetadata:
     """The delta commit of the metadata table."""
-    by_partition: dict[str, tuple[WriteStat, ...]] = {}
-    for stat in stats:
-        by_partition[stat.partition] = (*by_partition.get(stat.partition, ()), stat)
     return CommitMetadata(
-        write_stats=by_partition, operation="UPSERT_PREPPED", extra_metadata={"schema": committed_schema()}
+        write_stats=stats_by_partition(stats), operation="UPSERT_PREPPED", extra_metadata={"schema": committed_schema()}
     )

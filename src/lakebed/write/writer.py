@@ -20,7 +20,7 @@ from lakebed.metadata import MetadataTable
 from lakebed.metadata.maintenance import is_due, maintain
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.metadata.shard_cache import ShardCache, default_cache
-from lakebed.model.commit import CommitMetadata, WriteStat
+from lakebed.model.commit import CommitMetadata, stats_by_partition
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
@@ -171,13 +171,10 @@ class Writer:
         written: Sequence[WrittenFile],
         phases: Phases,
     ) -> WriteResult:
-        stats: dict[str, tuple[WriteStat, ...]] = {}
-        for file in written:
-            stats[file.stat.partition] = (*stats.get(file.stat.partition, ()), file.stat)
         schema = declared_schema(context.schema, context.config, meta_columns=False)
         metrics = {**phases.milliseconds, **probe_metrics(plan.counts)}
         metadata = CommitMetadata(
-            write_stats=stats,
+            write_stats=stats_by_partition(file.stat for file in written),
             replaced_file_ids=plan.replaced,
             operation=plan.operation.name,
             extra_metadata={"schema": schema, METRICS: json.dumps(metrics)},

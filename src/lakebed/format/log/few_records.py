@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import ArrowArray, number_array, text_array
+from lakebed.format.avro.numbers import decode_long
 from lakebed.format.avro.schema import arrow_field
 from lakebed.format.avro.types import AvroType, Record, Scalar, Union, Wire, parse_record
 from lakebed.format.guard import decoding
@@ -84,7 +85,7 @@ def _decode(datum: bytes, record: Record) -> list[Value]:
 
 def _decode_value(datum: bytes, at: int, node: AvroType) -> tuple[Value, int]:
     if isinstance(node, Union):
-        branch, at = _decode_long(datum, at)
+        branch, at = decode_long(datum, at)
         if not 0 <= branch < len(node.branches):
             raise ValueError(f"no branch {branch}")
         return (None, at) if branch == node.null_branch else _decode_value(datum, at, node.branches[branch])
@@ -92,24 +93,12 @@ def _decode_value(datum: bytes, at: int, node: AvroType) -> tuple[Value, int]:
     if node.wire in _FLOATS:
         (number,) = _FLOATS[node.wire].unpack_from(datum, at)
         return number, at + _FLOATS[node.wire].size
-    number, at = _decode_long(datum, at)
+    number, at = decode_long(datum, at)
     if node.wire is not Wire.BYTES:
         return number, at
     if not 0 <= number <= len(datum) - at:
         raise ValueError(f"a text of {number} bytes")
     return datum[at : at + number], at + number
-
-
-def _decode_long(data: bytes, at: int) -> tuple[int, int]:
-    """Avro's zig-zag number of at most 64 bits."""
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80 and value >> 64 == 0:
-            return value >> 1 ^ -(value & 1), at
-    raise ValueError("a number of more than 64 bits")
 
 
 def _array(node: AvroType, values: list[Value]) -> ArrowArray:

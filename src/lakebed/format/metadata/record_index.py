@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from lakebed.errors import CorruptTableError
+from lakebed.format.avro.numbers import decode_long
 from lakebed.format.hfile.layout import BLOCK_BYTES_MAX, Codec
 
 if TYPE_CHECKING:
@@ -307,7 +308,7 @@ def _field(name: str, spec: Any) -> _Field:
 def _decode_field(data: bytes, at: int, field: _Field) -> tuple[Any, int]:
     """The value of a field (None for null) and where the next begins."""
     if field.null_branch is not None:
-        branch, at = _decode_long(data, at)
+        branch, at = decode_long(data, at)
         if branch == field.null_branch:
             return None, at
         if branch != 1 - field.null_branch:
@@ -326,21 +327,9 @@ def _decode_plain(data: bytes, at: int, kind: str) -> tuple[Any, int]:
     if kind in _FLOATS:
         (number,) = _FLOATS[kind].unpack_from(data, at)
         return number, at + _FLOATS[kind].size
-    number, at = _decode_long(data, at)
+    number, at = decode_long(data, at)
     if kind != "string":
         return number, at
     if not 0 <= number <= len(data) - at:
         raise ValueError(f"a text of {number} bytes")
     return data[at : at + number].decode(), at + number
-
-
-def _decode_long(data: bytes, at: int) -> tuple[int, int]:
-    """Avro's zig-zag number of at most 64 bits."""
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80 and value <= _HALF:
-            return value >> 1 ^ -(value & 1), at
-    raise ValueError("a number of more than 64 bits")
