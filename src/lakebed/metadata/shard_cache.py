@@ -14,8 +14,8 @@ import os
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -121,16 +121,29 @@ def _touch(path: str) -> bool:
     return True
 
 
-def _write(path: str, parts: Iterable[bytes | memoryview], publish: Callable[[str, str], None] = os.replace) -> None:
-    """A file that appears whole, also after a power cut."""
+def _write(path: str, parts: Iterable[bytes | memoryview]) -> None:
+    """A file that appears whole. Not synced, for a commit has many: what a power cut leaves fails its checksum."""
+    with _staged(path, parts) as staged:
+        os.replace(staged, path)
+
+
+def _write_seed(path: str, seed: bytes) -> None:
+    """The seed of a folder, to last, unless another process was faster."""
+    with _staged(path, [seed], synced=True) as staged, suppress(FileExistsError):
+        os.link(staged, path)
+
+
+@contextmanager
+def _staged(path: str, parts: Iterable[bytes | memoryview], *, synced: bool = False) -> Iterator[str]:
     staged = f"{path}.{os.getpid()}-{threading.get_ident()}-{next(_COUNTER)}.tmp"
     try:
         with open(staged, "xb") as file:
             for part in parts:
                 file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        publish(staged, path)
+            if synced:
+                file.flush()
+                os.fsync(file.fileno())
+        yield staged
     finally:
         with suppress(OSError):
             os.unlink(staged)
@@ -162,8 +175,7 @@ def _load_seed(folder: str) -> bytes:
     path = os.path.join(folder, _SEED)
     with suppress(OSError):
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        with suppress(FileExistsError):
-            _write(path, [fresh], os.link)
+        _write_seed(path, fresh)
         return _read_seed(path) or fresh
     return fresh
 

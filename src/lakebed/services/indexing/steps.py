@@ -19,7 +19,7 @@ from lakebed.format.metadata.schema import committed_schema
 from lakebed.format.timeline.metadata import decode_index_plan, encode_commit, encode_index_commit, encode_index_plan
 from lakebed.metadata.bootstrap import reserved_instant
 from lakebed.metadata.table import ROOT
-from lakebed.model.commit import CommitMetadata, IndexedPartition, IndexPlan, WriteStat
+from lakebed.model.commit import CommitMetadata, IndexedPartition, IndexPlan, WriteStat, stats_by_partition
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
@@ -76,9 +76,8 @@ def delta_commit(section: Section, instant: InstantTime) -> Iterator[Ticket]:
 
 def complete_commit(section: Section, ticket: Ticket, instant: InstantTime, stats: Sequence[WriteStat]) -> None:
     """Publishes a delta commit of the metadata table that wrote base files of one partition."""
-    by_partition = {stat.partition: tuple(s for s in stats if s.partition == stat.partition) for stat in stats}
     metadata = CommitMetadata(
-        by_partition, operation="BULK_INSERT_PREPPED", extra_metadata={"schema": committed_schema()}
+        stats_by_partition(stats), operation="BULK_INSERT_PREPPED", extra_metadata={"schema": committed_schema()}
     )
     done = Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, section.next_time())
     _publish(section, ticket, done, encode_commit(metadata, replace=False), ROOT)
