@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 import lakebed
@@ -590,8 +590,11 @@ STEPS = st.lists(
     max_size=9,
 )
 Rows = dict[tuple[str, str], int]
+EMPTIED_FILE = [("upsert", [1]), ("upsert", [7]), ("delete", [1])]
+"""One of two files of a partition loses its only row."""
 
 
+@example(steps=EMPTIED_FILE)
 @settings(
     max_examples=8,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

@@ -93,6 +93,17 @@ def test_nested_and_unknown_columns_are_left_out(with_footer):
     assert [stats.column for stats in column_stats(table, "f", ["s", "l", "a", "s.x", "other"], footer)] == ["a"]
 
 
+def test_a_base_file_without_row_groups_has_statistics_of_no_values():
+    table = pa.table({"a": pa.array([], pa.int64())})
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema):
+        pass
+    footer = pq.read_metadata(pa.BufferReader(sink.getvalue()))
+    assert footer.num_row_groups == 0
+    (stats,) = column_stats(table, "f", ["a"], footer)
+    assert (stats.min_value, stats.max_value, stats.value_count, stats.null_count) == (None, None, 0, 0)
+
+
 TEXTS = st.lists(st.one_of(st.none(), st.text(max_size=4)), max_size=8)
 NUMBERS = st.lists(st.one_of(st.none(), st.floats()), max_size=8)
 

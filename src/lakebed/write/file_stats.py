@@ -28,11 +28,13 @@ def column_stats(
 ) -> tuple[ColumnStats, ...]:
     """What is to be known of `columns` in a file with the rows of `table`.
 
-    Nested columns, and columns that the rows do not have, are left out; so is everything for a base file without rows.
+    Nested columns, and columns that the rows do not have, are left out. A base file without rows has statistics of no
+    values, as a log file of deletes does: without them nothing could be said of its partition.
     `footer` is the Parquet metadata of a base file; log files have none, and count no bytes.
     """
     chunks = _chunks(footer)
-    known = [name for name in columns if name in table.schema.names and (footer is None or name in chunks)]
+    has_chunks = footer is not None and footer.num_row_groups > 0
+    known = [name for name in columns if name in table.schema.names and (not has_chunks or name in chunks)]
     found = (_stats(table[name], file_name, name, chunks.get(name, [])) for name in known)
     return tuple(stats for stats in found if stats is not None)
 
