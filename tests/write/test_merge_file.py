@@ -141,7 +141,10 @@ def test_if_every_row_is_deleted_the_file_has_none():
     context, before = a_file([a_row(key) for key in "ab"], stats=["id"])
     written, rows = merged(context, before, bare_deletes(["a", "b"]))
     assert rows == []
-    assert (written.stat.num_writes, written.stat.num_deletes, written.column_stats) == (0, 2, ())
+    assert (written.stat.num_writes, written.stat.num_deletes) == (0, 2)
+    assert [(s.column, s.min_value, s.max_value, s.value_count) for s in written.column_stats] == [
+        ("id", None, None, 0)
+    ]
     assert written.deleted_keys.to_pylist() == ["a", "b"]
     data = context.storage.get(written.stat.path)
     assert pq.read_metadata(pa.BufferReader(data)).num_row_groups == 0
