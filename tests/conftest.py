@@ -20,6 +20,25 @@ settings.load_profile("lakebed")
 DATA = Path(__file__).parent / "data" / "hudi"
 
 
+LONG = ("simulation", "soak")
+"""Folders whose tests take minutes."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Shares tests out among processes: all that need Spark to one, others by file; what takes longest comes first."""
+    groups = {item: "spark" if _needs_spark(item) else item.nodeid.partition("::")[0] for item in items}
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(
+        key=lambda item: groups[item] != "spark" and not groups[item].startswith(tuple(f"tests/{n}" for n in LONG))
+    )
+
+
+def _needs_spark(item: pytest.Item) -> bool:
+    return item.get_closest_marker("spark") is not None
+
+
 @dataclass(frozen=True)
 class RealTable:
     """A table that Apache Hudi wrote, and the rows that it reads from it."""
