@@ -150,6 +150,14 @@ def test_values_that_differ_in_one_byte(length: int):
 
 
 @pytest.mark.usefixtures("compiled")
+def test_distinct_values_block_by_block_find_room():
+    # One record per block: the arrays of what is known grow each time by exactly one record too many.
+    content = {f"{number:05}".encode(): f"value {number}".encode() for number in range(5000)}
+    read = decode_hfile(BytesSource(encode_hfile(*arrays(content), **OPTIONS, block_bytes_max=1)))
+    assert dict(zip(read["key"].to_pylist(), read["value"].to_pylist(), strict=True)) == content
+
+
+@pytest.mark.usefixtures("compiled")
 def test_wide_offsets_where_32_bits_do_not_suffice(monkeypatch: pytest.MonkeyPatch):
     keys = pa.array([b"%06d" % at for at in range(300)])
     data = encode_hfile(keys, keys, **OPTIONS)

@@ -114,7 +114,7 @@ class _Values:
         self._data = _grown(self._data, size)
         if count > len(self._hashes):
             self._hashes = _grown(self._hashes, count)
-            self._offsets = _grown(self._offsets, count + 1)
+            self._offsets = _grown(self._offsets, len(self._hashes) + 1)
             self._slots = np.zeros(2 << len(self._hashes).bit_length(), np.int32)
             kernels.fill_slots(self._hashes[: self._distinct], self._slots)
 
