@@ -30,10 +30,11 @@ from lakebed.errors import (
 )
 
 if TYPE_CHECKING:
-    from lakebed.api import Table, create_table, open_table, register
+    from lakebed.api import Table, create_table, open_table
     from lakebed.engine.session import local_session
     from lakebed.model.instant import Instant
     from lakebed.services.values import ServiceResult
+    from lakebed.source import register
     from lakebed.write.writer import WriteResult
 
 __version__ = "0.1.0.dev0"
@@ -70,7 +71,7 @@ _HOMES = {
     "create_table": "lakebed.api",
     "local_session": "lakebed.engine.session",
     "open_table": "lakebed.api",
-    "register": "lakebed.api",
+    "register": "lakebed.source",
 }
 
 

@@ -77,13 +77,6 @@ def create_table(
     return open_table(path, spark=spark, options=options)
 
 
-def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("lakebed")` known to a Spark session; it takes the `hoodie.*` read options."""
-    from lakebed.read import source
-
-    source.register(spark)
-
-
 class Table:
     """A Hudi table. Every call sees the table as it stands at that moment."""
 

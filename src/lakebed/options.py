@@ -69,7 +69,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         if key in by_spelling:
             given[by_spelling[key]] = str(value)
         elif key.startswith("hoodie.") and not is_write_option(key):
-            _check_other(key, str(value), tuple(by_spelling))
+            _check_other(key, str(value))
     return ReadOptions(**given)
 
 
@@ -94,13 +94,17 @@ def storage_options(options: Mapping[str, str]) -> dict[str, str]:
 
 # Known to Apache Hudi's writers, and without meaning here: sizes of its Spark stages, its caches, what we always do.
 _WITHOUT_EFFECT = (
+    "hoodie.bloom.index.parallelism",
     "hoodie.bulkinsert.shuffle.parallelism",
     "hoodie.cleaner.policy.failed.writes",
     "hoodie.datasource.write.row.writer.enable",
     "hoodie.delete.shuffle.parallelism",
     "hoodie.embed.timeline.server",
+    "hoodie.finalize.write.parallelism",
     "hoodie.insert.shuffle.parallelism",
     "hoodie.markers.delete.parallelism",
+    "hoodie.rollback.parallelism",
+    "hoodie.simple.index.parallelism",
     "hoodie.table.name",
     "hoodie.upsert.shuffle.parallelism",
     "hoodie.write.concurrency.mode",
@@ -151,18 +155,39 @@ _SAID_IN_CALLS = {
     "hoodie.datasource.write.recordkey.field": 'create_table(..., key="id")',
     "hoodie.datasource.write.table.name": "use hoodie.table.name in the options of create_table",
     "hoodie.datasource.write.table.type": 'create_table(..., table_type="mor")',
+    "hoodie.datasource.write.partitions.to.delete": "call table.delete_partitions(paths)",
+    "hoodie.table.ordering.fields": 'create_table(..., ordering="ts")',
+    "hoodie.table.partition.fields": 'create_table(..., partition_by="city")',
+    "hoodie.table.precombine.field": 'create_table(..., ordering="ts")',
+    "hoodie.table.recordkey.fields": 'create_table(..., key="id")',
+    "hoodie.table.type": 'create_table(..., table_type="mor")',
 }
 _WRITE_VALUES = {
     "hoodie.archive.automatic": ("false",),
     "hoodie.clean.automatic": ("false",),
+    "hoodie.bucket.index.num.buckets": (),
     "hoodie.clustering.inline": ("false",),
+    "hoodie.combine.before.delete": ("true",),
+    "hoodie.combine.before.upsert": ("true",),
     "hoodie.compact.inline": ("false",),
     "hoodie.datasource.clustering.inline.enable": ("false",),
     "hoodie.datasource.compaction.async.enable": ("false",),
+    "hoodie.datasource.hive_sync.enable": ("false",),
+    "hoodie.datasource.meta.sync.enable": ("false",),
+    "hoodie.datasource.write.drop.partition.columns": ("false",),
+    "hoodie.datasource.write.insert.dup.policy": ("none",),
     "hoodie.datasource.write.insert.drop.duplicates": ("false",),
     "hoodie.datasource.write.payload.class": (),
     "hoodie.datasource.write.reconcile.schema": ("false", "true"),
+    "hoodie.index.bucket.engine": (),
+    "hoodie.metadata.index.expression.enable": ("false",),
+    "hoodie.metadata.index.secondary.enable": ("false",),
+    "hoodie.populate.meta.fields": ("true",),
+    "hoodie.table.base.file.format": ("parquet",),
+    "hoodie.table.cdc.enabled": ("false",),
     "hoodie.write.record.merge.custom.implementation.classes": (),
+    "hoodie.write.set.null.for.missing.columns": ("true",),
+    "hoodie.write.table.version": ("9",),
 }
 _INDEX_TYPES = {
     "auto": "auto",
@@ -245,6 +270,17 @@ def parse_index_options(options: Mapping[str, str]) -> IndexOptions:
     return IndexOptions(**given)
 
 
+def known_options() -> dict[str, str]:
+    """Every `hoodie.*` option that lakebed knows: supported, without effect, or the values that it may have."""
+    kinds = (ReadOptions, WriteOptions, IndexOptions)
+    supported = [f.metadata["hoodie"] for kind in kinds for f in fields(kind) if f.metadata]
+    known = dict.fromkeys((*_SAID_IN_CALLS, *supported, *_INDEX_ALIASES, *_OF_CREATION, *_OF_SERVICES), "supported")
+    known.update(dict.fromkeys(_WITHOUT_EFFECT, "no effect"))
+    for key, values in {**_ACCEPTED_VALUES, **_WRITE_VALUES}.items():
+        known[key] = f"only {' or '.join(values)}" if any(values) else "refused"
+    return known
+
+
 def is_write_option(key: str) -> bool:
     """Whether a spelling means something to writes alone."""
     spellings = {*(f.metadata["hoodie"] for f in fields(WriteOptions) if f.metadata), *_INDEX_OPTIONS}
@@ -270,7 +306,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         elif key in _WRITE_VALUES:
             _check_value(key, str(value), _WRITE_VALUES[key])
         elif key.startswith("hoodie.") and key not in others and key not in given["lock"]:
-            _warn_unknown(key, (*spellings, *_WRITE_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION, *_OF_SERVICES))
+            _warn_unknown(key)
     return WriteOptions(**given)
 
 
@@ -304,9 +340,9 @@ def _parse(key: str, text: str, kind: object) -> object:
         raise InvalidInputError(f"the option {key}={text} is not supported", hint=f"use {wanted}") from error
 
 
-def _check_other(key: str, value: str, spellings: tuple[str, ...]) -> None:
+def _check_other(key: str, value: str) -> None:
     if key not in _ACCEPTED_VALUES:
-        _warn_unknown(key, (*spellings, *_ACCEPTED_VALUES))
+        _warn_unknown(key)
     else:
         _check_value(key, value, _ACCEPTED_VALUES[key])
 
@@ -317,7 +353,7 @@ def _check_value(key: str, value: str, accepted: tuple[str, ...]) -> None:
         raise InvalidInputError(f"the option {key}={value} is not supported", hint=hint)
 
 
-def _warn_unknown(key: str, known: tuple[str, ...]) -> None:
-    near = get_close_matches(key, known, n=1)
+def _warn_unknown(key: str) -> None:
+    near = get_close_matches(key, known_options(), n=1)
     nearest = f"; the nearest known one is {near[0]}" if near else ""
     warnings.warn(f"unknown option {key} has no effect{nearest}", stacklevel=5)

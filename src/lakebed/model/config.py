@@ -114,7 +114,7 @@ class TableConfig:
         if self.properties.get("hoodie.record.merge.mode"):
             return self._word("hoodie.record.merge.mode", MergeMode)
         payload = self._get("hoodie.compaction.payload.class", "OverwriteWithLatestAvroPayload")
-        return _PAYLOAD_MERGE_MODES.get(payload.rpartition(".")[2], MergeMode.CUSTOM)
+        return find_merge_mode(payload)
 
     @property
     def custom_merging(self) -> str:
@@ -193,3 +193,8 @@ class TableConfig:
             raise CorruptTableError(
                 f"property {key} has an unknown value: {self.properties[key]!r}", path=self.path
             ) from error
+
+
+def find_merge_mode(payload: str) -> MergeMode:
+    """What a payload class, with or without its package, means in today's words."""
+    return _PAYLOAD_MERGE_MODES.get(payload.rpartition(".")[2], MergeMode.CUSTOM)

@@ -25,13 +25,14 @@ _CLASSES = {
 
 def find_key_generator(config: TableConfig) -> KeyGenerator | None:
     """The key generator that a table's configuration names, or its fields imply; None if it is any other."""
-    named = config.key_generator
-    if not named:
-        return _implied(config)
-    if named in _CLASSES or named.replace("AvroKeyGenerator", "KeyGenerator") in _CLASSES:
-        return _CLASSES[named.replace("AvroKeyGenerator", "KeyGenerator")]
+    return parse_key_generator(config.key_generator) if config.key_generator else _implied(config)
+
+
+def parse_key_generator(named: str) -> KeyGenerator | None:
+    """The key generator of a type, or of a class by its name with or without package; None if it is any other."""
+    simple = named.rpartition(".")[2].replace("AvroKeyGenerator", "KeyGenerator")
     kind = named.upper().removesuffix("_AVRO")
-    return KeyGenerator(kind) if kind in KeyGenerator.__members__ else None
+    return _CLASSES.get(simple) or (KeyGenerator(kind) if kind in KeyGenerator.__members__ else None)
 
 
 def names_key_fields(config: TableConfig) -> bool | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from lakebed.clock import SystemClock
 from lakebed.engine.engines import InProcess
 from lakebed.errors import InvalidInputError, LakebedError, ServiceCancelledError, ServiceRunningError
 from lakebed.metadata.maintenance import maintain
@@ -23,6 +24,7 @@ from lakebed.services.compaction_options import parse_compaction_options, parse_
 from lakebed.services.log_compaction import execute_log_compaction, schedule_log_compaction
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.transaction.executions import find_plan
+from lakebed.write.handover import sweep_rows
 
 _LOG = logging.getLogger("lakebed.services")
 
@@ -100,7 +102,9 @@ class TableServices:
 
     def rollback_failed_writes(self) -> tuple[InstantTime, ...]:
         """Undoes what dead processes left; the instants that were undone."""
-        return self._context.transactions.rollbacks.run()
+        undone = self._context.transactions.rollbacks.run()
+        sweep_rows(self._context.handle.storage, SystemClock())
+        return undone
 
     def cancel(self, instant: str) -> None:
         """Sees to it that a removable plan never completes."""

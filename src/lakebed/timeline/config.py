@@ -29,6 +29,11 @@ def load_config(storage: Storage) -> TableConfig:
     )
 
 
+def has_config(storage: Storage) -> bool:
+    """Whether there is a table."""
+    return storage.find(PROPERTIES) is not None or storage.find(BACKUP) is not None
+
+
 @lru_cache(maxsize=64)
 def _decode_config(data: bytes, path: str) -> TableConfig:
     """Remembered by content: every section reads the file anew, and hardly ever finds another one."""

@@ -27,7 +27,7 @@ from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import Instant
 from lakebed.model.words import META_COLUMNS, Action, MergeMode, State, TableType
 from lakebed.storage import Storage
-from lakebed.timeline.config import BACKUP, PROPERTIES
+from lakebed.timeline.config import PROPERTIES, has_config
 from lakebed.transaction.config import encode_config
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.section import METADATA, instant_path
@@ -63,6 +63,11 @@ class TableSpec:
     table_type: TableType = TableType.COPY_ON_WRITE
     indexes: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_partitioned_index(self) -> bool:
+        """Whether the record index is to be one for each partition."""
+        return "record_partitioned" in self.indexes
 
 
 def parse_spec(
@@ -183,8 +188,8 @@ def create_files(ports: Ports, spec: TableSpec) -> None:
             for listed in ports.storage.list(folder, recursive=True):
                 delete_file(ports.storage, listed.path)
         definitions = _definitions(spec)
-        shards = {name: SHARDS[name] for name in _metadata_partitions(spec)}
-        if "record_partitioned" in spec.indexes:
+        shards = {name: SHARDS[name] for name in metadata_partitions(spec)}
+        if spec.has_partitioned_index:
             shards["record_index"] = 0
         properties = table_properties(spec, tuple(shards))
         _create_metadata_table(ports, TableConfig(properties), shards)
@@ -216,7 +221,7 @@ def _create_metadata_table(ports: Ports, config: TableConfig, shards: Mapping[st
         create_file(ports.storage, instant_path(config, done, METADATA), encode_commit(metadata, replace=False))
 
 
-def _metadata_partitions(spec: TableSpec) -> tuple[str, ...]:
+def metadata_partitions(spec: TableSpec) -> tuple[str, ...]:
     """Apache Hudi's defaults, and the indexes that are asked for."""
     asked = {"bloom": "bloom_filters", "record": "record_index", "record_partitioned": "record_index"}
     defaults = ("files", "column_stats", *(("partition_stats",) if spec.partition_by else ()))
@@ -225,14 +230,13 @@ def _metadata_partitions(spec: TableSpec) -> tuple[str, ...]:
 
 def _definitions(spec: TableSpec) -> dict[str, IndexDefinition]:
     definitions = {"column_stats": column_stats_definition(spec.schema, has_meta_columns=True)}
-    if "record_index" in _metadata_partitions(spec):
-        is_partitioned = "record_partitioned" in spec.indexes
-        definitions["record_index"] = record_index_definition(is_partitioned=is_partitioned)
+    if "record_index" in metadata_partitions(spec):
+        definitions["record_index"] = record_index_definition(is_partitioned=spec.has_partitioned_index)
     return definitions
 
 
 def _check_free(storage: Storage) -> None:
-    if storage.find(PROPERTIES) is not None or storage.find(BACKUP) is not None:
+    if has_config(storage):
         raise _taken(storage)
     for listed in storage.list("", recursive=True):
         if not listed.path.startswith(".hoodie/"):

@@ -1,4 +1,4 @@
-"""`spark.read.format("lakebed")`: scans through Spark's Python data source API.
+"""`spark.read.format("lakebed")`: scans in Spark's Python workers.
 
 Every row passes through a Python worker here. `Table.to_spark` hands plain slices to Spark's own Parquet reader
 instead and is the faster way; this one is for jobs that already say `format("hudi")`.
@@ -7,7 +7,7 @@ instead and is the faster way; this one is for jobs that already say `format("hu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import datasource as ds
@@ -19,38 +19,7 @@ from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.predicate import And, Compare, IsIn, IsNull, Not, Op, Predicate, StartsWith, column_name
 from lakebed.read.scan import ScanPlan, plan_scan
 from lakebed.read.spark import BATCH_ROWS, pack_tasks
-from lakebed.read.spark_columns import spark_schema
 from lakebed.table import TableState, open_handle
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
-
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
-
-def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("lakebed")` known to a Spark session."""
-    spark.dataSource.register(LakebedSource)
-    # Spark hands filters to Python sources only when asked to, and refuses sources that take them otherwise.
-    spark.conf.set(_PUSHDOWN, "true")
-
-
-class LakebedSource(ds.DataSource):
-    """A Hudi table as a Spark data source."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The name that `format` takes."""
-        return "lakebed"
-
-    def schema(self) -> StructType:
-        """The table's columns as of the snapshot that the options ask for."""
-        return spark_schema(_plan(self.options).schema)
-
-    def reader(self, schema: StructType) -> LakebedReader:
-        """A reader of the columns in `schema`."""
-        return LakebedReader(dict(self.options), tuple(schema.fieldNames()))
 
 
 class _Group(ds.InputPartition):
@@ -75,7 +44,7 @@ class LakebedReader(ds.DataSourceReader):
 
     def partitions(self) -> list[ds.InputPartition]:
         """Groups of slices of about equal size."""
-        plan = _plan(self._options, self._columns, And(self._filters) if self._filters else None)
+        plan = plan_read(self._options, self._columns, And(self._filters) if self._filters else None)
         return list(map(_Group, pack_tasks(plan.tasks))) if plan.tasks else [_Group([])]
 
     def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
@@ -85,9 +54,10 @@ class LakebedReader(ds.DataSourceReader):
             yield from read_slice(task).to_batches(max_chunksize=BATCH_ROWS)
 
 
-def _plan(
+def plan_read(
     options: Mapping[str, str], columns: tuple[str, ...] | None = None, predicate: Predicate | None = None
 ) -> ScanPlan:
+    """The scan that the options of a read ask for."""
     path = options.get("path")
     if not path:
         raise InvalidInputError("no table was named", hint='give its path: spark.read.format("lakebed").load(path)')

@@ -1,0 +1,22 @@
+"""`format("lakebed")`: tables for Spark's own readers and writers, with the options of Hudi jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession) -> None:
+    """Make `spark.read.format("lakebed")` and `df.write.format("lakebed")` known to a Spark session.
+
+    They take the `hoodie.*` options of Hudi jobs.
+    """
+    from lakebed.source.source import LakebedSource
+
+    spark.dataSource.register(LakebedSource)
+    # Spark hands filters to Python sources only when asked to, and refuses sources that take them otherwise.
+    spark.conf.set(_PUSHDOWN, "true")

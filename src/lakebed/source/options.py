@@ -1,0 +1,208 @@
+"""Options of `df.write.format("lakebed")`: how to write, and what they say of the table, new or there already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakebed.errors import InvalidInputError
+from lakebed.model.config import TableConfig, find_merge_mode
+from lakebed.model.key_generator import find_key_generator, parse_key_generator
+from lakebed.model.words import MergeMode, TableType
+from lakebed.options import known_options
+
+OPERATION = "hoodie.datasource.write.operation"
+PARTITIONS_TO_DELETE = "hoodie.datasource.write.partitions.to.delete"
+OPERATIONS = (
+    "upsert",
+    "insert",
+    "bulk_insert",
+    "delete",
+    "delete_partition",
+    "insert_overwrite",
+    "insert_overwrite_table",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Property:
+    """A property of tables: the options that say it, what their values mean, and what a table has."""
+
+    spellings: tuple[str, ...]
+    parse: Callable[[str], Any]
+    of_table: Callable[[TableConfig], Any]
+    wanted: str = ""
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _flag(text: str) -> bool:
+    return {"true": True, "false": False}[text.strip().lower()]
+
+
+def _merge_mode(text: str) -> MergeMode:
+    known = {str(mode): mode for mode in (MergeMode.EVENT_TIME_ORDERING, MergeMode.COMMIT_TIME_ORDERING)}
+    return known.get(text.strip().upper()) or _payload(text)
+
+
+def _payload(text: str) -> MergeMode:
+    mode = find_merge_mode(text.strip())
+    if mode is MergeMode.CUSTOM:
+        raise ValueError(text)
+    return mode
+
+
+def _key_generator(text: str) -> object:
+    found = parse_key_generator(text.strip())
+    if found is None:
+        raise ValueError(text)
+    return found
+
+
+_FLAG = "true or false"
+PROPERTIES = {
+    "name": _Property(("hoodie.table.name", "hoodie.datasource.write.table.name"), str.strip, lambda c: c.name),
+    "key": _Property(
+        ("hoodie.datasource.write.recordkey.field", "hoodie.table.recordkey.fields"), _columns, lambda c: c.key_fields
+    ),
+    "partition_by": _Property(
+        ("hoodie.datasource.write.partitionpath.field", "hoodie.table.partition.fields"),
+        _columns,
+        lambda c: c.partition_fields,
+    ),
+    "ordering": _Property(
+        (
+            "hoodie.table.ordering.fields",
+            "hoodie.datasource.write.precombine.field",
+            "hoodie.table.precombine.field",
+        ),
+        _columns,
+        lambda c: c.ordering_fields,
+    ),
+    "table_type": _Property(
+        ("hoodie.datasource.write.table.type", "hoodie.table.type"),
+        lambda text: TableType(text.strip().upper()),
+        lambda c: c.table_type,
+        "COPY_ON_WRITE or MERGE_ON_READ",
+    ),
+    "merge_mode": _Property(
+        ("hoodie.record.merge.mode", "hoodie.datasource.write.payload.class", "hoodie.compaction.payload.class"),
+        _merge_mode,
+        lambda c: c.merge_mode,
+        "EVENT_TIME_ORDERING or COMMIT_TIME_ORDERING, or a payload class that means one of these",
+    ),
+    "key_generator": _Property(
+        (
+            "hoodie.datasource.write.keygenerator.class",
+            "hoodie.datasource.write.keygenerator.type",
+            "hoodie.table.keygenerator.class",
+            "hoodie.table.keygenerator.type",
+        ),
+        _key_generator,
+        find_key_generator,
+        "the simple, complex, non-partitioned or timestamp-based one",
+    ),
+    "hive_style": _Property(
+        ("hoodie.datasource.write.hive_style_partitioning",), _flag, lambda c: c.hive_style_partitioning, _FLAG
+    ),
+    "url_encoded": _Property(
+        ("hoodie.datasource.write.partitionpath.urlencode",), _flag, lambda c: c.url_encoded_partitions, _FLAG
+    ),
+    "timezone": _Property(
+        ("hoodie.table.timeline.timezone",), lambda text: text.strip().upper(), lambda c: c.timeline_timezone
+    ),
+}
+"""What options may say of a table, by names that `create_table` has for it where it has one."""
+INDEXES = {
+    "hoodie.metadata.enable": "files",
+    "hoodie.metadata.index.column.stats.enable": "column_stats",
+    "hoodie.metadata.index.partition.stats.enable": "partition_stats",
+    "hoodie.metadata.index.bloom.filter.enable": "bloom",
+    "hoodie.metadata.record.index.enable": "record",
+    "hoodie.metadata.global.record.level.index.enable": "record",
+    "hoodie.metadata.record.level.index.enable": "record_partitioned",
+}
+"""Options that ask for an index, or for none, and the index."""
+_OWN = (OPERATION, PARTITIONS_TO_DELETE, *INDEXES, *(key for about in PROPERTIES.values() for key in about.spellings))
+
+
+@dataclass(frozen=True, slots=True)
+class SaveOptions:
+    """What the options of a save say: `properties` and `indexes` of the table, and all `others` as they were given."""
+
+    operation: str
+    partitions_to_delete: tuple[str, ...]
+    properties: Mapping[str, Any]
+    indexes: Mapping[str, bool]
+    others: Mapping[str, str]
+
+
+def parse_save_options(options: Mapping[str, str]) -> SaveOptions:
+    """The options of a save; InvalidInputError for a value that means nothing, or two that contradict each other."""
+    said: dict[str, Any] = {}
+    for name, about in PROPERTIES.items():
+        for key in about.spellings:
+            if key in options:
+                _say(said, name, key, _parsed(key, options[key], about.parse, about.wanted))
+    indexes: dict[str, bool] = {}
+    for key, index in INDEXES.items():
+        if key in options:
+            _say(indexes, index, key, _parsed(key, options[key], _flag, _FLAG))
+    return SaveOptions(
+        operation=_parsed(OPERATION, options.get(OPERATION, "upsert"), _operation, ", ".join(OPERATIONS)),
+        partitions_to_delete=_columns(options.get(PARTITIONS_TO_DELETE, "")),
+        properties=said,
+        indexes=indexes,
+        others={key: value for key, value in options.items() if key not in _OWN},
+    )
+
+
+def known_save_options() -> dict[str, str]:
+    """Every option that a save knows, as `known_options` tells it of others."""
+    return known_options() | dict.fromkeys(_OWN, "supported")
+
+
+def check_agrees(given: SaveOptions, config: TableConfig, indexes: Iterable[str]) -> None:
+    """Raises InvalidInputError if options say something of a table that is not so."""
+    for name, asked in given.properties.items():
+        about = PROPERTIES[name]
+        has = about.of_table(config)
+        if asked != has:
+            raise InvalidInputError(
+                f"the option {about.spellings[0]} says {_text(asked)}, table {config.name} has {_text(has) or 'none'}",
+                hint="leave the option out, or save to another path",
+            )
+    present = {*indexes} | (set() if config.partition_fields else {"partition_stats"})
+    for key, index in INDEXES.items():
+        if index in given.indexes and given.indexes[index] != (index in present):
+            verb = "create" if given.indexes[index] else "drop"
+            raise InvalidInputError(
+                f"the option {key} is {str(given.indexes[index]).lower()}, but table {config.name} "
+                f"{'has no' if given.indexes[index] else 'has the'} index {index}",
+                hint=f"{verb} it first, with table.indexes.{verb}(...), or leave the option out",
+            )
+
+
+def _operation(text: str) -> str:
+    return {name: name for name in OPERATIONS}[text.strip().lower()]
+
+
+def _parsed(key: str, text: str, parse: Callable[[str], Any], wanted: str) -> Any:
+    try:
+        return parse(text)
+    except (KeyError, ValueError) as error:
+        raise InvalidInputError(f"the option {key}={text} is not supported", hint=f"use {wanted}") from error
+
+
+def _say(said: dict[str, Any], name: str, key: str, value: Any) -> None:
+    if said.setdefault(name, value) != value:
+        raise InvalidInputError(
+            f"the option {key} says {_text(value)}, but another one {_text(said[name])}", hint="leave one of them out"
+        )
+
+
+def _text(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)

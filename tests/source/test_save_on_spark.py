@@ -1,0 +1,97 @@
+"""`df.write.format("lakebed")`, in the processes where Spark runs its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import lakebed
+from engine.spark_writes import all_types, check_left_nothing, data_files, rows_of
+
+pytestmark = pytest.mark.spark
+
+OPTIONS = {
+    "hoodie.table.name": "trips",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.partitionpath.field": "city",
+    "hoodie.datasource.write.precombine.field": "ts",
+    "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+    "hoodie.metadata.record.index.enable": "true",
+}
+
+
+@pytest.fixture(autouse=True)
+def registered(spark) -> None:
+    lakebed.register(spark)
+
+
+def save(frame, path: Path, mode: str = "append") -> None:
+    frame.write.format("lakebed").options(**OPTIONS).mode(mode).save(str(path))
+
+
+def test_round_trip(spark, tmp_path: Path) -> None:
+    """Two saves, the second over the first, leave what the same upserts of Arrow tables leave."""
+    twin = lakebed.create_table(
+        tmp_path / "twin",
+        schema=all_types(spark, 0, 1, ts=0).schema,
+        key="id",
+        partition_by="city",
+        ordering="ts",
+        table_type="mor",
+        indexes=["record"],
+    )
+    # Of one key with one ordering value, the last row stays: those of `note` in a later partition.
+    updates = all_types(spark, 8, 20, ts=2).union(all_types(spark, 10, 12, ts=2, note="last", partitions=1))
+    for frame in (all_types(spark, 0, 12, ts=1, partitions=3), updates):
+        save(frame, tmp_path / "table")
+        twin.upsert(frame.toArrow())
+        check_left_nothing(tmp_path / "table")
+    table = lakebed.open_table(tmp_path / "table")
+    expected = rows_of(twin, twin.to_arrow())
+    assert rows_of(table, table.to_arrow()) == expected
+    read = spark.read.format("lakebed").load(str(tmp_path / "table"))
+    assert rows_of(table, read.toArrow()) == expected
+    # What was read is saved over itself: meta columns are left out, the input is the table before the write.
+    save(read.where("number < 3"), tmp_path / "table", mode="overwrite")
+    assert sorted(table.to_arrow()["number"].to_pylist()) == [0, 1, 2]
+
+
+def test_input_is_evaluated_once(spark, tmp_path: Path) -> None:
+    """Keys and partitions are drawn by chance: a second evaluation would give others."""
+    frame = spark.range(0, 40, 1, 2).selectExpr(
+        "uuid() as id", "if(rand() < 0.5, 'oslo', 'lima') as city", "1L as ts", "id as n"
+    )
+    save(frame, tmp_path)
+    rows = lakebed.open_table(tmp_path).to_arrow(
+        columns=["id", "_hoodie_record_key", "city", "_hoodie_partition_path", "n"]
+    )
+    assert sorted(rows["n"].to_pylist()) == list(range(40))
+    assert rows["id"].equals(rows["_hoodie_record_key"])
+    assert rows["city"].to_pylist() == rows["_hoodie_partition_path"].to_pylist()
+
+
+def test_a_save_that_fails_leaves_nothing(spark, tmp_path: Path) -> None:
+    """The last partition cannot be made, after others were staged."""
+    rows = spark.range(0, 4000, 1, 4).selectExpr("string(id) as id", "'oslo' as city", "1L as ts", "id as n")
+    failing = rows.selectExpr("id", "city", "ts", "if(n < 3999, n, raise_error('no more')) as n")
+    with pytest.raises(Exception, match="no more"):
+        save(failing, tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    save(rows.where("n < 9"), tmp_path)
+    before = data_files(tmp_path)
+    with pytest.raises(Exception, match="no more"):
+        save(failing, tmp_path)
+    with pytest.raises(Exception, match=r"in row 1\n  hint: give it a value"):
+        save(rows.where("n < 9").selectExpr("nullif(id, 1) as id", "city", "ts", "n"), tmp_path)
+    assert len(lakebed.open_table(tmp_path).timeline) == 1
+    assert data_files(tmp_path) == before
+    check_left_nothing(tmp_path)
+
+
+def test_modes_that_spark_does_not_pass_on(spark, tmp_path: Path) -> None:
+    """Spark's Python sources know append and overwrite; it refuses others itself, and takes them for neither."""
+    for mode in ("errorifexists", "ignore"):
+        with pytest.raises(Exception, match='"Append" or "Overwrite" mode instead'):
+            save(all_types(spark, 0, 1, ts=0), tmp_path, mode)
+    assert list(tmp_path.iterdir()) == []
