@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakebed.errors import InvalidInputError
+from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import InstantTime
@@ -28,11 +29,14 @@ from lakebed.transaction.transactions import Transactions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakebed.services.due import InlineServices
     from lakebed.services.indexing.indexes import Indexes
     from lakebed.services.table_services import TableServices
     from lakebed.services.values import ServiceContext, ServiceResult
     from lakebed.write.verbs import TableWrites
     from lakebed.write.writer import WriteResult
+
+_LOG = logging.getLogger(__name__)
 
 
 def open_table(
@@ -118,7 +122,7 @@ class Table:
         """The table's services: compaction, clustering, cleaning and so on, scheduled, executed or run when due."""
         from lakebed.services.table_services import TableServices
 
-        return TableServices(self._service_context, self._options)
+        return TableServices(self._service_context, self._options, self._session)
 
     def files(self, as_of: object = None) -> tuple[FileSlice, ...]:
         """The file slices that a snapshot reads."""
@@ -162,27 +166,27 @@ class Table:
         that the table does not have are added to it. Columns that rows lack become null or, if `partial`, keep their
         value.
         """
-        return self._writes.upsert(rows, partial=partial)
+        return self._kept(self._writes.upsert(rows, partial=partial))
 
     def insert(self, rows: object) -> WriteResult:
         """Adds rows without looking for their keys."""
-        return self._writes.insert(rows)
+        return self._kept(self._writes.insert(rows))
 
     def bulk_insert(self, rows: object) -> WriteResult:
         """Adds rows to new files, without looking for their keys: the way to load much at once."""
-        return self._writes.bulk_insert(rows)
+        return self._kept(self._writes.bulk_insert(rows))
 
     def overwrite(self, rows: object, *, whole_table: bool = False) -> WriteResult:
         """Replaces all rows of the partitions that occur in `rows`, or of the whole table."""
-        return self._writes.overwrite(rows, whole_table=whole_table)
+        return self._kept(self._writes.overwrite(rows, whole_table=whole_table))
 
     def delete(self, keys: object) -> WriteResult:
         """Deletes rows, by record keys as `_hoodie_record_key` spells them, or by rows that have the key columns."""
-        return self._writes.delete(keys)
+        return self._kept(self._writes.delete(keys))
 
     def delete_partitions(self, partitions: str | Iterable[str]) -> WriteResult:
         """Deletes all rows of partitions, given as `_hoodie_partition_path` spells them."""
-        return self._writes.delete_partitions(partitions)
+        return self._kept(self._writes.delete_partitions(partitions))
 
     def rollback(self, instant: str) -> None:
         """Undoes the newest completed write."""
@@ -248,6 +252,23 @@ class Table:
 
         return ServiceContext(self._handle, self._transactions, InProcess(), parse_write_options(self._options))
 
+    def _kept(self, result: WriteResult) -> WriteResult:
+        """The result of a write, once the table services that it has made due have run."""
+        try:
+            due = self._inline.due(self._handle.last_look, result.instant, result.completed_at)
+        except LakebedError as error:  # The write has taken place, whatever becomes of what follows it.
+            _LOG.warning("after a write: what is due is not known: %s", error)
+            return result
+        if due:
+            self.services.run_after_write(due)
+        return result
+
+    @cached_property
+    def _inline(self) -> InlineServices:
+        from lakebed.services.due import parse_inline_services
+
+        return parse_inline_services(self._options)
+
     @cached_property
     def _writes(self) -> TableWrites:
         # Imported here: a process that only reads does not pay for it.
@@ -255,6 +276,7 @@ class Table:
         from lakebed.write.writer import Writer
 
         options = parse_write_options(self._options)
+        _ = self._inline  # What is wrong with its options shows before anything is written.
         return TableWrites(self._handle, Writer(self._handle, self._transactions, options), options)
 
     def _plan(self, columns: Sequence[str] | None, where: str | None, as_of: object, mode: str) -> ScanPlan:

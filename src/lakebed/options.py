@@ -163,15 +163,15 @@ _SAID_IN_CALLS = {
     "hoodie.table.type": 'create_table(..., table_type="mor")',
 }
 _WRITE_VALUES = {
-    "hoodie.archive.automatic": ("false",),
-    "hoodie.clean.automatic": ("false",),
+    "hoodie.archive.async": ("false",),
     "hoodie.bucket.index.num.buckets": (),
-    "hoodie.clustering.inline": ("false",),
+    "hoodie.clean.async.enabled": ("false",),
+    "hoodie.clean.trigger.strategy": ("num_commits",),
+    "hoodie.clustering.schedule.inline": ("false",),
     "hoodie.combine.before.delete": ("true",),
     "hoodie.combine.before.upsert": ("true",),
-    "hoodie.compact.inline": ("false",),
-    "hoodie.datasource.clustering.inline.enable": ("false",),
-    "hoodie.datasource.compaction.async.enable": ("false",),
+    "hoodie.compact.schedule.inline": ("false",),
+    "hoodie.datasource.compaction.async.enable": ("false", "true"),
     "hoodie.datasource.hive_sync.enable": ("false",),
     "hoodie.datasource.meta.sync.enable": ("false",),
     "hoodie.datasource.write.drop.partition.columns": ("false",),
@@ -251,6 +251,36 @@ class IndexOptions:
         return self.partitioned_min, self.partitioned_max, self.growth, self.shard_bytes_max
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlineOptions:
+    """Which table services follow a write in its process, when they are due.
+
+    `clean_commits` and `clustering_commits` say how many writes lie between two of them.
+    """
+
+    clean: bool = field(default=True, metadata={"hoodie": "hoodie.clean.automatic"})
+    clean_commits: int = field(default=10, metadata={"hoodie": "hoodie.clean.trigger.max.commits"})
+    archive: bool = field(default=True, metadata={"hoodie": "hoodie.archive.automatic"})
+    compaction: bool = field(default=False, metadata={"hoodie": "hoodie.compact.inline"})
+    log_compaction: bool = field(default=False, metadata={"hoodie": "hoodie.log.compaction.inline"})
+    clustering: bool = field(default=False, metadata={"hoodie": "hoodie.clustering.inline"})
+    clustering_commits: int = field(default=4, metadata={"hoodie": "hoodie.clustering.inline.max.commits"})
+    clusters_in_passes: bool = field(default=False, metadata={"hoodie": "hoodie.clustering.async.enabled"})
+
+
+_INLINE_ALIASES = {
+    "hoodie.clean.max.commits": "hoodie.clean.trigger.max.commits",
+    "hoodie.datasource.clustering.async.enable": "hoodie.clustering.async.enabled",
+    "hoodie.datasource.clustering.inline.enable": "hoodie.clustering.inline",
+}
+_INLINE_OPTIONS = (*(f.metadata["hoodie"] for f in fields(InlineOptions)), *_INLINE_ALIASES)
+
+
+def parse_inline_options(options: Mapping[str, str]) -> InlineOptions:
+    """Options of services that follow writes, from their `hoodie.*` spellings; all others are left alone."""
+    return InlineOptions(**_given(InlineOptions, _INLINE_ALIASES, options))
+
+
 _INDEX_ALIASES = {
     "hoodie.metadata.record.index.min.filegroup.count": "hoodie.metadata.global.record.level.index.min.filegroup.count",
     "hoodie.metadata.record.index.max.filegroup.count": "hoodie.metadata.global.record.level.index.max.filegroup.count",
@@ -261,20 +291,28 @@ _INDEX_OPTIONS = (*(f.metadata["hoodie"] for f in fields(IndexOptions)), *_INDEX
 
 def parse_index_options(options: Mapping[str, str]) -> IndexOptions:
     """Options of new indexes from their `hoodie.*` spellings; all others are left alone."""
-    spellings = {f.metadata["hoodie"]: f for f in fields(IndexOptions)}
+    return IndexOptions(**_given(IndexOptions, _INDEX_ALIASES, options))
+
+
+def _given(
+    kind: type[IndexOptions | InlineOptions], aliases: Mapping[str, str], options: Mapping[str, str]
+) -> dict[str, Any]:
+    spellings = {f.metadata["hoodie"]: f for f in fields(kind)}
     given: dict[str, Any] = {}
     for key, value in options.items():
-        found = spellings.get(_INDEX_ALIASES.get(key, key))
+        found = spellings.get(aliases.get(key, key))
         if found is not None:
             given[found.name] = _parse(key, str(value), found.type)
-    return IndexOptions(**given)
+    return given
 
 
 def known_options() -> dict[str, str]:
     """Every `hoodie.*` option that lakebed knows: supported, without effect, or the values that it may have."""
-    kinds = (ReadOptions, WriteOptions, IndexOptions)
+    kinds = (ReadOptions, WriteOptions, IndexOptions, InlineOptions)
     supported = [f.metadata["hoodie"] for kind in kinds for f in fields(kind) if f.metadata]
-    known = dict.fromkeys((*_SAID_IN_CALLS, *supported, *_INDEX_ALIASES, *_OF_CREATION, *_OF_SERVICES), "supported")
+    known = dict.fromkeys(
+        (*_SAID_IN_CALLS, *supported, *_INDEX_ALIASES, *_INLINE_ALIASES, *_OF_CREATION, *_OF_SERVICES), "supported"
+    )
     known.update(dict.fromkeys(_WITHOUT_EFFECT, "no effect"))
     for key, values in {**_ACCEPTED_VALUES, **_WRITE_VALUES}.items():
         known[key] = f"only {' or '.join(values)}" if any(values) else "refused"
@@ -283,7 +321,7 @@ def known_options() -> dict[str, str]:
 
 def is_write_option(key: str) -> bool:
     """Whether a spelling means something to writes alone."""
-    spellings = {*(f.metadata["hoodie"] for f in fields(WriteOptions) if f.metadata), *_INDEX_OPTIONS}
+    spellings = {*(f.metadata["hoodie"] for f in fields(WriteOptions) if f.metadata), *_INDEX_OPTIONS, *_INLINE_OPTIONS}
     names = (*spellings, *_WRITE_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION, *_OF_SERVICES, *_SAID_IN_CALLS)
     known = key in names or key.startswith("hoodie.write.lock.")
     return known and key not in _ACCEPTED_VALUES and key != "hoodie.metadata.enable"
@@ -296,7 +334,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     """
     spellings = {f.metadata["hoodie"]: f for f in fields(WriteOptions) if f.metadata}
     others = {f.metadata["hoodie"] for f in fields(ReadOptions)} | {*_ACCEPTED_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION}
-    others.update(_INDEX_OPTIONS, _OF_SERVICES)
+    others.update(_INDEX_OPTIONS, _INLINE_OPTIONS, _OF_SERVICES)
+    parse_inline_options(options)
     given: dict[str, Any] = {"lock": {k: str(v) for k, v in options.items() if k.startswith("hoodie.write.lock.")}}
     for key, value in options.items():
         if key in spellings:

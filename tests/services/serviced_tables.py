@@ -29,6 +29,7 @@ from lakebed.transaction.ports import Ports
 from lakebed.transaction.transactions import Transactions
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
+BY_HAND = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
 CITIES = ("oslo", "lima", "rome")
 Rows = list[dict[str, Any]]
 _NUMBERS = itertools.count()
@@ -126,6 +127,7 @@ def data_files(storage: Storage) -> set[str]:
 def new_table(folder: Path, table_type: str = "cow", **given: Any) -> Modelled:
     path = folder / f"t{next(_NUMBERS)}"
     asked = {"schema": SCHEMA, "key": "id", "partition_by": "city", "ordering": "ts", "table_type": table_type} | given
+    asked["options"] = {**BY_HAND, **asked.get("options", {})}
     return Modelled(lakebed.create_table(path, **asked), path)
 
 

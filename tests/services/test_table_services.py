@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,18 @@ import lakebed
 from lakebed.cli.app import app
 from lakebed.cli.services import parse_seconds
 from lakebed.model.words import Action
+from lakebed.services.table_services import Done
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
 RETAIN_FEW = {"hoodie.clean.commits.retained": "1", "hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3"}
+
+BY_HAND = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> lakebed.Table:
     kind: dict[str, Any] = {"key": "id", "partition_by": "city", "ordering": "ts", "table_type": "mor"}
-    table = lakebed.create_table(tmp_path / "t", schema=SCHEMA, **kind, options=RETAIN_FEW)
+    table = lakebed.create_table(tmp_path / "t", schema=SCHEMA, **kind, options={**RETAIN_FEW, **BY_HAND})
     write(table, 6)
     return table
 
@@ -91,6 +96,46 @@ def test_running_for_ever_ends_when_told(table: lakebed.Table) -> None:
     seen: list[str] = []
     table.services.run_forever(0.01, until=lambda: bool(seen), report=lambda done: seen.append(str(done)))
     assert seen[0].startswith("compaction 20")
+
+
+def test_it_ends_after_the_step_that_is_under_way(table: lakebed.Table) -> None:
+    begun: list[str] = []
+    table.services.run_forever(60, until=lambda: "compaction" in begun, begin=begun.append)
+    assert begun == ["rollback", "compaction"]
+    assert all(not file_slice.logs for file_slice in table.files())
+
+
+def test_a_look_that_fails_is_told(table: lakebed.Table) -> None:
+    """And the next pass looks again."""
+    properties = Path(path_of(table), ".hoodie/hoodie.properties")
+    whole = properties.read_bytes()
+    table.upsert(pa.table([["a"], ["c0"], [9]], schema=SCHEMA))
+    properties.write_bytes(b"nothing")
+    done = table.services.run()
+    assert done
+    assert all(each.outcome == "failed" for each in done)
+    properties.write_bytes(whole)
+    assert "compaction" in {each.service for each in table.services.run() if each.outcome == "done"}
+
+
+def test_two_runners_execute_every_plan_once(table: lakebed.Table) -> None:
+    path = path_of(table)
+    assert table.services.schedule("logcompaction") is not None
+    both = threading.Barrier(2)
+
+    def keep(number: int) -> list[Done]:
+        services = lakebed.open_table(path, options=RETAIN_FEW).services
+        both.wait()
+        return [*services.run(), *services.run()]
+
+    with ThreadPoolExecutor(2) as pool:
+        done = [each for found in pool.map(keep, range(2)) for each in found]
+    assert not [each for each in done if each.problem]
+    instants = [each.instant for each in done if each.service != "archive"]
+    assert len(instants) == len(set(instants))
+    assert {"logcompaction", "compaction"} <= {each.service for each in done}
+    assert not table.timeline.pending()
+    assert times(table) == [5]
 
 
 def test_a_savepoint_is_what_a_restore_comes_back_to(table: lakebed.Table) -> None:

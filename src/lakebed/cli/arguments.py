@@ -40,12 +40,14 @@ Options = Annotated[
 Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.", callback=_parse_columns)]
 
 
-def open_path(path: str, options: list[str] | None) -> Table:
-    """The table at a path, with options given as `key=value`."""
+def open_path(path: str, options: list[str] | None, spark: str | None = None) -> Table:
+    """The table at a path, with options given as `key=value`, and a Spark session on a master if one is named."""
     from lakebed.api import open_table
+    from lakebed.engine.session import local_session
 
     pairs = (pair.partition("=") for pair in options or ())
-    return open_table(path, options={key.strip(): value for key, _, value in pairs})
+    session = None if spark is None else local_session(options={"spark.master": spark})
+    return open_table(path, spark=session, options={key.strip(): value for key, _, value in pairs})
 
 
 def split_columns(columns: str | None) -> list[str] | None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +9,6 @@ import typer
 from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
 
 if TYPE_CHECKING:
-    from lakebed.services.table_services import Done
     from lakebed.services.values import ServiceResult
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
@@ -21,6 +17,10 @@ Service = Annotated[str, typer.Argument(metavar="SERVICE", help="compaction, log
 PlanTime = Annotated[str, typer.Argument(metavar="INSTANT", help="The time of a plan that waits on the timeline.")]
 WriteTime = Annotated[str, typer.Argument(metavar="INSTANT", help="The time of a completed write.")]
 Every = Annotated[str | None, typer.Option(metavar="TIME", help="Again and again: every 60s, 5m or 1h.")]
+
+Spark = Annotated[
+    str | None, typer.Option(metavar="MASTER", help="Run tasks on Spark: local[4], spark://host:7077; else in process.")
+]
 
 
 @app.callback()
@@ -49,16 +49,23 @@ def cancel(path: TablePath, instant: PlanTime, as_json: AsJson = False, option: 
 
 
 @app.command()
-def run(path: TablePath, every: Every = None, as_json: AsJson = False, option: Options = None) -> None:
-    """Do all that is due: once, or with --every again and again until Ctrl-C or SIGTERM."""
-    from lakebed.cli.reports import ServiceEntry, ServicesReport
+def run(
+    path: TablePath, every: Every = None, spark: Spark = None, as_json: AsJson = False, option: Options = None
+) -> None:
+    """Do all that is due: once, or with --every again and again until Ctrl-C or SIGTERM.
 
-    services = open_path(path, option).services
-    if every is not None:
-        stop = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
-        services.run_forever(parse_seconds(every), stop.is_set, _log)
+    With --every, --json prints one JSON object a line.
+    """
+    from lakebed.cli.reports import ServiceEntry, ServicesReport
+    from lakebed.cli.runner import open_lines, stopped_by_signals
+
+    seconds = None if every is None else parse_seconds(every)
+    services = open_path(path, option, spark).services
+    if spark is not None:
+        services = services.on_spark()
+    if seconds is not None:
+        with stopped_by_signals() as stop, open_lines(as_json=as_json) as lines:
+            services.run_forever(seconds, stop.is_set, lines.report, lines.begin)
         return
     entries = tuple(ServiceEntry(done.service, done.instant, done.problem or "done") for done in services.run())
     show(ServicesReport(path, entries), as_json)
@@ -144,10 +151,6 @@ def parse_seconds(text: str) -> float:
     if seconds <= 0:
         raise typer.BadParameter(f"{text!r} is no time such as 60s, 5m or 1h")
     return seconds
-
-
-def _log(done: Done) -> None:
-    typer.echo(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {done}")
 
 
 def _show_result(path: str, service: str, result: ServiceResult | None, as_json: bool) -> None:

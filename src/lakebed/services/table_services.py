@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from lakebed.clock import SystemClock
 from lakebed.engine.engines import InProcess
+from lakebed.engine.spark import OnSpark
 from lakebed.errors import InvalidInputError, LakebedError, ServiceCancelledError, ServiceRunningError
 from lakebed.metadata.maintenance import maintain
 from lakebed.model.instant import Instant, InstantTime
@@ -21,10 +23,14 @@ from lakebed.services.clustering import execute_clustering, schedule_clustering
 from lakebed.services.clustering_options import parse_clustering_options, parse_layout
 from lakebed.services.compaction import execute_compaction, schedule_compaction
 from lakebed.services.compaction_options import parse_compaction_options, parse_log_compaction_options
+from lakebed.services.due import InlineServices, parse_inline_services
 from lakebed.services.log_compaction import execute_log_compaction, schedule_log_compaction
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.transaction.executions import find_plan
 from lakebed.write.handover import sweep_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LOG = logging.getLogger("lakebed.services")
 
@@ -36,6 +42,12 @@ class Done:
     service: str
     instant: str | None = None
     problem: str | None = None
+    milliseconds: int = 0
+
+    @property
+    def outcome(self) -> str:
+        """Whether it was done."""
+        return "failed" if self.problem else "done"
 
     def __str__(self) -> str:
         return " ".join(filter(None, (self.service, self.instant, self.problem or "done")))
@@ -44,9 +56,21 @@ class Done:
 class TableServices:
     """Every table service on one table. Any number of processes may call them at once."""
 
-    def __init__(self, context: ServiceContext, options: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        context: ServiceContext,
+        options: Mapping[str, str],
+        session: Callable[[], SparkSession] | None = None,
+    ) -> None:
         self._context = context
         self._options = options
+        self._session = session
+
+    def on_spark(self) -> TableServices:
+        """The same services, with their tasks on the table's Spark session: one for each file group."""
+        if self._session is None:
+            raise InvalidInputError("there is no Spark session", hint="pass one: open_table(path, spark=spark)")
+        return TableServices(replace(self._context, engine=OnSpark(self._session())), self._options, self._session)
 
     def schedule(self, service: str) -> InstantTime | None:
         """Puts a plan on the timeline, for any process to execute; its instant, or None if there is nothing to do.
@@ -112,21 +136,35 @@ class TableServices:
 
     def run(self) -> tuple[Done, ...]:
         """One pass: undoes what is dead, executes what waits, and does what is due. What fails waits for the next."""
-        return tuple(self._pass())
+        return tuple(self._pass(lambda: False, _unseen))
+
+    def run_after_write(self, due: Sequence[str]) -> None:
+        """Does what a write has made due. It has taken place: what goes wrong here is logged and waits for the next."""
+        for service in due:
+            self._run_after_write(service)
+
+    def _run_after_write(self, service: str) -> None:
+        try:
+            for done in self._attempt(service, self._work[service]):
+                _LOG.log(logging.WARNING if done.problem else logging.INFO, "after a write: %s", done)
+        except Exception:
+            _LOG.exception("after a write: %s failed", service)
 
     def run_forever(
         self,
         every: float = 60.0,
         until: Callable[[], bool] = lambda: False,
         report: Callable[[Done], None] = lambda done: _LOG.info("%s", done),
+        begin: Callable[[str], None] | None = None,
     ) -> None:
-        """A pass every so many seconds, until told to stop. Safe to start many times, on any machine."""
+        """A pass every so many seconds, until told to stop. Safe to start many times, on any machine.
+
+        It stops when the step that is under way has ended. `begin` is told of every step, `report` of what came of it.
+        """
         while not until():
             began = time.monotonic()
-            for done in self._pass():
+            for done in self._pass(until, begin or _unseen):
                 report(done)
-                if until():
-                    return
             while not until() and time.monotonic() - began < every:
                 time.sleep(min(0.2, every))
 
@@ -140,29 +178,74 @@ class TableServices:
             sizing=given.sizing,
         )
 
-    def _pass(self) -> Iterator[Done]:
-        yield from self._attempt("rollback", lambda: list(self.rollback_failed_writes()))
-        for plan in self._waiting():
-            yield from self._attempt(str(plan.action), partial(self._execute_one, plan.requested_at))
-        yield from self._attempt("compaction", self._compact_if_due)
-        yield from self._attempt("clean", lambda: _instants(self.clean()))
-        yield from self._attempt("archive", lambda: [f"{count} instants"] if (count := self.archive()) else [])
-        yield from self._attempt("metadata table", self._maintain)
-
-    def _attempt(self, service: str, work: Callable[[], Sequence[str]]) -> Iterator[Done]:
+    def _pass(self, until: Callable[[], bool], begin: Callable[[str], None]) -> Iterator[Done]:
         try:
-            yield from (Done(service, instant) for instant in work())
+            for service, work in self._steps():
+                if until():
+                    return
+                begin(service)
+                yield from self._attempt(service, work)
+        except LakebedError as error:
+            yield Done("timeline", problem=str(error))
+
+    def _steps(self) -> Iterator[tuple[str, _Work]]:
+        yield "rollback", lambda: list(self.rollback_failed_writes())
+        for plan in self._waiting():
+            yield str(plan.action), partial(self._execute_one, plan.requested_at)
+        yield "compaction", self._compact_if_due
+        if self._inline.asked.clustering or self._inline.asked.clusters_in_passes:
+            yield "clustering", self._cluster_if_due
+        yield "clean", lambda: _instants(self.clean())
+        yield "archive", self._archive
+        yield "metadata table", self._maintain
+
+    @property
+    def _work(self) -> Mapping[str, _Work]:
+        """What is done for each service that follows writes."""
+        return {
+            "compaction": lambda: [*self._execute_waiting(Action.COMPACTION), *self._compact_if_due()],
+            "logcompaction": lambda: [
+                *self._execute_waiting(Action.LOG_COMPACTION),
+                *_instants(self.log_compact()),
+            ],
+            "clustering": lambda: [*self._execute_waiting(Action.CLUSTERING), *self._cluster_if_due()],
+            "clean": lambda: _instants(self.clean()),
+            "archive": self._archive,
+        }
+
+    def _attempt(self, service: str, work: _Work) -> Iterator[Done]:
+        began = time.monotonic()
+        try:
+            found = work()
         except (ServiceRunningError, ServiceCancelledError):
             return  # Another process sees to it.
         except LakebedError as error:
-            yield Done(service, problem=str(error))
+            yield Done(service, problem=str(error), milliseconds=_milliseconds_since(began))
+            return
+        yield from (Done(service, instant, milliseconds=_milliseconds_since(began)) for instant in found)
 
     def _execute_one(self, instant: InstantTime) -> Sequence[str]:
         return [self.execute(instant).instant]
 
+    def _execute_waiting(self, action: Action) -> Sequence[str]:
+        return [self.execute(plan.requested_at).instant for plan in self._waiting() if plan.action is action]
+
     def _compact_if_due(self) -> Sequence[str]:
         options = parse_compaction_options(self._options)
         return _instants(self._run(schedule_compaction(self._context, options, only_if_due=True)))
+
+    def _cluster_if_due(self) -> Sequence[str]:
+        state = self._context.handle.state()
+        due = self._inline.clustering_due(state, state.timeline)
+        return _instants(self._run(self._schedule_clustering())) if due else []
+
+    def _archive(self) -> Sequence[str]:
+        count = self.archive()
+        return [f"{count} instants"] if count else []
+
+    @cached_property
+    def _inline(self) -> InlineServices:
+        return parse_inline_services(self._options)
 
     def _maintain(self) -> Sequence[str]:
         if self._context.handle.config.metadata_partitions:
@@ -176,6 +259,8 @@ class TableServices:
         return None if instant is None else self.execute(instant)
 
 
+_Work = Callable[[], Sequence[str]]
+"""Does something; the instants that it has brought about."""
 _EXECUTE: Mapping[Action, Callable[[ServiceContext, InstantTime], ServiceResult]] = {
     Action.COMPACTION: execute_compaction,
     Action.LOG_COMPACTION: execute_log_compaction,
@@ -184,5 +269,13 @@ _EXECUTE: Mapping[Action, Callable[[ServiceContext, InstantTime], ServiceResult]
 }
 
 
+def _unseen(_service: str) -> None:
+    """Where nobody watches."""
+
+
 def _instants(result: ServiceResult | None) -> Sequence[str]:
     return [] if result is None else [result.instant]
+
+
+def _milliseconds_since(began: float) -> int:
+    return round((time.monotonic() - began) * 1000)

@@ -25,6 +25,7 @@ from lakebed.errors import InvalidInputError, StorageUnavailableError
 from lakebed.model.config import TableConfig
 from lakebed.model.words import TableType
 from lakebed.options import parse_table_options, parse_write_options, storage_options
+from lakebed.services.due import parse_inline_services
 from lakebed.source.options import PARTITIONS_TO_DELETE, PROPERTIES, SaveOptions, check_agrees, parse_save_options
 from lakebed.storage import Storage, open_storage
 from lakebed.table import TableState, open_handle
@@ -103,6 +104,7 @@ def plan_save(options: Mapping[str, str], schema: object, *, overwrite: bool) ->
     job = SaveJob(path, columns, new_folder(), overwrite, parse_save_options(options))
     parse_table_options(job.given.others)
     parse_write_options(job.given.others)
+    parse_inline_services(job.given.others)
     is_new = not has_config(job.storage)
     if is_new:
         _plan_table(job)

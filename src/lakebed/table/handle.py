@@ -53,6 +53,11 @@ class TableHandle:
             self._seen = seen
         return self._state
 
+    @property
+    def last_look(self) -> TableState:
+        """The newest state that was looked at, without looking again."""
+        return self._state or self.state()
+
     def forget(self) -> None:
         """Makes the next look a new one: indexes may change while the timeline does not."""
         self._state = None

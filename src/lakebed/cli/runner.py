@@ -1,0 +1,100 @@
+"""What `lakebed services run --every` shows while it goes on: lines for people or programs, until a signal ends it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from lakebed.cli.json_text import encode_json
+from lakebed.cli.words import printable
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from lakebed.services.table_services import Done
+
+
+class Lines(Protocol):
+    """Tells what services do, one line for each thing done."""
+
+    def begin(self, service: str) -> None:
+        """A step is under way."""
+        ...
+
+    def report(self, done: Done) -> None:
+        """Something was done, or could not be."""
+        ...
+
+
+class JsonLines:
+    """One JSON object a line."""
+
+    def begin(self, service: str) -> None:
+        """Programs hear of what was done."""
+
+    def report(self, done: Done) -> None:
+        """Write a line: when, what, how long it took, and what came of it."""
+        line = {
+            "time": _now(),
+            "service": done.service,
+            "instant": done.instant,
+            "milliseconds": done.milliseconds,
+            "outcome": done.outcome,
+            "problem": done.problem,
+        }
+        print(encode_json(line, indent=None), flush=True)
+
+
+class TextLines:
+    """Plain lines; on a terminal, the step that is under way below them."""
+
+    def __init__(self, status: Status | None = None) -> None:
+        self._status = status
+
+    def begin(self, service: str) -> None:
+        """Show the step, where somebody looks."""
+        if self._status is not None:
+            self._status.update(service)
+
+    def report(self, done: Done) -> None:
+        """Write a line."""
+        line = printable(f"{_now()} {' '.join(str(done).split())} ({done.milliseconds} ms)")
+        if self._status is None:
+            print(line, flush=True)
+        else:
+            self._status.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def open_lines(*, as_json: bool) -> Iterator[Lines]:
+    """Lines for whatever standard output is."""
+    if as_json:
+        yield JsonLines()
+    elif not sys.stdout.isatty():
+        yield TextLines()
+    else:
+        from rich.console import Console
+
+        with Console().status("") as status:
+            yield TextLines(status)
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and Ctrl-C set, instead of what they do otherwise."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
