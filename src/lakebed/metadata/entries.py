@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from lakebed.engine.engines import Engine
 from lakebed.errors import UnsupportedTableError, WriteConflictError
 from lakebed.format.file_names import decode_data_file_name, encode_log_file_name
-from lakebed.format.metadata.keys import data_partition_of_group, group_file_id, group_index
+from lakebed.format.metadata.keys import data_partition_of_group, group_file_id, group_index, is_group_of
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_log
 from lakebed.index.bloom_filters import bloom_entries
@@ -152,7 +152,7 @@ def _list_groups(storage: Storage, mdt_partition: str) -> tuple[str, ...]:
     folder = f"{ROOT}{mdt_partition}"
     names = (listed.path.rpartition("/")[2] for listed in storage.list(folder))
     files = (decode_data_file_name(name, folder=folder) for name in names)
-    file_ids = {file.file_id for file in files if file is not None}
+    file_ids = {file.file_id for file in files if file is not None and is_group_of(file.file_id, mdt_partition)}
     # By number, not by name: `%04d` runs over after 9999.
     return tuple(sorted(file_ids, key=lambda id_: (data_partition_of_group(id_) or "", group_index(id_) or 0)))
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptTableError
 from lakebed.format.file_names import decode_data_file_name
-from lakebed.format.metadata.keys import data_partition_of_group, group_index
+from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
 from lakebed.format.properties import check_table_checksum, decode_properties
 from lakebed.metadata.shard import Shard, load_shard
 from lakebed.model.config import TableConfig
@@ -118,7 +118,7 @@ class MetadataTable:
         files = []
         for listed in self._storage.list(f"{ROOT}{partition}"):
             file = decode_data_file_name(listed.path.rpartition("/")[2], size=listed.size, folder=f"{ROOT}{partition}")
-            if file is not None:
+            if file is not None and is_group_of(file.file_id, partition):
                 files.append(file)
         self._snapshot.prefetch(file.instant for file in files)
         slices = latest_slices({partition: files}, self._completion_of, layout=self._config.timeline_layout)

@@ -20,6 +20,7 @@ from lakebed.format.metadata.keys import (
     group_index,
     instant_millis,
     instant_of_millis,
+    is_group_of,
     partition_key,
     partition_of_key,
     partition_stats_key,
@@ -92,6 +93,8 @@ def test_group_file_ids(partition: str, index: int, file_id: str) -> None:
     assert group_file_id(partition, index) == file_id
     assert group_index(file_id) == index
     assert data_partition_of_group(file_id) is None
+    assert is_group_of(file_id, partition)
+    assert not is_group_of(file_id, "record_index_of_others")
 
 
 @pytest.mark.parametrize(("partition", "file_id"), GROUPS.items())

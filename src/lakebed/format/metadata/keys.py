@@ -47,6 +47,7 @@ __all__ = [
     "has_certain_text",
     "instant_millis",
     "instant_of_millis",
+    "is_group_of",
     "partition_key",
     "partition_of_key",
     "partition_stats_key",
@@ -129,9 +130,17 @@ def group_file_id(mdt_partition: str, index: int, data_partition: str | None = N
     `data_partition` is given for a partitioned record index alone: each data partition has its own groups there.
     """
     assert data_partition is None or mdt_partition == "record_index", mdt_partition
-    prefix = _FILE_ID_PREFIXES.get(mdt_partition, mdt_partition.replace("_", "-"))
     partition = "" if data_partition is None else f"{escape_partition(data_partition)}-"
-    return f"{prefix}-{partition}{index:04d}-0"
+    return f"{_file_id_prefix(mdt_partition)}{partition}{index:04d}-0"
+
+
+def is_group_of(file_id: str, mdt_partition: str) -> bool:
+    """Whether a file id names a group of a partition. Apache Hudi 1.2 cleans expression indexes in `column_stats`."""
+    return file_id.startswith(_file_id_prefix(mdt_partition)) and group_index(file_id) is not None
+
+
+def _file_id_prefix(mdt_partition: str) -> str:
+    return _FILE_ID_PREFIXES.get(mdt_partition, mdt_partition.replace("_", "-")) + "-"
 
 
 def group_index(file_id: str) -> int | None:
