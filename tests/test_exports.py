@@ -36,6 +36,7 @@ TABLE_METHODS = {
     "delete",
     "delete_partitions",
     "delete_savepoint",
+    "doctor",
     "explain",
     "files",
     "indexes",

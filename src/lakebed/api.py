@@ -29,6 +29,7 @@ from lakebed.transaction.transactions import Transactions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakebed.services.doctor.finding import Finding
     from lakebed.services.due import InlineServices
     from lakebed.services.indexing.indexes import Indexes
     from lakebed.services.table_services import TableServices
@@ -210,6 +211,20 @@ class Table:
         from lakebed.services.restore import restore
 
         return restore(self._service_context, InstantTime(instant))
+
+    def doctor(self, repair: bool = False, *, quick: bool = False) -> tuple[Finding, ...]:
+        """What is wrong with the table: what it blocks, what a repair would do; nothing is written unless asked to.
+
+        With `repair` what is safe is put right, and each finding says what became of it. `quick` leaves out comparing
+        indexes with all rows.
+        """
+        from lakebed.services.doctor.doctor import open_doctor
+
+        doctor = open_doctor(self._handle.storage, self._options)
+        try:
+            return doctor.cure(quick=quick) if repair else doctor.examine(quick=quick)
+        finally:
+            self._handle.forget()
 
     def changes(
         self,

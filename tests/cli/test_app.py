@@ -30,7 +30,7 @@ def test_version_and_help() -> None:
     assert run("--version").stdout == f"lakebed {lakebed.__version__}\n"
     shown = run("--help")
     assert shown.exit_code == 0
-    for command in ("timeline", "files", "schema", "config", "indexes", "read", "lookup", "explain", "demo"):
+    for command in ("timeline", "files", "schema", "config", "indexes", "read", "lookup", "explain", "doctor", "demo"):
         assert f"\n  {command} " in shown.stdout
 
 

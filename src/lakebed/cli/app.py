@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from lakebed.cli import index, services
+from lakebed.cli import doctor, index, services
 from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
 from lakebed.cli.ending import Commands
 from lakebed.model.words import Word
@@ -48,7 +48,7 @@ app = typer.Typer(
 )
 app.add_typer(index.app, name="index")
 app.add_typer(services.app, name="services")
-for command in services.COMMANDS:
+for command in (*services.COMMANDS, doctor.doctor):
     app.command()(command)
 
 

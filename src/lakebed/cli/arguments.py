@@ -45,9 +45,14 @@ def open_path(path: str, options: list[str] | None, spark: str | None = None) ->
     from lakebed.api import open_table
     from lakebed.engine.session import local_session
 
-    pairs = (pair.partition("=") for pair in options or ())
     session = None if spark is None else local_session(options={"spark.master": spark})
-    return open_table(path, spark=session, options={key.strip(): value for key, _, value in pairs})
+    return open_table(path, spark=session, options=parse_pairs(options))
+
+
+def parse_pairs(options: list[str] | None) -> dict[str, str]:
+    """Options given as `key=value`."""
+    pairs = (pair.partition("=") for pair in options or ())
+    return {key.strip(): value for key, _, value in pairs}
 
 
 def split_columns(columns: str | None) -> list[str] | None:

@@ -14,6 +14,7 @@ from lakebed.read.explain import Explanation
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lakebed.services.doctor.finding import Finding
     from lakebed.services.indexing.indexes import IndexInfo
     from lakebed.services.indexing.validate import IndexCheck
 
@@ -178,6 +179,23 @@ class ServicesReport:
     services: tuple[ServiceEntry, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What a repair is about to put right."""
+
+    table: str
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorReport:
+    """What is wrong with a table; `is_healthy` if nothing is, or nothing any more."""
+
+    table: str
+    is_healthy: bool
+    findings: tuple[Finding, ...]
+
+
 Report: TypeAlias = (
     TimelineReport
     | FilesReport
@@ -188,5 +206,7 @@ Report: TypeAlias = (
     | RowsReport
     | LookupReport
     | ServicesReport
+    | RepairReport
+    | DoctorReport
     | Explanation
 )

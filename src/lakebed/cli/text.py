@@ -11,9 +11,11 @@ from lakebed.cli.grid import Column, Grid, grid
 from lakebed.cli.reports import (
     CheckReport,
     ConfigReport,
+    DoctorReport,
     FilesReport,
     IndexesReport,
     LookupReport,
+    RepairReport,
     Report,
     RowsReport,
     SchemaReport,
@@ -29,6 +31,8 @@ from lakebed.read.explain import Explanation, PruneStep
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from lakebed.services.doctor.finding import Finding
 
 _number = partial(Column, align="right")
 _STATES = {
@@ -65,6 +69,10 @@ def describe(report: Report) -> Iterator[Grid | str]:
             return _lookup(report)
         case ServicesReport():
             return _services(report)
+        case RepairReport():
+            return _repair(report)
+        case DoctorReport():
+            return _doctor(report)
         case Explanation():
             return _explanation(report)
 
@@ -230,6 +238,48 @@ def _check(report: CheckReport) -> Iterator[Grid | str]:
         kinds = ("missing", "extra", "different", "repeated")
         told = ", ".join(f"{getattr(check, kind)} {kind}" for kind in kinds if getattr(check, kind))
         yield f"{check.name} and the table differ: {told}; {count(check.checked, 'key')} checked"
+
+
+def _doctor(report: DoctorReport) -> Iterator[Grid | str]:
+    if any(finding.outcome is not None for finding in report.findings):
+        columns = (
+            Column("finding"),
+            Column("place", style="cyan", fit="wrap"),
+            Column("outcome", fit="wrap", styles={"repaired": "green"}),
+        )
+        yield grid(columns, [(f.kind, f.place, f.outcome or f"by hand: {f.repair}") for f in report.findings])
+    else:
+        yield from map(_finding, report.findings)
+    yield _verdict(report)
+
+
+def _repair(report: RepairReport) -> Iterator[Grid | str]:
+    yield from map(_finding, report.findings)
+    yield f"repairing {count(len(report.findings), 'finding')}"
+
+
+def _finding(finding: Finding) -> Grid:
+    return grid(_FACTS, tuple(_finding_facts(finding)), has_header=False)
+
+
+def _finding_facts(finding: Finding) -> Iterator[tuple[str, str]]:
+    yield finding.kind, finding.place
+    yield "  wrong", finding.problem
+    if finding.blocks:
+        yield "  blocks", finding.blocks
+    yield from (("  such as", example) for example in finding.examples)
+    yield "  repair" if finding.is_safe else "  by hand", finding.repair
+
+
+def _verdict(report: DoctorReport) -> str:
+    findings = report.findings
+    if not findings:
+        return f"{report.table} is healthy"
+    repaired = sum(finding.is_repaired for finding in findings)
+    if repaired or report.is_healthy:
+        return f"{count(len(findings), 'finding')}, {repaired} repaired"
+    safe = sum(finding.is_safe and finding.outcome is None for finding in findings)
+    return f"{count(len(findings), 'finding')}, {safe} of which --repair puts right"
 
 
 def _rows(report: RowsReport) -> Iterator[Grid | str]:

@@ -53,7 +53,7 @@ _KEPT_INSTANTS = 30
 
 def is_due(timeline: Timeline) -> bool:
     """Whether the metadata table's timeline asks for maintenance."""
-    return _delta_commits(timeline) >= DELTA_COMMITS or any(i.action in _TAKEN_UP for i in timeline.pending())
+    return _delta_commits(timeline) >= DELTA_COMMITS or any(i.action in TAKEN_UP for i in timeline.pending())
 
 
 def maintain(transactions: Transactions, engine: Engine) -> None:
@@ -65,7 +65,8 @@ def maintain(transactions: Transactions, engine: Engine) -> None:
                 step(section, engine)
 
 
-_TAKEN_UP = (Action.COMPACTION, Action.CLEAN)
+TAKEN_UP = (Action.COMPACTION, Action.CLEAN)
+"""What maintenance carries out if it finds it pending."""
 
 
 def _delta_commits(timeline: Timeline) -> int:

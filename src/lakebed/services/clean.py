@@ -48,7 +48,7 @@ SAVEPOINTS = "savepointed_timestamps"
 _THREADS = 16
 """Deleting a file is waiting for the store to answer."""
 _WRITTEN_VERSION = 9
-_HOLDS_NOTHING = (Action.CLEAN, Action.INDEXING, Action.SAVEPOINT, Action.ROLLBACK)
+HOLDS_NOTHING = (Action.CLEAN, Action.INDEXING, Action.SAVEPOINT, Action.ROLLBACK)
 """Pending instants that read no old slice: an index that is being built makes do with a newer one."""
 
 
@@ -143,7 +143,7 @@ def plan_clean(
 
 def held_since(section: Section) -> Iterator[InstantTime]:
     """Times from which on nothing may be taken away: a write that is under way saw what had completed before it."""
-    yield from (i.requested_at for i in section.timeline.pending() if i.action not in _HOLDS_NOTHING)
+    yield from (i.requested_at for i in section.timeline.pending() if i.action not in HOLDS_NOTHING)
     yield from (InstantTime(target) for target in targets_of_rollbacks(section))
 
 
@@ -274,7 +274,7 @@ def _check_unused(section: Section, state: TableState, clean: InstantTime, parti
     """The entry of a partition that goes would take with it what was written there since."""
     if not partitions:
         return
-    writes = [i for i in section.timeline.pending() if i.action not in _HOLDS_NOTHING and i.requested_at < clean]
+    writes = [i for i in section.timeline.pending() if i.action not in HOLDS_NOTHING and i.requested_at < clean]
     since = (i for i in state.timeline.commits() if (i.completed_at or "") > clean)
     if writes or any(_partitions_of(state, i) & {*partitions} for i in since):
         raise _PartitionInUseError
@@ -305,7 +305,7 @@ def _remove_metafiles(context: ServiceContext, partitions: Collection[str]) -> N
     """Partitions that are gone lose the file that makes them one, unless a write may be about to use them again."""
     with context.transactions.section() as section:
         state = state_in(context, section)
-        if any(i.action not in _HOLDS_NOTHING for i in section.timeline.pending()):
+        if any(i.action not in HOLDS_NOTHING for i in section.timeline.pending()):
             return
         for partition in partitions:
             if not state.files.get(partition):

@@ -24,10 +24,21 @@ def open_ports(storage: Storage, lock_options: Mapping[str, str]) -> Ports:
     return Ports(storage, clock, lock, background, new_token)
 
 
+def choose_timing(ports: Ports, *, heartbeat_ms: int, heartbeat_misses: int, service_delay_minutes: int = 10) -> Timing:
+    """How long things may take on the table: clocks differ where others may have its lock."""
+    skew_ms = _SHARED_SKEW_MS if ports.lock.can_be_lost else 0
+    delay = service_delay_minutes * 60.0
+    return Timing(heartbeat_ms / 1000, heartbeat_misses, skew_ms, service_delay_seconds=delay)
+
+
 def open_transactions(
     ports: Ports, *, heartbeat_ms: int, heartbeat_misses: int, service_delay_minutes: int = 10
 ) -> Transactions:
     """Transactions of this process on one table."""
-    skew_ms = _SHARED_SKEW_MS if ports.lock.can_be_lost else 0
-    delay = service_delay_minutes * 60.0
-    return Transactions(ports, Timing(heartbeat_ms / 1000, heartbeat_misses, skew_ms, service_delay_seconds=delay))
+    timing = choose_timing(
+        ports,
+        heartbeat_ms=heartbeat_ms,
+        heartbeat_misses=heartbeat_misses,
+        service_delay_minutes=service_delay_minutes,
+    )
+    return Transactions(ports, timing)

@@ -19,7 +19,7 @@ def load_config(storage: Storage) -> TableConfig:
         data = storage.find(path)
         if data is not None:
             try:
-                return _decode_config(data, path)
+                return decode_config(data, path)
             except CorruptTableError:
                 if path == BACKUP or storage.find(BACKUP) is None:
                     raise
@@ -35,8 +35,8 @@ def has_config(storage: Storage) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _decode_config(data: bytes, path: str) -> TableConfig:
-    """Remembered by content: every section reads the file anew, and hardly ever finds another one."""
+def decode_config(data: bytes, path: str) -> TableConfig:
+    """What a configuration file says. Remembered: every section reads the file anew, and hardly ever finds another."""
     properties = decode_properties(data, path=path)
     check_table_checksum(properties, path=path)
     return TableConfig(properties, path)

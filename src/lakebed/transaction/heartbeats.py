@@ -117,12 +117,12 @@ def load_heartbeats(ports: Ports, timing: Timing) -> dict[str, bool]:
     if not ports.storage.list(FOLDER):
         return {}
     # The time comes first: if this process pauses in between, others look younger than they are, never older.
-    now = _storage_time(ports)
+    now = storage_time(ports)
     files = {listed.path.rpartition("/")[2]: listed.modified for listed in ports.storage.list(FOLDER)}
     return {instant: now - modified <= timing.dead_after for instant, modified in files.items()}
 
 
-def _storage_time(ports: Ports) -> datetime:
+def storage_time(ports: Ports) -> datetime:
     """The time of the store: that of a file this process just wrote."""
     folder, _, name = _CLOCK.rpartition("/")
     while True:

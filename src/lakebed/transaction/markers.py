@@ -12,7 +12,8 @@ from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
 from lakebed.transaction.settle import create_file, delete_file
 
-_FOLDER = ".hoodie/.temp"
+FOLDER = ".hoodie/.temp"
+"""Here every instant that is written has a folder for its markers."""
 _KIND_FILE = "MARKERS.type"
 _KIND = b"TIMELINE_SERVER_BASED"
 _SUFFIX = ".marker."
@@ -20,7 +21,7 @@ _SUFFIX = ".marker."
 
 def marker_folder(instant: InstantTime) -> str:
     """Where the markers of an instant lie."""
-    return f"{_FOLDER}/{instant}"
+    return f"{FOLDER}/{instant}"
 
 
 def open_markers(storage: Storage, instant: InstantTime) -> None:

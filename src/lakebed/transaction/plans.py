@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from lakebed.format.timeline.metadata import decode_compaction_plan
 from lakebed.format.timeline.plans import decode_clustering_plan
+from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Storage
-from lakebed.transaction.section import Section
+from lakebed.transaction.section import Section, instant_path
 
 SERVICES = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING, Action.CLEAN)
 """Actions whose requested file is a plan that any process may execute."""
 REMOVABLE = "lakebed.removable"
 """In the extra metadata of a plan: `true` if a rollback takes the plan away too."""
-_CANCELLED = ".hoodie/.cancelled"
+CANCELLED = ".hoodie/.cancelled"
+"""The folder of files that say which plans are cancelled."""
 
 
 def is_removable(section: Section, plan: Instant) -> bool:
     """Whether a rollback of a service takes its plan away; never that of a compaction, which readers may rely on."""
+    return can_be_removed(section.ports.storage, section.config, plan)
+
+
+def can_be_removed(storage: Storage, config: TableConfig, plan: Instant) -> bool:
+    """`is_removable`, for those who only look."""
     if plan.action not in (Action.LOG_COMPACTION, Action.CLUSTERING):
         return False
-    path = section.path(Instant(plan.requested_at, plan.action, State.REQUESTED))
-    data = section.ports.storage.find(path)
+    path = instant_path(config, Instant(plan.requested_at, plan.action, State.REQUESTED))
+    data = storage.find(path)
     if data is None:
         return True  # A rollback was about to take it away.
     if plan.action is Action.CLUSTERING:
@@ -31,7 +38,7 @@ def is_removable(section: Section, plan: Instant) -> bool:
 
 def cancel_marker(instant: InstantTime) -> str:
     """The file that says that a plan is cancelled."""
-    return f"{_CANCELLED}/{instant}"
+    return f"{CANCELLED}/{instant}"
 
 
 def is_cancelled(storage: Storage, instant: InstantTime) -> bool:

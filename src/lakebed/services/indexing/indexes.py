@@ -51,7 +51,7 @@ class Indexes:
 
     def list(self) -> tuple[IndexInfo, ...]:
         """Every index, ready or not."""
-        return tuple(_describe(self._handle.state()))
+        return tuple(describe_indexes(self._handle.state()))
 
     def create(
         self,
@@ -112,7 +112,8 @@ class _Forgetting:
         self.handle.forget()
 
 
-def _describe(state: TableState) -> Iterator[IndexInfo]:
+def describe_indexes(state: TableState) -> Iterator[IndexInfo]:
+    """Every index of a table, ready or not; none if its metadata table cannot be used."""
     metadata = state.metadata
     if not isinstance(metadata, MetadataTable):
         return

@@ -114,10 +114,10 @@ def validate_index(
 ) -> IndexCheck:
     """How an index compares with the data of one snapshot; nothing is locked or written."""
     partition = KINDS.get(name, name)
-    check = _CHECKS.get(partition)
+    check = CHECKS.get(partition)
     state, metadata = _look(handle, partition)
     if check is None:
-        raise InvalidInputError(f"{partition} cannot be validated", hint=f"use one of {', '.join(_CHECKS)}")
+        raise InvalidInputError(f"{partition} cannot be validated", hint=f"use one of {', '.join(CHECKS)}")
     tally = _Tally(partition, examples)
     check(state, metadata, tally, progress)
     return tally.result()
@@ -367,7 +367,7 @@ def _merged(metadata: MetadataTable, partition: str, file_id: str) -> Merged:
 
 
 _Check = Callable[[TableState, MetadataTable, _Tally, "Progress | None"], None]
-_CHECKS: dict[str, _Check] = {
+CHECKS: dict[str, _Check] = {
     RECORD_INDEX: _check_record_index,
     FILES: _check_files,
     COLUMN_STATS: _check_column_stats,

@@ -1,0 +1,1 @@
+"""What is wrong with a table, what that blocks, and how it is put right."""

@@ -1,0 +1,160 @@
+"""Findings about data files: those that no instant owns, those that are lost, those that the metadata table lacks.
+
+What may be deleted is decided here, once, for those who look and, under the lock, for those who delete. A file is dead
+if nobody counts it now and nobody ever will:
+
+*   Its instant is not on the timeline, and not in the history. Files are made after their instant is requested, and an
+    instant leaves the timeline by a rollback or by archiving alone. Times are drawn under the lock and grow, so no
+    instant of that time can begin. A process that was taken for dead and wakes up finds its instant, its heartbeat and
+    its ticket gone: it cannot complete. It may write more files; the next doctor finds them.
+*   Or its instant completed without naming it, and the metadata table does not list it: a task that was run twice made
+    it. Completed instants do not change. Without a metadata table readers go by folders and may count it, so then it
+    stays.
+*   Or a completed clean says that it is gone, and the metadata table does not list it.
+
+An instant that is pending, about to be undone, or has a heartbeat, beating or not, is left to its owner or a rollback.
+Files that are younger than a heartbeat may grow are left alone in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lakebed.services.doctor.finding import Finding, Kind, Remedy, some
+from lakebed.services.doctor.listing import FileFacts, FoundFile
+from lakebed.services.doctor.look import Moment
+from lakebed.services.indexing.request import FILES
+
+NEVER, UNNAMED, CLEANED = "never", "unnamed", "cleaned"
+_WHY = {
+    NEVER: "of an instant that is neither on the timeline nor in the history: it was rolled back",
+    UNNAMED: "that the instant completed without: a task ran twice",
+    CLEANED: "that a clean has taken out of the table, but not away",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A file that no instant owns, and why; `is_dead` if that is proved."""
+
+    file: FoundFile
+    why: str
+    is_dead: bool
+
+
+def find_strays(facts: FileFacts, moment: Moment) -> Iterator[Stray]:
+    """Files that no instant owns."""
+    for path, file in facts.found.items():
+        if file.instant in facts.held or path in facts.leaving or not moment.is_dead(file.modified):
+            continue
+        if _never_was(facts, file):
+            yield Stray(file, NEVER, True)
+        elif facts.indexed is not None and path in facts.commits.cleaned and path not in facts.indexed:
+            yield Stray(file, CLEANED, True)
+        elif file.name not in facts.commits.names.get(file.instant, (file.name,)):
+            is_listed = facts.indexed is None or path in facts.indexed
+            yield Stray(file, UNNAMED, not is_listed)
+
+
+def _never_was(facts: FileFacts, file: FoundFile) -> bool:
+    if file.instant in facts.commits.names or file.instant in facts.archived:
+        return False
+    return file.instant in facts.commits.undone or not facts.is_completed(file.instant)
+
+
+def describe_strays(facts: FileFacts, moment: Moment) -> Iterator[Finding]:
+    """One finding per instant and reason."""
+    groups: dict[tuple[str, str, bool], list[str]] = {}
+    for stray in find_strays(facts, moment):
+        groups.setdefault((stray.file.instant, stray.why, stray.is_dead), []).append(stray.file.path)
+    for (instant, why, is_dead), paths in sorted(groups.items()):
+        yield Finding(
+            Kind.STRAY_FILE,
+            instant,
+            f"{_count(paths)} {_WHY[why]}",
+            "" if is_dead else "readers that list folders may count their rows twice",
+            Remedy.DELETE if is_dead else Remedy.BY_HAND,
+            "delete them, under the table's lock"
+            if is_dead
+            else "compare their rows with the table's, then delete them",
+            some(paths),
+        )
+
+
+def find_lost(facts: FileFacts) -> Iterator[Finding]:
+    """Files that the table relies on and that are not there."""
+    wanted = facts.needed | (facts.indexed.keys() if facts.indexed is not None else set())
+    gone = wanted - facts.found.keys() - facts.leaving
+    needed, older = gone & facts.needed, gone - facts.needed
+    if needed:
+        yield Finding(
+            Kind.LOST_FILE,
+            some(list(needed))[0],
+            f"{_count(needed)} of the newest snapshot not there",
+            "every read of their file groups",
+            Remedy.BY_HAND,
+            "bring them back from a copy of the table, or restore the table to a savepoint",
+            some(list(needed)),
+        )
+    if older:
+        yield Finding(
+            Kind.LOST_FILE,
+            some(list(older))[0],
+            f"{_count(older)} that the metadata table lists, of older slices, not there",
+            "reads as of earlier instants",
+            Remedy.BY_HAND,
+            "bring them back from a copy, or let the list go by the folders: lakebed index create PATH files --rebuild",
+            some(list(older)),
+        )
+
+
+def find_listing_differences(facts: FileFacts) -> Iterator[Finding]:
+    """What the metadata table says of files that are there: all of them, with their sizes."""
+    if facts.indexed is None:
+        return
+    unlisted = [path for path in facts.found if path not in facts.indexed and _is_unlisted(facts, path)]
+    resized = [path for path, size in facts.indexed.items() if path in facts.found and facts.found[path].size != size]
+    torn = [path for path in resized if facts.commits.sizes.get(path) != facts.found[path].size]
+    wrong = sorted({*unlisted, *resized} - {*torn})
+    if torn:
+        yield Finding(
+            Kind.LOST_FILE,
+            some(torn)[0],
+            f"{_count(torn)} not as large as when written",
+            "every read of their file groups",
+            Remedy.BY_HAND,
+            "bring them back from a copy of the table",
+            some(torn),
+        )
+    if wrong:
+        is_whole = not torn and not any(find_lost(facts)) and not _would_return(facts, wrong)
+        yield Finding(
+            Kind.METADATA,
+            FILES,
+            f"{_count(wrong)} that the metadata table does not list, or with another size",
+            "reads and writes go by that list: they do not see these rows",
+            Remedy.REBUILD if is_whole else Remedy.BY_HAND,
+            "make the list anew from the folders" if is_whole else "bring lost files back and delete stray ones first",
+            some(wrong),
+        )
+
+
+def _is_unlisted(facts: FileFacts, path: str) -> bool:
+    """Whether a file should be on the list: its instant, on the active timeline, completed with it.
+
+    Of archived instants nothing says so any more: what is not on the list may have been cleaned long ago.
+    """
+    file = facts.found[path]
+    is_held = file.instant in facts.held or path in facts.leaving or path in facts.commits.cleaned
+    return not is_held and file.name in facts.commits.names.get(file.instant, ())
+
+
+def _would_return(facts: FileFacts, wrong: list[str]) -> bool:
+    """Whether a new list would have files that the table is rid of: it goes by completed instants alone."""
+    rest = facts.found.keys() - facts.indexed.keys() - {*wrong} if facts.indexed is not None else ()
+    return any(facts.is_completed(facts.found[path].instant) for path in rest)
+
+
+def _count(paths: list[str] | set[str] | frozenset[str]) -> str:
+    return "1 file" if len(paths) == 1 else f"{len(paths):,} files"

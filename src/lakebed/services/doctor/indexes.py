@@ -1,0 +1,73 @@
+"""Findings about indexes: not whole, not what the rows say, or grown out of their shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lakebed.index.record_index import ShardSizing
+from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.model.files import FileSlice
+from lakebed.services.doctor.finding import Finding, Kind, Remedy
+from lakebed.services.indexing.indexes import BROKEN, UNFINISHED, IndexInfo
+from lakebed.services.indexing.request import FILES, KINDS
+from lakebed.services.indexing.validate import IndexCheck
+
+_BUILT = frozenset(KINDS.values())
+
+
+def find_broken(infos: Iterable[IndexInfo]) -> Iterator[Finding]:
+    """Indexes of which files are missing, and those that were never finished."""
+    for info in infos:
+        if info.state == BROKEN:
+            yield _rebuilt(info.name, "files of it are missing", "reads through it, and every write")
+        elif info.state == UNFINISHED:
+            yield _rebuilt(info.name, "it is defined, but not there: a process died while it built it", "reads by it")
+
+
+def _rebuilt(name: str, problem: str, blocks: str, examples: tuple[str, ...] = ()) -> Finding:
+    can = name in _BUILT and name != FILES
+    repair = "build it anew from the rows; writers wait as long" if can else "drop it and create it with Apache Hudi"
+    return Finding(Kind.INDEX, name, problem, blocks, Remedy.REBUILD if can else Remedy.BY_HAND, repair, examples)
+
+
+def describe_check(check: IndexCheck) -> Iterator[Finding]:
+    """How an index differs from the rows, if it does."""
+    examples = tuple(f"{each.what}: {each.key}" for each in check.examples)
+    kinds = ("missing", "extra", "different")
+    told = ", ".join(f"{getattr(check, kind):,} {kind}" for kind in kinds if getattr(check, kind))
+    if told:
+        blocks = "reads and writes that go by it may miss rows"
+        yield _rebuilt(check.name, f"index and rows differ: {told}; {check.checked:,} checked", blocks, examples)
+    if check.repeated:
+        yield Finding(
+            Kind.INDEX,
+            check.name,
+            f"{check.repeated:,} record keys occur in more than one row",
+            "upserts and deletes of these keys change one of the rows",
+            Remedy.BY_HAND,
+            "delete the keys and write the right rows again; which ones are right is not for a repair to say",
+            examples,
+        )
+
+
+def find_outgrown(slices: Iterable[FileSlice], sizing: ShardSizing) -> Iterator[Finding]:
+    """Advice to give a record index more shards, once some are larger than a new index would have them."""
+    sizes = [sum(file.size or 0 for file in ((s.base,) if s.base else ()) + s.logs) for s in slices]
+    if not sizes or max(sizes) <= sizing.shard_bytes_max:
+        return
+    large = sum(size > sizing.shard_bytes_max for size in sizes)
+    shards = wanted_shards(sum(sizes), sizing)
+    yield Finding(
+        Kind.INDEX,
+        RECORD_INDEX,
+        f"{large} of {len(sizes)} shards outgrew {sizing.shard_bytes_max:,} bytes; the largest has {max(sizes):,}",
+        "nothing; lookups and compactions of the metadata table get slower",
+        Remedy.BY_HAND,
+        f"give it more, while writers wait: lakebed index reshard PATH {RECORD_INDEX} --shards {shards}",
+    )
+
+
+def wanted_shards(total_bytes: int, sizing: ShardSizing) -> int:
+    """How many shards entries of that size fill, with room to grow."""
+    needed = int(total_bytes * sizing.growth) // max(1, sizing.shard_bytes_max) + 1
+    return min(max(needed, sizing.least), sizing.most)

@@ -1,0 +1,113 @@
+"""Findings about what dead processes left beside the timeline: heartbeats, tickets, markers, cancellations, locks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import datetime, timezone
+
+from lakebed.model.config import TableConfig
+from lakebed.model.instant import InstantTime
+from lakebed.services.doctor.finding import Finding, Kind, Remedy
+from lakebed.services.doctor.look import Leftovers, Locks, Look, Moment
+from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
+from lakebed.transaction.locks.file_system import LOCK_FILE as HUDI_LOCK_FILE
+from lakebed.transaction.locks.lease import DRIFT_MS
+from lakebed.transaction.locks.lease_file import LOCK_FILE as LEASE_FILE
+from lakebed.transaction.markers import marker_folder
+from lakebed.transaction.plans import cancel_marker
+from lakebed.transaction.times import instant_ms, timeline_zone
+
+
+def find_leftovers(look: Look) -> Iterator[Finding]:
+    """What the next sweep clears away: it keeps nobody from anything, but it hides what is really going on."""
+    known = {i.requested_at for i in (*look.state.timeline.pending(), *look.metadata_timeline.pending())}
+    for instant, modified in look.leftovers.heartbeats.items():
+        if instant not in known and look.moment.is_dead(modified):
+            yield Finding(
+                Kind.LEFTOVER,
+                f"{HEARTBEATS}/{instant}",
+                "the heartbeat stopped, and no instant of its time is pending",
+                "",
+                Remedy.ROLL_BACK,
+                "remove it, and the markers and tickets of its time",
+            )
+    ended = Ended(known, look.leftovers, look.moment, look.config)
+    for folder, what in ended.markers():
+        yield _clear(folder, f"markers of {what}")
+    for instant, what in ended.tickets():
+        yield _clear(instant, f"a ticket of {what}")
+    for path, what in ended.cancellations():
+        yield _clear(path, f"the cancellation of {what}")
+
+
+def _clear(place: str, problem: str) -> Finding:
+    return Finding(Kind.LEFTOVER, place, problem, "", Remedy.CLEAR, "remove it, under the table's lock")
+
+
+class Ended:
+    """What belongs to instants that are over.
+
+    An instant that is being written is pending, and has a heartbeat from before it is until after its markers and
+    tickets are gone. So what is old, and of an instant without both, is nobody's: under the lock that is a proof, for
+    there no instant begins, and a process that was paused finds itself without a heartbeat and without a ticket.
+    """
+
+    def __init__(self, pending: Collection[str], leftovers: Leftovers, moment: Moment, config: TableConfig) -> None:
+        self._known = {*pending, *leftovers.heartbeats}
+        self._left = leftovers
+        self._moment = moment
+        self._zone = timeline_zone(config)
+
+    def markers(self) -> Iterator[tuple[str, str]]:
+        """Folders with markers, and whose they were."""
+        for instant, modified in self._left.markers.items():
+            if instant not in self._known and self._moment.is_dead(modified):
+                yield marker_folder(InstantTime(instant)), f"{instant}, which is over"
+
+    def tickets(self) -> Iterator[tuple[str, str]]:
+        """Instants with live tickets."""
+        for instant in sorted(self._left.tickets):
+            if instant not in self._known and self._moment.is_dead(self._spelled(instant)):
+                yield instant, f"{instant}, which is over"
+
+    def cancellations(self) -> Iterator[tuple[str, str]]:
+        """Files that cancel a plan that is gone."""
+        for instant, modified in self._left.cancelled.items():
+            if instant not in self._known and self._moment.is_dead(modified):
+                yield cancel_marker(InstantTime(instant)), f"{instant}, a plan that is gone"
+
+    def _spelled(self, instant: str) -> datetime:
+        """The moment that an instant's digits spell; long ago for those of index builds, which count from zero."""
+        try:
+            ms = instant_ms(InstantTime(instant), self._zone)
+        except ValueError:
+            ms = 0
+        return datetime.fromtimestamp(ms / 1000, timezone.utc)
+
+
+def find_dead_locks(locks: Locks, moment: Moment, *, expire_minutes: int) -> Iterator[Finding]:
+    """Locks that their holders did not give up."""
+    now_ms = moment.now.timestamp() * 1000
+    if locks.lease is not None and now_ms > locks.lease.valid_until_ms + DRIFT_MS:
+        until = datetime.fromtimestamp(locks.lease.valid_until_ms / 1000, timezone.utc)
+        yield Finding(
+            Kind.LOCK,
+            LEASE_FILE,
+            f"{locks.lease.owner} died with the lock; its lease ran out on {until:%Y-%m-%d %H:%M:%S} UTC",
+            "",
+            Remedy.RELEASE,
+            "take the lock over, as the next writer would, and give it up",
+        )
+    if locks.file_since is not None and moment.is_dead(locks.file_since):
+        age_minutes = (moment.now - locks.file_since).total_seconds() / 60
+        expired = bool(expire_minutes) and age_minutes > expire_minutes
+        yield Finding(
+            Kind.LOCK,
+            HUDI_LOCK_FILE,
+            f"the lock file is there since {locks.file_since:%Y-%m-%d %H:%M:%S} UTC",
+            "every writer whose lock provider is FileSystemBasedLockProvider",
+            Remedy.RELEASE if expired else Remedy.BY_HAND,
+            "take the lock over, as the next writer would, and give it up"
+            if expired
+            else "remove the file if no writer runs: nothing tells a dead holder from a slow one",
+        )

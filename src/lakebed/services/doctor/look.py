@@ -1,0 +1,256 @@
+"""One look at a table: all that the doctor reads, in an order that allows conclusions, and nothing that it writes.
+
+The order matters, for others go on meanwhile. An instant has a heartbeat from before it is requested until after it has
+completed, and its markers and tickets are gone before the heartbeat is. So instants are listed before and after the
+heartbeats: one that is pending both times had its heartbeat in between, if it is alive. And markers and tickets are
+listed after the heartbeats: old ones whose instant had none are nobody's.
+
+Ages go by the clock of this machine, for asking the store's means writing a file. A repair asks it, under the lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+
+from lakebed.errors import CorruptTableError
+from lakebed.format.timeline.instant_names import encode_instant_name
+from lakebed.format.timeline.metadata import decode_index_plan
+from lakebed.format.timeline.plans import decode_clean_plan, decode_rollback_plan
+from lakebed.format.timeline.restores import decode_restore_plan
+from lakebed.metadata import MetadataTable
+from lakebed.model.config import TableConfig
+from lakebed.model.instant import Instant
+from lakebed.model.words import Action, State
+from lakebed.storage import Listed, Storage
+from lakebed.storage.port import TICKETS, decode_ticket
+from lakebed.table import TableHandle, TableState
+from lakebed.timeline import Timeline
+from lakebed.timeline.active import list_instants, load_timeline
+from lakebed.timeline.config import BACKUP, PROPERTIES, decode_config
+from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
+from lakebed.transaction.heartbeats import Timing
+from lakebed.transaction.locks.file_system import LOCK_FILE as HUDI_LOCK_FILE
+from lakebed.transaction.locks.lease_file import LOCK_FILE as LEASE_FILE
+from lakebed.transaction.locks.lease_file import Lease, decode_lease
+from lakebed.transaction.markers import FOLDER as MARKERS
+from lakebed.transaction.pending import planned_groups
+from lakebed.transaction.plans import CANCELLED, SERVICES, can_be_removed
+from lakebed.transaction.section import METADATA, instant_path
+
+Times = Mapping[str, datetime]
+"""When files were written last, by name or path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a look was taken, and how long things may take."""
+
+    now: datetime
+    timing: Timing
+
+    def is_dead(self, modified: datetime) -> bool:
+        """Whether a heartbeat of that age has stopped."""
+        return self.now - modified > self.timing.dead_after
+
+    def is_overdue(self, modified: datetime) -> bool:
+        """Whether a plan of that age should have been executed."""
+        return self.now - modified > timedelta(seconds=self.timing.service_delay_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFiles:
+    """The two places of the configuration: what is wrong with each, None if nothing is; whether they are there."""
+
+    problem: str | None
+    backup_problem: str | None
+    has_file: bool
+    has_backup: bool
+    backup_is_old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What instants leave beside the timeline, by instant."""
+
+    heartbeats: Times
+    tickets: frozenset[str]
+    markers: Times
+    cancelled: Times
+
+
+@dataclass(frozen=True, slots=True)
+class Locks:
+    """The lock files that the table has: a lease that was not given up, and since when Hudi's lock file is there."""
+
+    lease: Lease | None = None
+    file_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """What the pending instants are about, by their times.
+
+    `targets` are what rollbacks and restores go back to, `groups` how many file groups services hold, `building` the
+    indexes that are not ready yet, `cleaned` the files that cleans are to delete. Some plans cannot be read.
+    """
+
+    targets: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, int] = field(default_factory=dict)
+    removable: frozenset[str] = frozenset()
+    building: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    cleaned: frozenset[str] = frozenset()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look saw. `pending` are the instants that were pending before and after the heartbeats were listed."""
+
+    moment: Moment
+    state: TableState
+    pending: tuple[Instant, ...]
+    plans: Plans
+    written: Times
+    metadata_timeline: Timeline
+    metadata_written: Times
+    metadata: MetadataTable | None
+    metadata_problem: str | None
+    leftovers: Leftovers
+    locks: Locks
+
+    @property
+    def config(self) -> TableConfig:
+        """The table's configuration."""
+        return self.state.config
+
+    def is_alive(self, instant: str) -> bool:
+        """Whether the heart of an instant beats."""
+        beat = self.leftovers.heartbeats.get(instant)
+        return beat is not None and not self.moment.is_dead(beat)
+
+
+def look_at_config(storage: Storage, moment: Moment) -> ConfigFiles:
+    """The configuration file and its backup."""
+    found = {listed.path: listed.modified for listed in storage.list(".hoodie")}
+    return ConfigFiles(
+        _config_problem(storage, PROPERTIES),
+        _config_problem(storage, BACKUP),
+        PROPERTIES in found,
+        BACKUP in found,
+        BACKUP in found and moment.is_dead(found[BACKUP]),
+    )
+
+
+def _config_problem(storage: Storage, path: str) -> str | None:
+    data = storage.find(path)
+    if data is None:
+        return "it is not there"
+    try:
+        decode_config(data, path)
+    except CorruptTableError as error:
+        return error.what
+    return None
+
+
+def take_look(storage: Storage, config: TableConfig, moment: Moment) -> Look:
+    """A look at a table whose configuration can be read."""
+    first = list_instants(storage, config)
+    heartbeats = by_name(storage.list(HEARTBEATS))
+    state = TableHandle(storage, config).state()
+    seen = {i.requested_at for i in Timeline.of(first).pending()}
+    pending = tuple(i for i in state.timeline.pending() if i.requested_at in seen)
+    metadata, problem = _metadata(state)
+    return Look(
+        moment=moment,
+        state=state,
+        pending=pending,
+        plans=_plans(storage, config, pending),
+        written=by_name(storage.list(config.timeline_path)),
+        metadata_timeline=load_timeline(storage, config, METADATA),
+        metadata_written=by_name(storage.list(f"{METADATA}{config.timeline_path}")),
+        metadata=metadata,
+        metadata_problem=problem,
+        leftovers=look_at_leftovers(storage, heartbeats),
+        locks=_locks(storage),
+    )
+
+
+def _metadata(state: TableState) -> tuple[MetadataTable | None, str | None]:
+    """The metadata table, or what is wrong with one that the configuration names."""
+    if not state.config.metadata_partitions:
+        return None, None
+    try:
+        found = state.metadata
+    except CorruptTableError as error:
+        return None, error.what
+    return (found, None) if isinstance(found, MetadataTable) else (None, found.reason)
+
+
+def _plans(storage: Storage, config: TableConfig, pending: Iterable[Instant]) -> Plans:
+    targets: dict[str, str] = {}
+    groups: dict[str, int] = {}
+    building: dict[str, tuple[str, ...]] = {}
+    removable: set[str] = set()
+    cleaned: set[str] = set()
+    unreadable: dict[str, str] = {}
+    for instant in pending:
+        time, path = instant.requested_at, instant_path(config, replace(instant, state=State.REQUESTED))
+        try:
+            if instant.action is Action.ROLLBACK:
+                targets[time] = decode_rollback_plan(storage.get(path), path=path).target.requested_at
+            elif instant.action is Action.RESTORE:
+                targets[time] = decode_restore_plan(storage.get(path), path=path).target
+            elif instant.action is Action.CLEAN:
+                files = decode_clean_plan(storage.get(path), path=path).files
+                cleaned.update(join(partition, name) for partition, names in files.items() for name in names)
+            elif instant.action is Action.INDEXING:
+                plan = decode_index_plan(storage.get(path), path=path)
+                ready = config.metadata_partitions
+                building[time] = tuple(p.partition for p in plan.partitions if p.partition not in ready)
+            elif instant.action in SERVICES:
+                groups[time] = len(planned_groups(storage, config, instant))
+                removable.update([time] if can_be_removed(storage, config, instant) else [])
+        except CorruptTableError as error:
+            unreadable[time] = error.what
+    return Plans(targets, groups, frozenset(removable), building, frozenset(cleaned), unreadable)
+
+
+def join(partition: str, name: str) -> str:
+    """Where a file of a partition lies."""
+    return f"{partition}/{name}" if partition else name
+
+
+def look_at_leftovers(storage: Storage, heartbeats: Times) -> Leftovers:
+    """What lies beside the timeline; `heartbeats` were listed before."""
+    markers: dict[str, datetime] = {}
+    for listed in storage.list(MARKERS, recursive=True):
+        instant = listed.path.removeprefix(f"{MARKERS}/").partition("/")[0]
+        markers[instant] = max(listed.modified, markers.get(instant, listed.modified))
+    return Leftovers(heartbeats, _tickets(storage), markers, by_name(storage.list(CANCELLED)))
+
+
+def _tickets(storage: Storage) -> frozenset[str]:
+    """The instants of live tickets, which are folders on a local disk and objects elsewhere."""
+    paths = (*storage.list_folders(TICKETS), *(listed.path for listed in storage.list(TICKETS)))
+    tickets = (decode_ticket(path.rpartition("/")[2]) for path in paths)
+    return frozenset(ticket.instant for ticket in tickets if ticket is not None)
+
+
+def _locks(storage: Storage) -> Locks:
+    data = storage.find(LEASE_FILE)
+    lease = None if data is None else decode_lease(data)
+    files = {listed.path: listed.modified for listed in storage.list(".hoodie")}
+    return Locks(None if lease is None or lease.expired else lease, files.get(HUDI_LOCK_FILE))
+
+
+def written_at(times: Times, config: TableConfig, instant: Instant) -> datetime:
+    """When an instant came into its state; long ago if its file is gone."""
+    long_ago = datetime.min.replace(tzinfo=timezone.utc)
+    return times.get(encode_instant_name(instant, layout=config.timeline_layout), long_ago)
+
+
+def by_name(files: Iterable[Listed]) -> dict[str, datetime]:
+    """When each file of a folder was written, by its name."""
+    return {listed.path.rpartition("/")[2]: listed.modified for listed in files}

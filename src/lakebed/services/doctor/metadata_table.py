@@ -1,0 +1,80 @@
+"""Findings about the metadata table as a table: can it be read, is it looked after, what keeps it from that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lakebed.metadata.compaction import DELTA_COMMITS
+from lakebed.metadata.maintenance import TAKEN_UP
+from lakebed.model.words import Action
+from lakebed.services.doctor.finding import Finding, Kind, Remedy
+from lakebed.services.doctor.look import Look, written_at
+from lakebed.timeline import Timeline
+from lakebed.transaction.section import METADATA
+
+_OVERDUE = 2 * DELTA_COMMITS
+"""It is compacted after so many delta commits if others complete all the while, and after half as many if not."""
+
+
+def find_metadata_problems(look: Look) -> Iterator[Finding]:
+    """What is wrong with the metadata table, whatever its entries say."""
+    if look.metadata_problem is not None:
+        yield Finding(
+            Kind.METADATA,
+            METADATA.rstrip("/"),
+            look.metadata_problem,
+            "reads through the metadata table, and every write",
+            Remedy.BY_HAND,
+            "bring its hoodie.properties back from a copy, or read with hoodie.metadata.enable=false",
+        )
+    elif look.metadata is not None:
+        yield from _unfinished(look)
+        yield from _not_compacted(look)
+
+
+def _unfinished(look: Look) -> Iterator[Finding]:
+    """All work on the metadata table is done under the lock, so what is old and pending was left behind."""
+    known = {i.requested_at for i in look.state.timeline}
+    for instant in look.metadata_timeline.pending():
+        time = instant.requested_at
+        if time in known or not look.moment.is_dead(written_at(look.metadata_written, look.config, instant)):
+            continue
+        blocks = "compaction of the metadata table, which grows with every write"
+        if instant.action in TAKEN_UP:
+            problem, remedy = f"the {instant.action} of the metadata table was not carried out", Remedy.MAINTAIN
+            yield Finding(Kind.METADATA, time, problem, blocks, remedy, "carry it out")
+        elif instant.action is Action.DELTA_COMMIT:
+            problem = "no instant of the table has the time of this delta commit of the metadata table"
+            yield Finding(Kind.METADATA, time, problem, blocks, Remedy.ROLL_BACK, "undo it: its files go with it")
+        else:
+            problem = f"the {instant.action} of the metadata table was not carried out"
+            yield Finding(Kind.METADATA, time, problem, blocks, Remedy.BY_HAND, "let the engine that began it finish")
+
+
+def _not_compacted(look: Look) -> Iterator[Finding]:
+    count = _uncompacted(look.metadata_timeline)
+    if count < _OVERDUE or any(i.action in TAKEN_UP for i in look.metadata_timeline.pending()):
+        return
+    blocker = _blocker(look)
+    problem = f"the metadata table has {count} delta commits that are not compacted"
+    blocks = "archiving of the table; reads and writes get slower"
+    if blocker is None:
+        yield Finding(Kind.METADATA, METADATA.rstrip("/"), problem, blocks, Remedy.MAINTAIN, "compact it")
+    elif look.is_alive(blocker):
+        problem = f"{problem}: it is not compacted past {blocker}, which is being written"
+        yield Finding(
+            Kind.METADATA, blocker, problem, blocks, Remedy.BY_HAND, "wait for that write, or end its process"
+        )
+
+
+def _uncompacted(timeline: Timeline) -> int:
+    """Delta commits that the last compaction did not take in: it may have been kept from all but the oldest."""
+    last = max((i.requested_at for i in timeline.commits() if i.action is Action.COMMIT), default="")
+    return sum(i.action is Action.DELTA_COMMIT and (i.completed_at or "") > last for i in timeline.commits())
+
+
+def _blocker(look: Look) -> str | None:
+    """The oldest instant that is pending, or about to be undone, and has entries in the metadata table."""
+    pending = {i.requested_at for i in look.state.timeline.pending() if i.action is not Action.SAVEPOINT}
+    held = {*pending, *look.plans.targets.values()}
+    return min((i.requested_at for i in look.metadata_timeline if i.requested_at in held), default=None)

@@ -1,0 +1,99 @@
+"""Findings about instants that are neither completed nor gone, though nobody works on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lakebed.model.instant import Instant
+from lakebed.model.words import Action, State
+from lakebed.services.clean import HOLDS_NOTHING
+from lakebed.services.doctor.finding import Finding, Kind, Remedy
+from lakebed.services.doctor.look import Look, written_at
+from lakebed.transaction.plans import SERVICES
+
+_WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
+
+
+def find_dead_instants(look: Look) -> Iterator[Finding]:
+    """Pending instants whose process is gone, and plans that nobody executes; not those that a rollback is to undo."""
+    restores = [i for i in look.pending if i.action is Action.RESTORE]
+    undone = set(look.plans.targets.values())
+    for instant in restores or look.pending:
+        if instant.requested_at not in undone and not look.is_alive(instant.requested_at) and _is_due(look, instant):
+            yield _describe(look, instant)
+
+
+def _is_due(look: Look, instant: Instant) -> bool:
+    """Whether someone should have seen to it by now.
+
+    A write without a heartbeat is dead: it comes first and goes last. A plan waits for its execution, some engines
+    execute without a heartbeat, and a savepoint or an index is made under the lock.
+    """
+    if instant.action in (*_WRITES, Action.ROLLBACK, Action.RESTORE):
+        return True
+    if instant.requested_at in look.leftovers.heartbeats or instant.requested_at in look.plans.unreadable:
+        return True
+    written = written_at(look.written, look.config, instant)
+    return look.moment.is_dead(written) if instant.action is Action.SAVEPOINT else look.moment.is_overdue(written)
+
+
+def _describe(look: Look, instant: Instant) -> Finding:
+    time, blocks = instant.requested_at, ", ".join(_blocked(look, instant))
+    if time in look.plans.unreadable:
+        problem = f"the plan of the {instant.action} cannot be read: {look.plans.unreadable[time]}"
+        return Finding(
+            Kind.PENDING, time, problem, blocks, Remedy.BY_HAND, "bring the file back from a copy of the table"
+        )
+    problem, remedy, repair = _remedy(look, instant)
+    return Finding(Kind.PENDING, time, problem, blocks, remedy, repair)
+
+
+def _remedy(look: Look, instant: Instant) -> tuple[str, Remedy, str]:
+    time, action = instant.requested_at, instant.action
+    target = look.plans.targets.get(time)
+    if action is Action.ROLLBACK:
+        return f"the rollback of {target} was not carried out", Remedy.ROLL_BACK, f"carry it out: {target} goes"
+    if action is Action.RESTORE:
+        problem = f"the restore to {target} was interrupted"
+        return problem, Remedy.FINISH_RESTORE, f"go on with it until the table is as of {target}"
+    if action is Action.SAVEPOINT:
+        return "the savepoint was not finished", Remedy.CLEAR, "remove it; the write that it was for stays"
+    if action is Action.INDEXING:
+        return _indexing(look, time)
+    if action in SERVICES:
+        return _service(look, instant)
+    return f"the process of this {action} is gone", Remedy.ROLL_BACK, "roll it back: its files go, then the instant"
+
+
+def _indexing(look: Look, time: str) -> tuple[str, Remedy, str]:
+    building = ", ".join(look.plans.building.get(time, ()))
+    if not building:
+        return "its indexes are ready, but it has no end", Remedy.FINISH_INDEXING, "complete it"
+    problem = f"{building} is being built, and nobody seems to be at it"
+    return problem, Remedy.BY_HAND, "let the engine that began it finish the index, or drop it there"
+
+
+def _service(look: Look, instant: Instant) -> tuple[str, Remedy, str]:
+    begun = instant.state is State.INFLIGHT
+    problem = f"the process that executed this {instant.action} is gone" if begun else "nobody executes this plan"
+    if instant.requested_at in look.plans.removable:
+        return problem, Remedy.ROLL_BACK, f"take the plan of the {instant.action} away: it is removable"
+    return problem, Remedy.EXECUTE, f"execute the {instant.action}"
+
+
+def _blocked(look: Look, instant: Instant) -> Iterator[str]:
+    """What cannot go on while the instant is pending."""
+    if instant.action is Action.RESTORE:
+        yield "every write and every table service"
+        return
+    if instant.action is Action.SAVEPOINT:
+        return
+    if instant.requested_at in look.plans.groups:
+        groups = look.plans.groups[instant.requested_at]
+        yield f"rewriting {groups} file group{'s' if groups != 1 else ''}"
+    yield f"archiving of what completed since {instant.requested_at}"
+    if instant.action not in HOLDS_NOTHING or instant.action is Action.ROLLBACK:
+        yield "cleaning of what was there then"
+    twins = {i.requested_at for i in look.metadata_timeline}
+    if {instant.requested_at, look.plans.targets.get(instant.requested_at)} & twins:
+        yield "compaction of the metadata table past it"

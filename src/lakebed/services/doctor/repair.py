@@ -1,0 +1,248 @@
+"""Putting right what was found, by the calls that every writer goes through.
+
+Nothing here trusts the look that came before: whoever repairs takes the table's lock and decides anew, by the clock of
+the store. What is deleted here, and not by a rollback, is deleted inside a section.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from lakebed.engine.engines import InProcess
+from lakebed.errors import LakebedError
+from lakebed.format.timeline.restores import decode_restore_plan
+from lakebed.metadata import MetadataTable
+from lakebed.metadata.column_stats import COLUMN_STATS
+from lakebed.metadata.maintenance import maintain
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+from lakebed.options import parse_index_options, parse_write_options
+from lakebed.services.clean import delete_files
+from lakebed.services.doctor.files import find_strays
+from lakebed.services.doctor.finding import Finding, Remedy
+from lakebed.services.doctor.leftovers import Ended
+from lakebed.services.doctor.listing import (
+    FoundFile,
+    gather_facts,
+    gather_metadata_facts,
+    list_files,
+    list_metadata_table_files,
+)
+from lakebed.services.doctor.look import Moment, by_name, look_at_config, look_at_leftovers, written_at
+from lakebed.services.indexing.create import create_index, fresh_state
+from lakebed.services.indexing.request import parse_request
+from lakebed.services.indexing.steps import settle
+from lakebed.services.restore import restore
+from lakebed.services.table_services import TableServices
+from lakebed.services.values import ServiceContext
+from lakebed.table import TableHandle, TableState
+from lakebed.timeline.config import BACKUP, load_config
+from lakebed.transaction.config import change_config
+from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
+from lakebed.transaction.heartbeats import Timing, storage_time
+from lakebed.transaction.locks.choose import choose_lock
+from lakebed.transaction.locks.file_system import LOCK_FILE as HUDI_LOCK_FILE
+from lakebed.transaction.markers import FOLDER as MARKERS
+from lakebed.transaction.markers import drop_markers
+from lakebed.transaction.ports import Ports
+from lakebed.transaction.rollback import targets_of_rollbacks
+from lakebed.transaction.section import Section, revoke_tickets
+from lakebed.transaction.settle import delete_file
+from lakebed.transaction.transactions import Transactions
+
+_AT_ONCE_OR_NEVER = {"hoodie.write.lock.wait_time_ms": "0", "hoodie.write.lock.client.num_retries": "0"}
+"""A lock that has run out can be had at once; one that was renewed meanwhile is not waited for."""
+_AT_ONCE = 1000
+"""So many files are deleted between two looks at the lease of the lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surgery:
+    """What repairs work with."""
+
+    ports: Ports
+    timing: Timing
+    options: Mapping[str, str]
+
+    @property
+    def transactions(self) -> Transactions:
+        """Transactions of this process on the table."""
+        return Transactions(self.ports, self.timing)
+
+    @property
+    def context(self) -> ServiceContext:
+        """What table services are given."""
+        handle = TableHandle(self.ports.storage, load_config(self.ports.storage))
+        return ServiceContext(handle, self.transactions, InProcess(), parse_write_options(self.options))
+
+
+def repair(surgery: Surgery, findings: Sequence[Finding]) -> dict[Finding, str]:
+    """Puts right what is safe; where that did not work, why not."""
+    problems: dict[Finding, str] = {}
+    for remedy in Remedy:
+        todo = [finding for finding in findings if finding.remedy is remedy]
+        for together, work in _planned(surgery, remedy, todo):
+            problem = _try(work)
+            problems |= {} if problem is None else dict.fromkeys(together, problem)
+    return problems
+
+
+def _try(work: Callable[[], None]) -> str | None:
+    try:
+        work()
+    except LakebedError as error:
+        return f"{error.what}; {error.hint}"
+    return None
+
+
+def _planned(
+    surgery: Surgery, remedy: Remedy, todo: list[Finding]
+) -> Iterator[tuple[list[Finding], Callable[[], None]]]:
+    """The calls to make, and what each of them is to put right."""
+    if todo and remedy in _FOR_ALL:
+        yield todo, partial(_FOR_ALL[remedy], surgery)
+    elif remedy in _FOR_EACH:
+        yield from (([finding], partial(_FOR_EACH[remedy], surgery, finding.place)) for finding in todo)
+
+
+def _restore_config(surgery: Surgery) -> None:
+    """As after a crash in the middle of a change: the section goes by the backup, and writes it in its place.
+
+    Apache Hudi deletes a backup that lies beside a whole file before each change. So does this, if it is old.
+    """
+    storage = surgery.ports.storage
+    with surgery.transactions.section() as section:
+        if section.config.path == BACKUP:
+            change_config(section, {})
+        elif look_at_config(storage, _moment(surgery)).backup_is_old:
+            section.check_lease()
+            delete_file(storage, BACKUP)
+
+
+def _release(surgery: Surgery, place: str) -> None:
+    """Whoever acquires a lock that has run out takes it over, and gives it up in the end."""
+    ports = surgery.ports
+    provider = "FileSystemBased" if place == HUDI_LOCK_FILE else "StorageBased"
+    asked = {**parse_write_options(surgery.options).lock, **_AT_ONCE_OR_NEVER}
+    asked["hoodie.write.lock.provider"] = f"{provider}LockProvider"
+    lock = choose_lock(ports.storage, asked, ports.clock, ports.background, ports.tokens)
+    lock.acquire()
+    lock.release()
+
+
+def _finish_restore(surgery: Surgery, instant: str) -> None:
+    context = surgery.context
+    with context.transactions.section() as section:
+        path = section.path(Instant(InstantTime(instant), Action.RESTORE, State.REQUESTED))
+        target = InstantTime(decode_restore_plan(section.ports.storage.get(path), path=path).target)
+    restore(context, target)
+
+
+def _roll_back(surgery: Surgery) -> None:
+    surgery.transactions.rollbacks.run()
+
+
+def _finish_indexing(surgery: Surgery) -> None:
+    with surgery.transactions.section() as section:
+        settle(surgery.transactions, section)
+
+
+def _delete(surgery: Surgery) -> None:
+    """Folders are listed before the lock is taken; what becomes of the files is decided under it."""
+    storage = surgery.ports.storage
+    state = TableHandle(storage, load_config(storage)).state()
+    found, inner = list_files(state), list_metadata_table_files(state)
+    with surgery.transactions.section() as section:
+        section.check_no_restore()
+        paths = _dead_files(surgery, section, fresh_state(state, section), found, inner)
+        for start in range(0, len(paths), _AT_ONCE):
+            section.check_lease()
+            delete_files(storage, paths[start : start + _AT_ONCE])
+
+
+def _dead_files(
+    surgery: Surgery,
+    section: Section,
+    state: TableState,
+    found: Mapping[str, FoundFile],
+    inner: Mapping[str, FoundFile],
+) -> list[str]:
+    metadata = state.metadata if isinstance(state.metadata, MetadataTable) else None
+    held = held_instants(section)
+    facts = gather_facts(state, metadata, found, held)
+    inner_facts = gather_metadata_facts(state, section.metadata_timeline, inner, held)
+    strays = (*find_strays(facts, _moment(surgery)), *find_strays(inner_facts, _moment(surgery)))
+    return [stray.file.path for stray in strays if stray.is_dead]
+
+
+def held_instants(section: Section) -> set[str]:
+    """Instants that are not over, on either timeline."""
+    return _pending(section) | targets_of_rollbacks(section) | section.heartbeats.keys()
+
+
+def _pending(section: Section) -> set[str]:
+    return {i.requested_at for i in (*section.timeline.pending(), *section.metadata_timeline.pending())}
+
+
+def _clear(surgery: Surgery) -> None:
+    """Removes markers, tickets and cancellations of instants that are over, and savepoints that were never made."""
+    storage = surgery.ports.storage
+    with surgery.transactions.section() as section:
+        section.check_no_restore()
+        section.check_lease()
+        moment = _moment(surgery)
+        left = look_at_leftovers(storage, by_name(storage.list(HEARTBEATS)))
+        ended = Ended(_pending(section), left, moment, section.config)
+        for folder, _ in ended.markers():
+            drop_markers(storage, InstantTime(folder.removeprefix(f"{MARKERS}/")))
+        for instant, _ in ended.tickets():
+            revoke_tickets(surgery.ports, InstantTime(instant))
+        for path, _ in ended.cancellations():
+            delete_file(storage, path)
+        written = by_name(storage.list(section.config.timeline_path))
+        for pending in section.timeline.pending():
+            if pending.action is Action.SAVEPOINT and moment.is_dead(written_at(written, section.config, pending)):
+                section.remove(pending)
+
+
+def _execute(surgery: Surgery, instant: str) -> None:
+    TableServices(surgery.context, surgery.options).execute(instant)
+
+
+def _maintain(surgery: Surgery) -> None:
+    maintain(surgery.transactions, InProcess())
+
+
+def _rebuild(surgery: Surgery, name: str) -> None:
+    storage = surgery.ports.storage
+    state = TableHandle(storage, load_config(storage)).state()
+    definition = state.definitions.get(name)
+    columns = definition.source_fields if definition is not None and name == COLUMN_STATS else None
+    kind = "record_partitioned" if definition is not None and definition.is_partitioned else None
+    request = parse_request(name, columns, kind, shards=None, on_duplicate="fail", rebuild=True)
+    create_index(surgery.transactions, state, request, parse_index_options(surgery.options))
+
+
+def _moment(surgery: Surgery) -> Moment:
+    """Now, by the clock of the store."""
+    return Moment(storage_time(surgery.ports), surgery.timing)
+
+
+_FOR_ALL: Mapping[Remedy, Callable[[Surgery], None]] = {
+    Remedy.RESTORE_CONFIG: _restore_config,
+    Remedy.ROLL_BACK: _roll_back,
+    Remedy.FINISH_INDEXING: _finish_indexing,
+    Remedy.DELETE: _delete,
+    Remedy.CLEAR: _clear,
+    Remedy.MAINTAIN: _maintain,
+}
+"""Remedies that see to all that they find."""
+_FOR_EACH: Mapping[Remedy, Callable[[Surgery, str], None]] = {
+    Remedy.RELEASE: _release,
+    Remedy.FINISH_RESTORE: _finish_restore,
+    Remedy.EXECUTE: _execute,
+    Remedy.REBUILD: _rebuild,
+}
+"""Remedies that are told the place."""
