@@ -7,7 +7,7 @@ the next section takes up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakebed.engine.engines import Engine
@@ -229,11 +229,21 @@ def _archive(section: Section, engine: Engine) -> None:
     compactions = [i.requested_at for i in timeline.commits() if i.action is Action.COMMIT]
     pending = [i.requested_at for i in (*timeline.pending(), *section.timeline.pending())]
     limit = min([*compactions[-1:], *pending], default=None)
-    completed = timeline.completed()
-    if limit is None or not compactions or len(completed) < _KEPT_INSTANTS * 3 // 2:
-        return
-    old = completed[: len(completed) - _KEPT_INSTANTS]
-    archive(section, [i for i in old if (i.completed_at or "") < limit], ROOT)
+    if limit is not None and compactions:
+        archive(section, archivable(timeline.completed(), limit), ROOT)
+
+
+def archivable(completed: Sequence[Instant], limit: InstantTime) -> list[Instant]:
+    """What may go of instants in completion order: old ones that completed before the `limit`, if there are enough.
+
+    Whoever meets the file of an instant that was requested after one on the active timeline looks for it there alone.
+    So none goes that was requested after one that stays.
+    """
+    if len(completed) < _KEPT_INSTANTS * 3 // 2:
+        return []
+    old = [i for i in completed[: len(completed) - _KEPT_INSTANTS] if (i.completed_at or "") < limit]
+    first = min(i.requested_at for i in completed if i not in old)
+    return [i for i in old if i.requested_at < first]
 
 
 def _slices(section: Section) -> tuple[FileSlice, ...]:
