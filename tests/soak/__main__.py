@@ -19,13 +19,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0, help="how long writers are killed")
     parser.add_argument("--writers", type=int, default=2, help="how many write at a time")
+    parser.add_argument("--services", type=int, default=0, help="how many processes run table services, and are killed")
+    parser.add_argument("--spark", action="store_true", help="tasks of table services run on Spark")
     parser.add_argument("--seed", type=int, default=1, help="decides who is killed when, and which keys are written")
     parser.add_argument("--table-type", choices=("cow", "mor"), default="cow")
     parser.add_argument("--lock", choices=tuple(LOCKS), default="local")
     parser.add_argument("--folder", type=Path, help="where to keep the table and the logs, whatever the result")
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="lakebed-soak-"))
-    setup = Setup(folder, given.minutes * 60, given.writers, given.seed, given.table_type, given.lock)
+    setup = Setup(
+        folder,
+        given.minutes * 60,
+        given.writers,
+        given.seed,
+        given.table_type,
+        given.lock,
+        given.services,
+        given.spark,
+    )
     result = run(setup)
     for name, count in sorted(result.counts.items()):
         _say(f"{count:>8}  {name}")

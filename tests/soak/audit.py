@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lakebed.format.timeline.metadata import decode_rollback
+from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
 from lakebed.table import TableState, open_handle
 from lakebed.timeline import load_timeline
 from lakebed.transaction.section import METADATA
 
-from .history import Commit
-from .register import open_for_reading, read_rows
+from .history import Commit, History
+from .register import Row, open_for_reading, read_rows
 
 _NO_TICKETS = (".head.json", ".clock")
+_TRACES = (("heartbeat", ".heartbeat"), ("markers", ".temp"), ("ticket", ".tickets"), ("cancellation", ".cancelled"))
 
 
 def load_commits(table: Path) -> tuple[Commit, ...]:
@@ -28,6 +30,36 @@ def load_commits(table: Path) -> tuple[Commit, ...]:
         )
         for commit in reader.timeline.commits()
     )
+
+
+def derive_commits(table: Path, history: History) -> tuple[Commit, ...]:
+    """The same, where cleaning and archiving have taken the past away: lists that only grow tell it themselves."""
+    state = open_handle(table).state()
+    rows: dict[int, list[Row]] = {}
+    for row in read_rows(open_for_reading(table)):
+        for length, number in enumerate(row.numbers, start=1):
+            instant = history.writes[number].instant if number in history.writes else None
+            rows.setdefault(number, []).append(Row(row.key, row.numbers[:length], instant or "?"))
+    found = [
+        Commit(written[0].instant, state.latest.completion_of(InstantTime(written[0].instant)) or "?", tuple(written))
+        for written in rows.values()
+    ]
+    return tuple(sorted(found, key=lambda commit: commit.completed_at))
+
+
+def find_unread(table: Path, commits: Iterable[Commit]) -> list[str]:
+    """Completed writes on the timeline that show in no list."""
+    state = open_handle(table).state()
+    read = {commit.instant for commit in commits}
+    writes = [i for i in state.timeline.commits() if state.documents.commit(i).operation == "UPSERT"]
+    return [f"lost commit: {i.requested_at} shows in no list" for i in writes if i.requested_at not in read]
+
+
+def find_wrong_indexes(table: Path) -> list[str]:
+    """Indexes that do not say what a scan of the table says."""
+    indexes = open_for_reading(table).indexes
+    checks = (indexes.validate(index.name) for index in indexes.list())
+    return [f"index: {check} {check.examples}" for check in checks if not check.is_sound]
 
 
 def find_leftovers(table: Path) -> list[str]:
@@ -54,7 +86,7 @@ def _pending(table: Path) -> Iterator[str]:
 def _traces(table: Path) -> Iterator[str]:
     """Heartbeats, markers and tickets of writes that are over."""
     rolled_back = _rolled_back(open_handle(table).state())
-    for kind, folder in (("heartbeat", ".heartbeat"), ("markers", ".temp"), ("ticket", ".tickets")):
+    for kind, folder in _TRACES:
         for path in sorted((table / ".hoodie" / folder).rglob("*")):
             of_zombie = kind == "markers" and not rolled_back.isdisjoint(path.parts)
             if path.name not in _NO_TICKETS and not of_zombie:
@@ -64,17 +96,17 @@ def _traces(table: Path) -> Iterator[str]:
 def _wrong_files(table: Path) -> Iterator[str]:
     """Data files of writes that did not take place, and differences between the metadata table and the store."""
     listed, stored = (open_handle(table, use_metadata=use).state() for use in (True, False))
-    done = {instant.requested_at for instant in stored.timeline.commits()}
     by_metadata = {(partition, file.name) for partition, files in listed.files.items() for file in files}
     by_store = {(partition, file.name): file for partition, files in stored.files.items() for file in files}
-    strays = {where: file for where, file in by_store.items() if file.instant not in done}
+    strays = {where: file for where, file in by_store.items() if stored.latest.completion_of(file.instant) is None}
     rolled_back = _rolled_back(stored)
     for (partition, name), file in sorted(strays.items()):
         if file.instant not in rolled_back:
             yield f"left file: {partition}/{name}, of a write that did not take place and was not rolled back"
     for partition, name in sorted(by_metadata - by_store.keys()):
         yield f"missing file: {partition}/{name} is in the metadata table and not in the store"
-    for partition, name in sorted(by_store.keys() - by_metadata - strays.keys()):
+    late = {where for where, file in by_store.items() if file.instant in rolled_back}  # Of an attempt at a plan.
+    for partition, name in sorted(by_store.keys() - by_metadata - strays.keys() - late):
         yield f"unlisted file: {partition}/{name} is in the store and not in the metadata table"
 
 
@@ -82,7 +114,9 @@ def count_late_files(table: Path) -> int:
     """Data files that writers made after they had been rolled back: no anomaly, as no reader sees them, but a leak."""
     state = open_handle(table, use_metadata=False).state()
     rolled_back = _rolled_back(state)
-    return sum(file.instant in rolled_back for files in state.files.values() for file in files)
+    named = {file.name for files in open_handle(table).state().files.values() for file in files}
+    files = (file for files in state.files.values() for file in files)
+    return sum(file.instant in rolled_back and file.name not in named for file in files)
 
 
 def _rolled_back(state: TableState) -> frozenset[str]:

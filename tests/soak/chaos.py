@@ -1,4 +1,4 @@
-"""Runs writers and a reader as processes, kills and pauses them by chance, and has the history judged."""
+"""Runs writers, table services and a reader as processes, kills and pauses them, and has the history judged."""
 
 from __future__ import annotations
 
@@ -15,11 +15,19 @@ from pathlib import Path
 
 import lakebed
 
-from .audit import count_late_files, find_leftovers, load_commits
+from .audit import (
+    count_late_files,
+    derive_commits,
+    find_leftovers,
+    find_unread,
+    find_wrong_indexes,
+    load_commits,
+)
 from .checker import CONFLICTS, find_anomalies
 from .clients import Client, read_for_ever, write, write_for_ever
 from .history import History, Log, Told, load_history
 from .register import DEAD_AFTER_SECONDS, KEYS, LEASE_SECONDS, create_register, open_for_reading, open_register
+from .services import count_services, find_service_errors, run_once, serve_for_ever
 
 _FIRST, _LAST = (1, 2, 3), (4, 5, 6)
 """The numbers of the write before the chaos, and of the one after it: a busy machine can make a heartbeat late."""
@@ -42,6 +50,8 @@ class Setup:
     seed: int
     table_type: str
     lock: str
+    services: int = 0
+    spark: bool = False
 
     @property
     def table(self) -> Path:
@@ -60,8 +70,16 @@ class Setup:
 
     @property
     def calm_seconds(self) -> tuple[float, float]:
-        """How long nothing happens to anybody; short runs have their victims, too."""
+        """How long nothing happens to anybody; short runs have their victims, too. A Spark takes long to start."""
+        if self.spark:
+            return 10.0, 40.0
         return 0.5, min(5.0, max(self.seconds / 5, 1.0))
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        """Who is killed and paused."""
+        writers = (f"writer-{number}" for number in range(self.writers))
+        return (*writers, *(f"service-{number}" for number in range(self.services)))
 
     @property
     def pause_seconds(self) -> tuple[float, float]:
@@ -80,7 +98,7 @@ class Result:
 def run(setup: Setup) -> Result:
     """One run: chaos, then one write that finds the dead and puts the table in order, then judgement."""
     setup.logs.mkdir(parents=True)
-    create_register(setup.table, setup.table_type, setup.lock)
+    create_register(setup.table, setup.table_type, setup.lock, indexes=("record",) if setup.services else ())
     log = Log(setup.logs, "parent")
     began = _write_alone(setup, log, _FIRST)
     stage = _Stage(setup, log)
@@ -92,6 +110,8 @@ def run(setup: Setup) -> Result:
     time.sleep(setup.dead_after_seconds)
     if not (began and _write_alone(setup, log, _LAST)):
         stuck.append("stuck: a write fails while nobody else is at work")
+    if setup.services:
+        stuck += run_once(setup.table, setup.lock)
     return _judge(setup, stage, stuck)
 
 
@@ -110,6 +130,13 @@ def _find_stuck(setup: Setup) -> list[str]:
     return [f"stuck: {i}" for i in open_for_reading(setup.table).timeline.pending() if i in before]
 
 
+_BODIES: dict[str, Callable[[Client], None]] = {
+    "reader": read_for_ever,
+    "writer": write_for_ever,
+    "service": serve_for_ever,
+}
+
+
 class _Stage:
     """The processes of a run."""
 
@@ -117,7 +144,7 @@ class _Stage:
         self._setup = setup
         self._log = log
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([f"{__package__}.clients", f"{__package__}.warm"])
+        self._context.set_forkserver_preload([f"{__package__}.services", f"{__package__}.warm"])
         self._alive: dict[str, BaseProcess] = {}
         self._started = 0
         self.counts: Counter[str] = Counter()
@@ -125,14 +152,15 @@ class _Stage:
 
     def run_chaos(self, chance: random.Random) -> None:
         """Starts everybody and lets nobody live long."""
-        self._start("reader", read_for_ever)
-        for number in range(self._setup.writers):
-            self._start(f"writer-{number}", write_for_ever)
+        for role in ("reader", *self._setup.victims):
+            self._start(role)
         until = time.monotonic() + self._setup.seconds
         while time.monotonic() < until:
             time.sleep(min(chance.uniform(*self._setup.calm_seconds), max(until - time.monotonic(), 0)))
-            victim = f"writer-{chance.randrange(self._setup.writers)}"
-            if chance.random() < _KILLED_SHARE:
+            victim = chance.choice(self._setup.victims)
+            if not self._alive[victim].is_alive():
+                pass  # By itself, which is told below.
+            elif chance.random() < _KILLED_SHARE:
                 self._kill(victim)
             else:
                 self._pause(victim, chance.uniform(*self._setup.pause_seconds))
@@ -148,11 +176,14 @@ class _Stage:
             self._alive[role].kill()
             self._alive[role].join()
 
-    def _start(self, role: str, body: Callable[[Client], None]) -> None:
+    def _start(self, role: str) -> None:
         self._started += 1
+        body = _BODIES[role.partition("-")[0]]
         number, setup = self._started, self._setup
         name = f"{role}.{number}"
-        client = Client(name, setup.table, setup.logs, setup.lock, number * _NUMBERS_EACH, setup.seed + number)
+        client = Client(
+            name, setup.table, setup.logs, setup.lock, number * _NUMBERS_EACH, setup.seed + number, setup.spark
+        )
         process = self._context.Process(target=body, args=(client,), name=name)
         process.start()
         self._alive[role] = process
@@ -181,7 +212,7 @@ class _Stage:
         if process.exitcode != -signal.SIGKILL:
             self.problems.append(f"ended by itself: {process.name} with code {process.exitcode}")
         if starts:
-            self._start(role, read_for_ever if role == "reader" else write_for_ever)
+            self._start(role)
 
     def _note(self, event: str, role: str) -> None:
         self.counts[event] += 1
@@ -192,10 +223,15 @@ def _judge(setup: Setup, stage: _Stage, stuck: Sequence[str]) -> Result:
     history = load_history(setup.logs)
     found = [*stage.problems, *stuck]
     found += find_leftovers(setup.table)
-    history.commits = load_commits(setup.table)
+    if setup.services:
+        history.commits = derive_commits(setup.table, history)
+        found += find_unread(setup.table, history.commits)
+        found += [*find_service_errors(setup.logs), *find_wrong_indexes(setup.table)]
+    else:
+        history.commits = load_commits(setup.table)
     allowed = CONFLICTS if setup.lock == "local" else (*CONFLICTS, "LockUnavailableError")
     found += find_anomalies(history, allowed)
-    return Result(tuple(found), stage.counts + _count(setup, history))
+    return Result(tuple(found), stage.counts + _count(setup, history) + count_services(setup.logs))
 
 
 def _count(setup: Setup, history: History) -> Counter[str]:

@@ -29,6 +29,7 @@ class Client:
     lock: str
     first_number: int
     seed: int
+    spark: bool = False
 
 
 def write_for_ever(client: Client) -> None:
@@ -36,7 +37,7 @@ def write_for_ever(client: Client) -> None:
     chance, log = random.Random(client.seed), Log(client.logs, client.name)
     table = open_register(client.table, client.lock)
     numbers = itertools.count(client.first_number)
-    while _runs():
+    while runs():
         write(table, log, next(numbers), draw_keys(chance))
 
 
@@ -48,10 +49,10 @@ def write(table: lakebed.Table, log: Log, number: int, keys: tuple[str, ...]) ->
             table, keys, number, lambda instant, saw: log.add("planned", number=number, instant=instant, saw=saw)
         )
     except CommitUnknownError as error:
-        log.add(Told.UNKNOWN.value, number=number, error=_describe(error))
+        log.add(Told.UNKNOWN.value, number=number, error=describe(error))
     except Exception as error:
         # Whatever it is: that it is none of the errors that a writer may see is for the checker to say.
-        log.add(Told.FAILED.value, number=number, error=_describe(error))
+        log.add(Told.FAILED.value, number=number, error=describe(error))
     else:
         log.add(Told.OK.value, number=number, instant=result.instant, completed_at=result.completed_at)
         return True
@@ -71,21 +72,22 @@ def read_for_ever(client: Client) -> None:
     """One snapshot after the other, by the listing of the metadata table and by that of the store in turns."""
     log = Log(client.logs, client.name)
     tables = itertools.cycle(open_for_reading(client.table, use_metadata=use) for use in (True, False))
-    while _runs():
+    while runs():
         table, began = next(tables), time.monotonic_ns()
         try:
             log.add("read", began=began, rows=encode_rows(read_rows(table)), error="")
         except Exception as error:
-            log.add("read", began=began, rows=[], error=_describe(error))
+            log.add("read", began=began, rows=[], error=describe(error))
         time.sleep(_READER_PAUSE_S)
 
 
-def _runs() -> bool:
+def runs() -> bool:
+    """Whether the run goes on: a process must not outlive it."""
     parent = multiprocessing.parent_process()
     return parent is not None and parent.is_alive()
 
 
-def _describe(error: Exception) -> str:
+def describe(error: Exception) -> str:
     """The error, with where it comes from unless it is one that calls for another try."""
     is_expected = isinstance(error, LakebedError) and error.retryable
     return f"{type(error).__name__}: {error}" + ("" if is_expected else f"\n{traceback.format_exc()}")

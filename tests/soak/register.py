@@ -53,7 +53,7 @@ class Row:
     instant: str
 
 
-def create_register(path: Path, table_type: str, lock: str) -> lakebed.Table:
+def create_register(path: Path, table_type: str, lock: str, *, indexes: Sequence[str] = ()) -> lakebed.Table:
     """An empty table for lists."""
     return lakebed.create_table(
         path,
@@ -62,6 +62,7 @@ def create_register(path: Path, table_type: str, lock: str) -> lakebed.Table:
         partition_by="part",
         ordering="length",
         table_type=table_type,
+        indexes=indexes,
         options=register_options(lock),
     )
 
