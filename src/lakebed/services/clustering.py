@@ -34,7 +34,7 @@ from lakebed.transaction.section import Section, instant_path
 from lakebed.transaction.settle import delete_file
 from lakebed.write.checks import check_schema, check_writable
 from lakebed.write.context import write_context
-from lakebed.write.execute import find_strays
+from lakebed.write.execute import deleted_if_refused, find_strays
 from lakebed.write.metadata import CommitChanges
 from lakebed.write.schema import declared_schema
 from lakebed.write.values import WriteContext, WrittenFile
@@ -95,7 +95,8 @@ def execute_clustering(context: ServiceContext, instant: InstantTime) -> Service
         state = context.handle.state()
         clustering = _load(context, state, instant)
         written = tuple(file for files in context.engine.map(clustering.tasks, run_clustering_task) for file in files)
-        completed_at = _commit(context, attempt, clustering, written)
+        with deleted_if_refused(clustering.context, written):
+            completed_at = _commit(context, attempt, clustering, written)
     return ServiceResult(
         instant,
         completed_at,

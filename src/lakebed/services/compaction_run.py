@@ -26,7 +26,7 @@ from lakebed.transaction.settle import delete_file
 from lakebed.write.checks import check_writable
 from lakebed.write.compacted_file import CompactionTask
 from lakebed.write.context import make_context
-from lakebed.write.execute import find_strays
+from lakebed.write.execute import deleted_if_refused, find_strays
 from lakebed.write.metadata import CommitChanges
 from lakebed.write.schema import declared_schema
 from lakebed.write.values import WriteContext, WrittenFile
@@ -77,7 +77,8 @@ def execute_plan(context: ServiceContext, instant: InstantTime, kind: Compaction
     with context.transactions.executions.ended_on_failure(attempt, is_idle=context.is_idle_after_failure):
         work = _plan_work(context, attempt, kind)
         written = _run(context, work)
-        completed_at = _commit(context, work, written)
+        with deleted_if_refused(work.context, written):
+            completed_at = _commit(context, work, written)
     return ServiceResult(instant, completed_at, str(kind.action), _counts(work, written))
 
 

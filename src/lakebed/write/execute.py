@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from lakebed.engine.randomness import new_write_token
+from lakebed.errors import RolledBackError, ServiceCancelledError, WriteConflictError
 from lakebed.transaction.markers import load_markers
 from lakebed.transaction.settle import delete_file
 from lakebed.write.base_file import create_base_file
@@ -37,3 +39,18 @@ def delete_strays(context: WriteContext, written: Sequence[WrittenFile]) -> None
     """Deletes the strays of a write, whose instant no other process takes on."""
     for path in find_strays(context, written):
         delete_file(context.storage, path)
+
+
+@contextmanager
+def deleted_if_refused(context: WriteContext, written: Sequence[WrittenFile]) -> Iterator[None]:
+    """Deletes the files of an attempt at a plan whose commit is refused: they may be younger than what undid it.
+
+    Their names are this attempt's alone, so nobody has committed them. A failure of another kind leaves them to the
+    next attempt: the store may not have said what became of the commit.
+    """
+    try:
+        yield
+    except (RolledBackError, WriteConflictError, ServiceCancelledError):
+        for file in written:
+            delete_file(context.storage, file.stat.path)
+        raise
