@@ -21,6 +21,7 @@ from lakebed.transaction.attempt import Attempt
 from lakebed.transaction.conflicts import WriteKind, WriteSet
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.markers import write_markers
+from lakebed.transaction.pending import pending_rivals
 from lakebed.transaction.plans import REMOVABLE
 from lakebed.transaction.section import Section
 from lakebed.transaction.transactions import Transactions
@@ -88,6 +89,18 @@ def test_a_plan_is_executed_once(storage: Storage, transactions: Transactions) -
         transactions.executions.begin(InstantTime("20200101000000000"))
     assert not storage.list(".hoodie/.heartbeat")
     assert not storage.find_tickets(instant)
+
+
+def test_a_plan_that_is_gone_since_the_timeline_was_listed_is_no_rival(
+    storage: Storage, transactions: Transactions
+) -> None:
+    """Writers look at plans without the lock: one that is removable may be rolled back meanwhile."""
+    instant = schedule(transactions, Action.LOG_COMPACTION, removable=True)
+    seen, config = timeline_of(storage), load_config(storage)
+    assert [rival.writes.rewritten for rival in pending_rivals(storage, config, seen)] == [frozenset([GROUP])]
+    transactions.executions.cancel(instant)
+    assert transactions.rollbacks.run() == (instant,)
+    assert list(pending_rivals(storage, config, seen)) == []
 
 
 def test_nothing_to_do_leaves_nothing(storage: Storage, transactions: Transactions) -> None:

@@ -19,11 +19,16 @@ from lakebed.transaction.section import Section, instant_path
 def pending_rivals(
     storage: Storage, config: TableConfig, timeline: Timeline, own: InstantTime | None = None
 ) -> Iterator[Rival]:
-    """Compactions and clusterings that are planned or under way, as writes of the file groups in their plans."""
+    """Compactions and clusterings that are planned or under way, as writes of the file groups in their plans.
+
+    Without the lock a removable plan may be gone by now, and is no rival any more.
+    """
     for instant in timeline.pending():
         if instant.requested_at != own and instant.action in _KINDS:
-            groups = planned_groups(storage, config, instant)
-            yield Rival(instant, WriteSet(_KINDS[instant.action], rewritten=groups))
+            path = instant_path(config, Instant(instant.requested_at, instant.action, State.REQUESTED))
+            plan = storage.find(path)
+            if plan is not None:
+                yield Rival(instant, WriteSet(_KINDS[instant.action], rewritten=_groups(instant.action, plan, path)))
 
 
 def planned_groups(storage: Storage, config: TableConfig, plan: Instant) -> frozenset[FileGroupId]:
