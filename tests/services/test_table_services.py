@@ -16,7 +16,7 @@ import lakebed
 from lakebed.cli.app import app
 from lakebed.cli.services import parse_seconds
 from lakebed.model.words import Action
-from lakebed.services.table_services import Done
+from lakebed.services.table_services import Done, TableServices
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
 RETAIN_FEW = {"hoodie.clean.commits.retained": "1", "hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3"}
@@ -48,6 +48,16 @@ def path_of(table: lakebed.Table) -> str:
 
 def times(table: lakebed.Table) -> list[int]:
     return sorted({row["ts"] for row in table.to_arrow().to_pylist()})
+
+
+def test_a_pass_leaves_alone_what_another_process_has_executed_meanwhile(
+    table: lakebed.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instant = table.services.schedule("compaction")
+    waiting = table.timeline.pending()
+    lakebed.open_table(path_of(table)).services.execute(str(instant))
+    monkeypatch.setattr(TableServices, "_waiting", lambda services: waiting)
+    assert [done for done in table.services.run() if done.problem or done.service == "compaction"] == []
 
 
 def test_one_process_schedules_and_another_executes(table: lakebed.Table) -> None:

@@ -225,7 +225,12 @@ class TableServices:
         yield from (Done(service, instant, milliseconds=_milliseconds_since(began)) for instant in found)
 
     def _execute_one(self, instant: InstantTime) -> Sequence[str]:
-        return [self.execute(instant).instant]
+        try:
+            return [self.execute(instant).instant]
+        except InvalidInputError:
+            if any(i.requested_at == instant for i in self._context.handle.state().timeline.pending()):
+                raise
+            return []  # Another process was faster, or has removed the plan.
 
     def _execute_waiting(self, action: Action) -> Sequence[str]:
         return [self.execute(plan.requested_at).instant for plan in self._waiting() if plan.action is action]
