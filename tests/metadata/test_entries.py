@@ -8,7 +8,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from lakebed.engine.engines import InProcess
 from lakebed.errors import UnsupportedTableError, WriteConflictError
 from lakebed.format.log.blocks import decode_deletes
 from lakebed.format.log.file import decode_log_file
@@ -17,7 +16,7 @@ from lakebed.index.entries import Entries
 from lakebed.index.record_index import KeyChanges
 from lakebed.metadata.bootstrap import column_stats_definition, record_index_definition
 from lakebed.metadata.changes import MetadataChange
-from lakebed.metadata.entries import ShardWrite, Update, list_groups, plan_change, write_change, write_shard
+from lakebed.metadata.entries import ShardWrite, Update, list_groups, plan_change, write_change, write_shards
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import ColumnStats
@@ -61,7 +60,7 @@ def test_write_stats_have_the_fields_that_hudi_fills(unpack, storage: Storage) -
     path = next((table / ROOT / ".hoodie/timeline").glob("2026*_*.deltacommit"))
     theirs = next(stat for stat in decode_commit(path.read_bytes(), path="").stats if stat.partition == "files")
     change = MetadataChange(added={"eu": {NAME: 5}, "us": {NAME: 6}})
-    (ours,) = write_change(storage, change, update("files"), InProcess(), token="3-62-148", created_ms=0)
+    (ours,) = write_change(storage, change, update("files"), token="3-62-148", created_ms=0)
     assert ours == WriteStat(
         file_id="files-0000-0",
         path=f"files/.files-0000-0_{AT}.log.1_3-62-148",
@@ -112,7 +111,7 @@ def test_a_partitioned_record_index_gets_shards_with_its_partitions(storage: Sto
     definitions = {"record_index": record_index_definition(is_partitioned=True)}
     change = MetadataChange(added={"a/b": {NAME: 5}}, keys=(KeyChanges("a/b", "f1-0", inserted=pa.array(["k000"])),))
     circumstances = update("record_index", definitions=definitions, groups={"record_index": []}, groups_per_partition=2)
-    (stat,) = write_change(storage, change, circumstances, InProcess(), token="1-2-3", created_ms=0)
+    (stat,) = write_change(storage, change, circumstances, token="1-2-3", created_ms=0)
     file_ids = ("record-index-a%2Fb-0000-0", "record-index-a%2Fb-0001-0")
     assert list_groups(storage, ["record_index"]) == {"record_index": file_ids}
     assert stat.file_id == file_ids[1]
@@ -127,8 +126,7 @@ def test_a_partitioned_record_index_gets_shards_with_its_partitions(storage: Sto
 
 def test_deletes_name_the_partition_of_the_metadata_table(storage: Storage) -> None:
     write = ShardWrite("record_index", "record-index-0000-0", Entries.of({}, ["k"]))
-    stat = write_shard(storage, write, instant=AT, token="1-2-3", created_ms=0)
-    assert stat is not None
+    (stat,) = write_shards(storage, [write], instant=AT, token="1-2-3", created_ms=0)
     (block,) = decode_log_file(storage.get(f"{ROOT}{stat.path}"), path="")
     assert decode_deletes(block, path="")["partition"].to_pylist() == ["record_index"]
     assert (stat.num_writes, stat.num_deletes) == (0, 1)
@@ -137,16 +135,15 @@ def test_deletes_name_the_partition_of_the_metadata_table(storage: Storage) -> N
 def test_an_answer_that_got_lost_is_no_matter(storage: Storage) -> None:
     write = ShardWrite("files", "files-0000-0", Entries.of({"k": b"v"}))
     for number, fault in enumerate((Fault.LOST_BEFORE, Fault.LOST_AFTER)):
-        faulty = FaultyStorage(storage, at({0: fault}))
-        stat = write_shard(faulty, write, instant=AT, token=f"{number}-1-1", created_ms=0)
-        assert stat is not None
+        faulty = FaultyStorage(storage, at({1: fault}))
+        (stat,) = write_shards(faulty, [write], instant=AT, token=f"{number}-1-1", created_ms=0)
+        assert faulty.trace[0].fault is fault
         assert storage.size(f"{ROOT}{stat.path}") == stat.file_size
 
 
 def test_a_name_that_another_attempt_took_is_not_written_over(storage: Storage) -> None:
-    for value in (b"v", b"v"):
-        write_shard(
-            storage, ShardWrite("files", "f", Entries.of({"k": value})), instant=AT, token="1-1-1", created_ms=0
-        )
+    ours, other = (ShardWrite("files", "f", Entries.of({"k": value})) for value in (b"v", b"w"))
+    for write in (ours, ours):
+        write_shards(storage, [write], instant=AT, token="1-1-1", created_ms=0)
     with pytest.raises(WriteConflictError):
-        write_shard(storage, ShardWrite("files", "f", Entries.of({"k": b"w"})), instant=AT, token="1-1-1", created_ms=0)
+        write_shards(storage, [other], instant=AT, token="1-1-1", created_ms=0)

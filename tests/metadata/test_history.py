@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakebed.engine.engines import InProcess
 from lakebed.format.bloom import build_bloom, encode_bloom
 from lakebed.format.file_names import decode_data_file_name, encode_base_file_name, encode_log_file_name
 from lakebed.format.metadata.keys import instant_millis
@@ -135,7 +134,7 @@ class World:
             CurrentStats(self.metadata(), self.current_files),
             groups_per_partition=2,
         )
-        stats = write_change(self.storage, change, update, InProcess(), token="1-2-3", created_ms=0)
+        stats = write_change(self.storage, change, update, token="1-2-3", created_ms=0)
         for stat in stats:
             assert self.storage.size(f"{ROOT}{stat.path}") == stat.file_size
         self.publish(instant, "deltacommit", stats, "UPSERT_PREPPED")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
@@ -454,6 +454,10 @@ class SimStorage:
     def create(self, path: str, data: bytes) -> Outcome:
         """Writes a new file; refused if the path is taken."""
         return self._write("create", path, lambda: self._put_new(path, data))
+
+    def create_all(self, files: Mapping[str, bytes]) -> dict[str, Outcome]:
+        """Writes new files, one after the other."""
+        return {path: self.create(path, data) for path, data in files.items()}
 
     def replace(self, path: str, data: bytes, *, etag: str | None = None) -> Outcome:
         """Writes a file over what was there, or over that version."""

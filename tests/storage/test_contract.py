@@ -58,6 +58,16 @@ def test_a_file_is_created_from_a_view_on_bytes(storage: Storage) -> None:
     assert not create_file(storage, "f", memoryview(data[::-1]))
 
 
+def test_many_files_are_created_each_as_one_would_be(storage: Storage) -> None:
+    storage.create("b/taken", b"first")
+    files = {f"{folder}/{number}": b"x" * number for folder in "ab" for number in range(70)}
+    outcomes = storage.create_all({**files, "b/taken": b"second"})
+    assert outcomes == {**dict.fromkeys(files, DONE), "b/taken": REFUSED}
+    assert {path: storage.get(path) for path in files} == files
+    assert storage.get("b/taken") == b"first"
+    assert storage.create_all({}) == {}
+
+
 def test_an_empty_file_is_a_file(storage: Storage) -> None:
     assert storage.create("f", b"") is DONE
     assert (storage.find("f"), storage.size("f")) == (b"", 0)

@@ -66,8 +66,18 @@ def test_a_create_is_synced_before_and_after_it_gets_its_name(storage: Storage) 
     assert [name for name in names if name not in ("open", "close")] == ["write", "fsync", "link", "fsync", "unlink"]
 
 
+def test_files_that_are_created_together_share_the_sync_of_their_folder(storage: Storage) -> None:
+    storage.create("p/warm", b"")
+    names = count_calls(lambda: storage.create_all({f"p/{number}": b"data" for number in range(3)}))
+    assert [name for name in names if name not in ("open", "close", "unlink")] == [
+        *("write", "write", "write", "fsync", "fsync", "fsync"),
+        *("link", "link", "link", "fsync"),
+    ]
+
+
 WRITES: dict[str, Callable[[Storage], Outcome]] = {
     "create": lambda storage: storage.create("p/q/new", b"new" * 1000),
+    "create_all": lambda storage: storage.create_all({"p/other": b"", "p/q/new": b"new" * 1000})["p/q/new"],
     "replace": lambda storage: storage.replace("p/old", b"new" * 1000),
     "swap": lambda storage: storage.replace("p/old", b"new" * 1000, etag=_etag(storage)),
     "delete": lambda storage: storage.delete("p/old"),
@@ -80,6 +90,7 @@ WRITES: dict[str, Callable[[Storage], Outcome]] = {
 _NEW = b"new" * 1000
 _AFTER = {
     "create": (b"old", _NEW, (TICKET,)),
+    "create_all": (b"old", _NEW, (TICKET,)),
     "replace": (_NEW, None, (TICKET,)),
     "swap": (_NEW, None, (TICKET,)),
     "delete": (None, None, (TICKET,)),
@@ -185,6 +196,7 @@ def test_a_name_that_may_not_last_is_unknown(storage: Storage, monkeypatch: pyte
 
     monkeypatch.setattr(os, "fsync", fail_on_folders)
     assert storage.create("p/new", b"x") is UNKNOWN
+    assert storage.create_all({"p/more": b"x", "p/f": b"y"}) == {"p/more": UNKNOWN, "p/f": REFUSED}
     assert storage.replace("p/f", b"y") is UNKNOWN
     assert storage.delete("p/g") is UNKNOWN
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from lakebed.engine.engines import Engine
+from lakebed.engine.engines import InProcess
 from lakebed.errors import UnsupportedTableError, WriteConflictError
 from lakebed.format.file_names import decode_data_file_name, encode_log_file_name
 from lakebed.format.metadata.keys import data_partition_of_group, group_file_id, group_index, is_group_of
@@ -24,16 +25,19 @@ from lakebed.index.record_index import record_index_shards
 from lakebed.index.secondary_index import secondary_index_shards
 from lakebed.metadata.changes import MetadataChange
 from lakebed.metadata.current_stats import StatsReader
-from lakebed.metadata.table import ROOT
+from lakebed.metadata.table import ROOT, MetadataTable
 from lakebed.model.commit import NO_LOGS, WriteStat
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import ColumnStats
 from lakebed.storage import Storage
-from lakebed.transaction.settle import create_file
+from lakebed.transaction.settle import create_files
 
 FIRST_TOKEN = "0-0-0"
 """The write token of placeholders, which no task has."""
+
+_FEW_ENTRIES = 10_000
+"""Up to so many, threads take longer to start than to encode them."""
 
 Groups = Mapping[str, Sequence[str]]
 """File ids of the file groups of metadata-table partitions, in shard order."""
@@ -71,6 +75,16 @@ def list_groups(storage: Storage, partitions: Sequence[str]) -> dict[str, tuple[
     return {partition: _list_groups(storage, partition) for partition in partitions}
 
 
+def find_groups(metadata: MetadataTable, storage: Storage, partitions: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """As `list_groups`, under the lock and by a metadata table that is of today: only of what it does not know."""
+    known = {
+        partition: tuple(file_slice.group.file_id for file_slice in metadata.slices(partition))
+        for partition in partitions
+        if metadata.has(partition)
+    }
+    return known | list_groups(storage, [partition for partition in partitions if partition not in known])
+
+
 def plan_change(change: MetadataChange, update: Update) -> tuple[ShardWrite, ...]:
     """One write per shard that the change touches."""
     return tuple(
@@ -78,18 +92,25 @@ def plan_change(change: MetadataChange, update: Update) -> tuple[ShardWrite, ...
     )
 
 
-def write_shard(
-    storage: Storage, write: ShardWrite, *, instant: InstantTime, token: str, created_ms: int
-) -> WriteStat | None:
-    """Stores the log file of a shard, and first its placeholder if the shard is new. None if it has no entries.
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """The new files of a shard, by path, and what the delta commit says of them; None if there are no entries."""
+
+    files: Mapping[str, bytes]
+    stat: WriteStat | None = None
+
+
+def encode_shard(write: ShardWrite, *, instant: InstantTime, token: str, created_ms: int) -> NewFiles:
+    """The log file of a shard, if it has entries, and its placeholder, if it is new.
 
     `token` is unique per attempt of an instant; `created_ms` is the time of day.
     """
     assert token != FIRST_TOKEN, token
-    if write.is_new:
-        store_placeholder(storage, write.mdt_partition, write.file_id, instant)
+    folder = f"{ROOT}{write.mdt_partition}"
+    first = {f"{folder}/{_placeholder(write.file_id, instant)}": encode_placeholder_log(instant)}
+    placeholder = first if write.is_new else {}
     if not len(write.entries):
-        return None
+        return NewFiles(placeholder)
     name = encode_log_file_name(write.file_id, instant, 1, token)
     data = encode_shard_log(
         instant,
@@ -100,33 +121,50 @@ def write_shard(
         schema=stored_schema(),
         created_ms=created_ms,
     )
-    store_file(storage, f"{ROOT}{write.mdt_partition}/{name}", data)
-    return _log_stat(write, name, instant, len(data))
+    return NewFiles({**placeholder, f"{folder}/{name}": data}, _log_stat(write, name, instant, len(data)))
+
+
+def write_shards(
+    storage: Storage, writes: Sequence[ShardWrite], *, instant: InstantTime, token: str, created_ms: int
+) -> tuple[WriteStat, ...]:
+    """Stores the log files of shards; the write stats of those that have entries."""
+    encode = partial(encode_shard, instant=instant, token=token, created_ms=created_ms)
+    are_few = sum(len(write.entries) for write in writes) < _FEW_ENTRIES
+    shards = [encode(write) for write in writes] if are_few else InProcess().map(writes, encode)
+    store_files(storage, {path: data for shard in shards for path, data in shard.files.items()})
+    return tuple(shard.stat for shard in shards if shard.stat is not None)
 
 
 def write_change(
-    storage: Storage, change: MetadataChange, update: Update, engine: Engine, *, token: str, created_ms: int
+    storage: Storage, change: MetadataChange, update: Update, *, token: str, created_ms: int
 ) -> tuple[WriteStat, ...]:
     """Plans a change and stores its log files; the write stats are those of the metadata table's delta commit."""
-
-    def store(write: ShardWrite) -> WriteStat | None:
-        return write_shard(storage, write, instant=update.instant, token=token, created_ms=created_ms)
-
-    return tuple(stat for stat in engine.map(plan_change(change, update), store) if stat is not None)
+    writes = plan_change(change, update)
+    return write_shards(storage, writes, instant=update.instant, token=token, created_ms=created_ms)
 
 
 def store_placeholder(storage: Storage, mdt_partition: str, file_id: str, instant: InstantTime) -> None:
     """Brings a shard into being."""
-    name = encode_log_file_name(file_id, instant, 1, FIRST_TOKEN)
-    store_file(storage, f"{ROOT}{mdt_partition}/{name}", encode_placeholder_log(instant))
+    path = f"{ROOT}{mdt_partition}/{_placeholder(file_id, instant)}"
+    store_file(storage, path, encode_placeholder_log(instant))
 
 
 def store_file(storage: Storage, path: str, data: bytes) -> None:
     """Creates a data file whose name is its writer's alone."""
-    if not create_file(storage, path, data):
+    store_files(storage, {path: data})
+
+
+def store_files(storage: Storage, files: Mapping[str, bytes]) -> None:
+    """Creates data files whose names are their writer's alone."""
+    if not create_files(storage, files):
         raise WriteConflictError(
-            f"{storage.url}: {path} is there already, with other content", hint="run the write again, as a new attempt"
+            f"{storage.url}: one of {', '.join(sorted(files)[:3])} is there already, with other content",
+            hint="run the write again, as a new attempt",
         )
+
+
+def _placeholder(file_id: str, instant: InstantTime) -> str:
+    return encode_log_file_name(file_id, instant, 1, FIRST_TOKEN)
 
 
 def _log_stat(write: ShardWrite, name: str, instant: InstantTime, size: int) -> WriteStat:

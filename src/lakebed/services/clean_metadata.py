@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakebed.engine.engines import InProcess
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CorruptTableError
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.changes import MetadataChange
 from lakebed.metadata.current_stats import CurrentStats
-from lakebed.metadata.entries import Update, list_groups, write_change
+from lakebed.metadata.entries import Update, find_groups, write_change
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.instant import InstantTime
 from lakebed.table import TableHandle
 from lakebed.transaction.section import Section
 from lakebed.transaction.times import instant_ms, timeline_zone
 from lakebed.write.metadata import metadata_commit, obliged_partitions
-
-_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +35,12 @@ class FilesGone:
             instant=instant,
             instant_ms=instant_ms(instant, timeline_zone(section.config)),
             partitions=partitions,
-            groups=list_groups(storage, partitions),
+            groups=find_groups(state.metadata, storage, partitions),
             definitions=state.definitions,
             stats=CurrentStats(state.metadata, _no_current_files),
         )
         created_ms = section.ports.clock.now_ms()
-        stats = write_change(
-            storage, self.change, update, InProcess(_THREADS), token=new_write_token(0), created_ms=created_ms
-        )
+        stats = write_change(storage, self.change, update, token=new_write_token(0), created_ms=created_ms)
         return metadata_commit(stats)
 
 

@@ -43,10 +43,10 @@ class RequestCounts:
         self._lock = threading.Lock()
         self._numbers = dict.fromkeys(_NAMES, 0)
 
-    def add(self, verb: Verb, *, read: int = 0, written: int = 0) -> None:
-        """Counts one request and the bytes that it moved."""
+    def add(self, verb: Verb, *, times: int = 1, read: int = 0, written: int = 0) -> None:
+        """Counts one request, or several, and the bytes that moved."""
         with self._lock:
-            self._numbers[verb] += 1
+            self._numbers[verb] += times
             self._numbers["bytes_read"] += read
             self._numbers["bytes_written"] += written
 

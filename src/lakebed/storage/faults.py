@@ -206,6 +206,10 @@ class FaultyStorage:
         """Writes a new file."""
         return self._write("create", path, lambda: self.inner.create(path, data))
 
+    def create_all(self, files: Mapping[str, bytes]) -> dict[str, Outcome]:
+        """Writes new files, each by a call of its own."""
+        return {path: self.create(path, data) for path, data in files.items()}
+
     def replace(self, path: str, data: bytes, *, etag: str | None = None) -> Outcome:
         """Writes a file over what was there."""
         return self._write("replace", path, lambda: self.inner.replace(path, data, etag=etag))

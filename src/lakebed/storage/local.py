@@ -10,9 +10,10 @@ import builtins
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
+from itertools import islice
 
 import pyarrow as pa
 
@@ -38,6 +39,8 @@ _MARKERS = ".hoodie/.temp/"
 """Folders below it go with their last file. Each belongs to one instant, so nobody else is about to write there."""
 _PASSING = (_MARKERS, ".hoodie/.heartbeat/", f"{TICKETS}/.clock")
 """What these paths say is about processes that run. If the machine goes down they do not, and so nothing is synced."""
+_OPEN_MAX = 64
+"""So many new files are open at a time."""
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
@@ -123,15 +126,30 @@ class LocalStorage:
 
     def create(self, path: str, data: bytes | memoryview) -> Outcome:
         """Writes a new file by a hard link to a staged one."""
-        final = self._file(path)
-        self.counts.add("creates", written=len(data))
-        with os_errors_typed(path):
-            if os.path.lexists(final):
-                return Outcome.REFUSED
-            is_passing = path.startswith(_PASSING)
-            posix.make_folder(os.path.dirname(final), is_passing=is_passing)
-            with posix.staged(self._staging(), data, is_passing=is_passing) as source:
-                return posix.link(source, final, is_passing=is_passing)
+        return self._create({path: data}, is_passing=path.startswith(_PASSING))[path]
+
+    def create_all(self, files: Mapping[str, bytes]) -> dict[str, Outcome]:
+        """Writes new files, some at a time: their bytes are synced together, and each folder once."""
+        outcomes: dict[str, Outcome] = {}
+        paths = iter(files)
+        while some := {path: files[path] for path in islice(paths, _OPEN_MAX)}:
+            outcomes |= self._create(some)
+        return outcomes
+
+    def _create(self, files: Mapping[str, bytes | memoryview], *, is_passing: bool = False) -> dict[str, Outcome]:
+        finals = {path: self._file(path) for path in files}
+        self.counts.add("creates", times=len(files), written=sum(map(len, files.values())))
+        with os_errors_typed(", ".join(files)):
+            outcomes = {path: Outcome.REFUSED for path, final in finals.items() if os.path.lexists(final)}
+            new = {path: os.path.dirname(final) for path, final in finals.items() if path not in outcomes}
+            for folder in {*new.values()}:
+                posix.make_folder(folder, is_passing=is_passing)
+            with posix.staged_all(self._staging(), [files[path] for path in new], is_passing=is_passing) as sources:
+                for path, source in zip(new, sources, strict=True):
+                    outcomes[path] = posix.link(source, finals[path])
+                named = [path for path in new if outcomes[path] is Outcome.DONE and not is_passing]
+                synced = {folder: posix.sync(folder) for folder in {new[path] for path in named}}
+        return outcomes | {path: synced[new[path]] for path in named}
 
     def replace(self, path: str, data: bytes, *, etag: str | None = None) -> Outcome:
         """Writes a file by renaming a staged one over it; with an etag, if the bytes there still have it."""
@@ -192,7 +210,8 @@ class LocalStorage:
             posix.make_folder(os.path.dirname(target))
             try:
                 with posix.staged(folder, data) as source:
-                    return posix.link(source, target)
+                    outcome = posix.link(source, target)
+                    return outcome if outcome is not Outcome.DONE else posix.sync(os.path.dirname(target))
             except FileNotFoundError:
                 if os.path.isdir(folder):
                     raise

@@ -6,6 +6,7 @@ import builtins
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -38,6 +39,7 @@ from lakebed.storage.ranged import cut_ranges, merge_ranges, open_arrow_file, op
 from lakebed.storage.stores import open_stores
 
 _OFFSET_MAX = 2**62
+_REQUESTS_AT_ONCE = 8
 _GAP_BYTES = 1024 * 1024
 """Reading so much for nothing takes no longer than another request."""
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -122,6 +124,13 @@ class ObjectStorage:
         checked_path(path)
         self.counts.add("creates", written=len(data))
         return _outcome(path, lambda: self._stores.once.put(path, data, mode="create"), absent=None)
+
+    def create_all(self, files: Mapping[str, bytes]) -> dict[str, Outcome]:
+        """Writes new objects, several at a time: a request is mostly waiting."""
+        if len(files) < 2:
+            return {path: self.create(path, data) for path, data in files.items()}
+        with ThreadPoolExecutor(min(len(files), _REQUESTS_AT_ONCE), thread_name_prefix="lakebed") as pool:
+            return dict(zip(files, pool.map(self.create, files, files.values()), strict=True))
 
     def replace(self, path: str, data: bytes, *, etag: str | None = None) -> Outcome:
         """Writes an object over what was there; with an etag, on the condition that it is still that version."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -169,6 +169,13 @@ class Storage(Protocol):
 
     def create(self, path: str, data: bytes | memoryview) -> Outcome:
         """Writes a new file: whole or not at all, durable, refused if the path is taken."""
+        ...
+
+    def create_all(self, files: Mapping[str, bytes]) -> dict[str, Outcome]:
+        """`create` for each of files that do not depend on each other: a crash may leave any of them.
+
+        Takes less time than one after the other. Not for heartbeats and markers.
+        """
         ...
 
     def replace(self, path: str, data: bytes, *, etag: str | None = None) -> Outcome:

@@ -12,11 +12,14 @@ import errno
 import fcntl
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 from lakebed.storage.port import Outcome
 
+_SYNCS_AT_ONCE = 8
+"""A file system does the work of several syncs in one go; a disk that others use, too, makes each of them wait."""
 _COUNTER = itertools.count()
 _UNSURE = frozenset({errno.EIO, errno.ETIMEDOUT, errno.ESTALE})
 """What a network file system says when it does not know whether a change of names took place."""
@@ -25,28 +28,40 @@ _UNSURE = frozenset({errno.EIO, errno.ETIMEDOUT, errno.ESTALE})
 @contextmanager
 def staged(folder: str, data: bytes | memoryview, *, is_passing: bool = False) -> Iterator[str]:
     """A new file with `data`, synced, in a folder that exists; it is gone afterwards unless it was renamed."""
-    handle, path = _open_new(folder)
+    with staged_all(folder, [data], is_passing=is_passing) as (path,):
+        yield path
+
+
+@contextmanager
+def staged_all(
+    folder: str, contents: Iterable[bytes | memoryview], *, is_passing: bool = False
+) -> Iterator[Sequence[str]]:
+    """New files with these contents, all of them synced when this begins, and gone when it ends unless renamed."""
+    opened: list[tuple[int, str]] = []
     try:
         try:
-            _write_all(handle, data)
-            if data and not is_passing:
-                os.fsync(handle)
+            for data in contents:
+                opened.append(_open_new(folder))
+                _write_all(opened[-1][0], data)
+            if not is_passing:
+                _sync_files([handle for handle, _ in opened])
         finally:
-            os.close(handle)
-        yield path
+            for handle, _ in opened:
+                os.close(handle)
+        yield [path for _, path in opened]
     finally:
-        with suppress(FileNotFoundError):
-            os.unlink(path)
+        for _, path in opened:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
 
 
-def link(source: str, final: str, *, is_passing: bool = False) -> Outcome:
-    """Gives the staged file its final name too, durably; refused if the name is taken."""
+def link(source: str, final: str) -> Outcome:
+    """Gives the staged file its final name too; refused if the name is taken. The caller syncs the folder."""
     try:
-        outcome = _unless_unsure(os.link, source, final)
+        return _unless_unsure(os.link, source, final)
     except FileExistsError:
         # A network file system may send the call again after a lost reply: two links mean that the name is ours.
-        outcome = Outcome.DONE if os.stat(source).st_nlink > 1 else Outcome.REFUSED
-    return outcome if is_passing or outcome is not Outcome.DONE else sync(os.path.dirname(final))
+        return Outcome.DONE if os.stat(source).st_nlink > 1 else Outcome.REFUSED
 
 
 def rename(source: str, final: str) -> Outcome:
@@ -132,6 +147,17 @@ def _sync(folder: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _sync_files(handles: Sequence[int]) -> None:
+    """Waits until the contents of files are durable, for all at once; those without any need not be."""
+    filled = [handle for handle in handles if os.fstat(handle).st_size]
+    if len(filled) < 2:
+        for handle in filled:
+            os.fsync(handle)
+        return
+    with ThreadPoolExecutor(min(len(filled), _SYNCS_AT_ONCE), thread_name_prefix="lakebed") as pool:
+        list(pool.map(os.fsync, filled))
 
 
 def _open_new(folder: str) -> tuple[int, str]:

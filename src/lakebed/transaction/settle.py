@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lakebed.errors import StorageUnavailableError
 from lakebed.storage import Outcome, Storage
 
@@ -20,6 +22,13 @@ def create_file(storage: Storage, path: str, data: bytes | memoryview) -> bool:
         if found is not None:
             return found == data
     raise _silent(storage, path)
+
+
+def create_files(storage: Storage, files: Mapping[str, bytes]) -> bool:
+    """Creates files that do not depend on each other; whether all of them now have these bytes."""
+    outcomes = storage.create_all(files)
+    open_ones = [path for path, outcome in outcomes.items() if outcome is not Outcome.DONE]
+    return all(storage.find(path) == files[path] or create_file(storage, path, files[path]) for path in open_ones)
 
 
 def replace_file(storage: Storage, path: str, data: bytes) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from lakebed.engine.engines import InProcess
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CorruptTableError, WriteConflictError
 from lakebed.format.metadata.schema import committed_schema
@@ -15,7 +14,7 @@ from lakebed.metadata import MetadataTable
 from lakebed.metadata.changes import MetadataChange, change_of_commit
 from lakebed.metadata.column_stats import PARTITION_STATS
 from lakebed.metadata.current_stats import CurrentStats
-from lakebed.metadata.entries import Update, list_groups, write_change
+from lakebed.metadata.entries import Update, find_groups, write_change
 from lakebed.model.commit import CommitMetadata, IndexedPartition, WriteStat, stats_by_partition
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
@@ -26,9 +25,6 @@ from lakebed.transaction.times import instant_ms, timeline_zone
 from lakebed.view import latest_slices
 from lakebed.view.listing import parse_data_files
 from lakebed.write.values import WriteContext, WrittenFile
-
-_THREADS = 8
-"""Storing a small file is waiting, for a disk to sync or a store to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +52,7 @@ class CommitChanges:
             instant=instant,
             instant_ms=instant_ms(instant, timeline_zone(section.config)),
             partitions=partitions,
-            groups=list_groups(section.ports.storage, partitions),
+            groups=find_groups(state.metadata, section.ports.storage, partitions),
             definitions=state.definitions,
             stats=CurrentStats(state.metadata, lambda partition: self._current_files(state, partition)),
         )
@@ -114,9 +110,7 @@ class CommitChanges:
 
 def _write(section: Section, change: MetadataChange, update: Update) -> CommitMetadata:
     created_ms = section.ports.clock.now_ms()
-    stats = write_change(
-        section.ports.storage, change, update, InProcess(_THREADS), token=new_write_token(0), created_ms=created_ms
-    )
+    stats = write_change(section.ports.storage, change, update, token=new_write_token(0), created_ms=created_ms)
     return metadata_commit(stats)
 
 
