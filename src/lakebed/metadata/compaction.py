@@ -13,7 +13,7 @@ from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_shard_base
 from lakebed.metadata.entries import store_file
 from lakebed.metadata.merging import Merged, merge_shard
-from lakebed.metadata.shard import load_shard
+from lakebed.metadata.shard import load_whole_shard
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import NO_LOGS, CompactionOperation, CompactionPlan, WriteStat
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
@@ -24,7 +24,6 @@ from lakebed.view.slices import Completions
 DELTA_COMMITS = 10
 """Hudi compacts its metadata table after so many delta commits."""
 
-_LAYOUT = 2
 _MIB = 1 << 20
 _NEW_BASE_MIB = 120.0
 """What Hudi expects to write for a slice that has no base file yet."""
@@ -64,7 +63,7 @@ def compact_shard(
     `token` is unique per attempt, `created_ms` the time of day, `stats_version` that of the table's column statistics.
     """
     partition, file_id = file_slice.group.partition, file_slice.group.file_id
-    shard = load_shard(storage, file_slice, layout=_LAYOUT, counts=lambda _: True, root=ROOT)
+    shard = load_whole_shard(storage, file_slice, root=ROOT)
     merged = merge_shard(shard, partition, has_base=file_slice.base is not None, stats_version=stats_version)
     name = encode_base_file_name(file_id, token, instant, ".hfile")
     data = encode_shard_base(merged.keys, merged.values, schema=stored_schema(), created_ms=created_ms, in_order=True)

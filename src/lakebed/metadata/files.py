@@ -17,7 +17,7 @@ def list_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | L
     (shard,) = metadata.shards("files")
     return {
         partition: parse_data_files({name: entry.size for name, entry in names.items()}, partition)
-        for partition, names in sorted(live_files(shard, metadata.kept_files).items())
+        for partition, names in sorted(live_files(shard, metadata.kept.files).items())
     }
 
 

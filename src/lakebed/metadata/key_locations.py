@@ -7,7 +7,6 @@ are looked up where they lie, which reads a few blocks of a shard instead of all
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,16 +17,14 @@ import pyarrow as pa
 from lakebed.engine.threads import map_tasks
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.java_hash import shards_of
-from lakebed.format.log.file import HeaderKey
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.record_index import decode_record_index_value
 from lakebed.metadata.key_table import GONE, KeyTable, UInt32s, build_key_table, find_entries, fingerprints
 from lakebed.metadata.record_index import RECORD_INDEX, is_partitioned
-from lakebed.metadata.shard import block_layers, load_shard
+from lakebed.metadata.shard import load_whole_shard, open_file, parts_of
 from lakebed.metadata.shard_cache import ShardCache, find_or_build
 from lakebed.metadata.table import ROOT, MetadataTable, ShardFiles
 from lakebed.model.files import FileGroupId, FileSlice
-from lakebed.view.blocks import load_blocks
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -38,7 +35,10 @@ POINT_KEYS_MAX = 16
 A key takes half a millisecond or more, the block that holds it; a table of a shard of 100,000 keys 35 to build.
 """
 POINT_BYTES = 8 << 20
-_LAYOUT = 2
+_SMALL_BYTES, _KEYS_OF_SMALL_MAX = 1 << 19, 256
+"""A shard up to this size is searched for more keys: it takes less time than to build and keep tables of its files."""
+_FEW_KEYS = 1000
+"""Up to so many, threads only wait for each other, unless they wait for a store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,8 @@ def _locate(metadata: MetadataTable, keys: ArrowArray, shards: tuple[str, ...], 
         if first < last
     ]
     found = _Found(len(keys))
-    for task, located in zip(tasks, map_tasks(tasks, partial(_run_probe, cache=cache)), strict=True):
+    threads = 1 if len(keys) <= _FEW_KEYS and metadata.is_near else None
+    for task, located in zip(tasks, map_tasks(tasks, partial(_run_probe, cache=cache), threads=threads), strict=True):
         found.add(task.rows, located)
     return found.locations()
 
@@ -172,7 +173,8 @@ def _run_probe(probe: _Probe, *, cache: ShardCache) -> Locations:
 
 def _is_few(files: ShardFiles, keys: int) -> bool:
     stored = ((files.file_slice.base,) if files.file_slice.base else ()) + files.file_slice.logs
-    return keys <= POINT_KEYS_MAX + sum(file.size or 0 for file in stored) // POINT_BYTES
+    size = sum(file.size or 0 for file in stored)
+    return keys <= (_KEYS_OF_SMALL_MAX if size <= _SMALL_BYTES else POINT_KEYS_MAX + size // POINT_BYTES)
 
 
 def _look_up(probe: _Probe) -> Locations:
@@ -194,22 +196,14 @@ def _look_up(probe: _Probe) -> Locations:
 def _tables(files: ShardFiles, cache: ShardCache) -> list[tuple[KeyTable, bool]]:
     """The tables of a shard's files, newest first, and whether the cache had them."""
     tables = []
-    for part, completed_at in reversed([*zip(_parts(files.file_slice), files.completions, strict=True)]):
+    for part, completed_at in reversed([*zip(parts_of(files.file_slice), files.completions, strict=True)]):
         table, was_cached = find_or_build(cache, _identity(files, part, completed_at), partial(_build, files, part))
         if table.replaces_others:
             # Blocks of some files are hidden by those of another: only all together say what counts.
-            shard = load_shard(files.storage, files.file_slice, layout=_LAYOUT, counts=_every, root=ROOT)
+            shard = load_whole_shard(files.storage, files.file_slice, root=ROOT)
             return [(build_key_table(shard.layers(), cache.seed), False)]
         tables.append((table, was_cached))
     return tables
-
-
-def _parts(file_slice: FileSlice) -> Iterator[FileSlice]:
-    """The slice's files one by one, oldest first, each as a slice of its own."""
-    if file_slice.base is not None:
-        yield replace(file_slice, logs=())
-    for log in file_slice.logs:
-        yield replace(file_slice, base=None, logs=(log,))
 
 
 def _identity(files: ShardFiles, part: FileSlice, completed_at: str) -> str | None:
@@ -225,17 +219,8 @@ def _identity(files: ShardFiles, part: FileSlice, completed_at: str) -> str | No
 
 def _build(files: ShardFiles, part: FileSlice, seed: bytes) -> KeyTable:
     """The table of one file."""
-    if part.base is not None:
-        shard = load_shard(files.storage, part, layout=_LAYOUT, counts=_every, root=ROOT)
-        return build_key_table(shard.layers(), seed)
-    blocks = load_blocks(files.storage, part, layout=_LAYOUT, counts=_every, root=ROOT)
-    replaces = any(filed.block.header.get(HeaderKey.COMPACTED_BLOCK_TIMES) for filed in blocks)
-    return build_key_table((layer for filed in blocks for layer in block_layers(filed)), seed, replaces_others=replaces)
-
-
-def _every(_instant: str) -> bool:
-    """In layout 2 a log file counts as a whole, and those of the slice do."""
-    return True
+    opened = open_file(files.storage, part, root=ROOT)
+    return build_key_table(opened.layers, seed, replaces_others=opened.replaces_others)
 
 
 class _Found:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.guard import decoding
-from lakebed.format.hfile import decode_hfile, key_order
+from lakebed.format.hfile import key_order
 from lakebed.format.metadata.columns import decode_payloads, field_of, texts
 from lakebed.format.metadata.keys import ALL_PARTITIONS, partition_key, partition_of_key
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
@@ -120,17 +120,21 @@ def _place(layer: EntryLayer) -> tuple[str, int]:
 
 def _merge_newest(shard: Shard, payload: str | None, *, has_base: bool, stats_version: str) -> Merged:
     """The newest entry of each key, unless it is deleted: by its key, or by what a `payload` of this kind says."""
-    layers = [_rows(layer, payload, stats_version) for layer in shard.layers()]
+    layers = [_rows(layer, stats_version) for layer in shard.layers()]
     keys = concat_texts([rows.keys for rows in layers])
     if not len(keys):
         return Merged(keys, pa.array([], pa.binary()), 0, 0, 0, 0)
     base_count = len(layers[0].keys) if has_base else 0
     first, newest = _first_and_newest(keys)
-    live = np.concatenate([rows.is_live for rows in layers])[newest]
+    values = concat_values([rows.values for rows in layers]).take(pa.array(newest))
+    live = np.concatenate([np.full(len(rows.keys), rows.are_entries) for rows in layers])[newest]
+    if payload is not None:
+        used, places = np.unique(values.indices.to_numpy()[live], return_inverse=True)
+        live[live] = ~_flags(values.dictionary.take(pa.array(used)), payload, "isDeleted", layers[-1].path)[places]
     in_base, in_logs = first < base_count, newest >= base_count
     return Merged(
         keys.take(pa.array(newest[live])),
-        concat_values([rows.values for rows in layers]).take(pa.array(newest[live])),
+        values.filter(pa.array(live)),
         inserted=int(np.count_nonzero(live & ~in_base)),
         updated=int(np.count_nonzero(live & in_base & in_logs)),
         deleted=int(np.count_nonzero(~live)),
@@ -140,25 +144,24 @@ def _merge_newest(shard: Shard, payload: str | None, *, has_base: bool, stats_ve
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The keys of a layer, with values; those of deletes are not live, and their values mean nothing."""
+    """The keys of a layer, with values; if they are no entries but deletes, their values mean nothing."""
 
     keys: pa.Array
     values: pa.Array
-    is_live: npt.NDArray[np.bool_]
+    are_entries: bool
+    path: str
 
 
-def _rows(layer: EntryLayer | DeleteLayer, payload: str | None, stats_version: str) -> _Rows:
+def _rows(layer: EntryLayer | DeleteLayer, stats_version: str) -> _Rows:
     if isinstance(layer, DeleteLayer):
         count = len(layer.keys)
         nothing = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([b""], pa.binary()))
-        return _Rows(pa.array(sorted(layer.keys), pa.string()), nothing, np.zeros(count, bool))
+        return _Rows(pa.array(sorted(layer.keys), pa.string()), nothing, False, layer.path)
     path = layer.source.path
-    batch = decode_hfile(layer.source)
+    batch = layer.records()
     with decoding(path, "keys of metadata records"):
         keys = texts(batch["key"])
-    values = _in_layout(batch["value"], layer, stats_version)
-    is_live = np.ones(len(keys), bool) if payload is None else ~_flags(values, payload, "isDeleted", path)
-    return _Rows(keys, values, is_live)
+    return _Rows(keys, _in_layout(batch["value"], layer, stats_version), True, path)
 
 
 def _first_and_newest(keys: ArrowArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -216,10 +219,6 @@ def _encode_again(stored: StoredValue, stats_version: str) -> bytes:
 
 def _flags(values: ArrowArray, payload: str, name: str, path: str) -> npt.NDArray[np.bool_]:
     """A flag of each record, from its payload."""
-    if pa.types.is_dictionary(values.type):
-        flags = _flags(values.dictionary, payload, name, path)
-        found: npt.NDArray[np.bool_] = flags[values.indices.to_numpy()]
-        return found
     payloads = decode_payloads(values, stored_schema(), payload, path=path, required=True)
     return np.asarray(field_of(payloads, name, pa.bool_()))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -11,12 +11,18 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.format.hfile import HFile, decode_hfile
+from lakebed.format.hfile.arrow import all_records
+from lakebed.format.hfile.reader import TAIL_BYTES
 from lakebed.format.log.blocks import decode_deletes, hfile_content, holds_bytes
-from lakebed.format.log.file import BlockKind
+from lakebed.format.log.file import BlockKind, HeaderKey
 from lakebed.model.files import FileSlice
-from lakebed.model.source import ByteSource
+from lakebed.model.source import ByteSource, BytesSource
 from lakebed.storage import Storage
 from lakebed.view.blocks import BlockFilter, FiledBlock, load_blocks
+
+_LAYOUT = 2
+_FEW_KEYS = 4
+_ENTRIES_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +42,35 @@ class Decoder(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class EntryLayer:
     """Entries of one HFile: a base file or a log block."""
 
-    hfile: HFile
-    source: ByteSource
+    def __init__(self, hfile: HFile, source: ByteSource) -> None:
+        self.hfile = hfile
+        self.source = source
+
+    @cached_property
+    def _entries(self) -> dict[bytes, bytes]:
+        return dict(self.hfile.items())
+
+    def find_many(self, keys: Collection[bytes]) -> dict[bytes, bytes]:
+        """The values of the keys that are here. A small log block is decoded once for all who ask for several keys."""
+        is_small = isinstance(self.source, BytesSource) and self.hfile.entry_count <= _ENTRIES_MAX
+        if "_entries" in self.__dict__ or (is_small and len(keys) > _FEW_KEYS):
+            return {key: self._entries[key] for key in keys if key in self._entries}
+        return self.hfile.find_many(keys)
 
     def stored(self, value: bytes) -> StoredValue:
         """A value of this layer, with its schema."""
         return StoredValue(value, self.hfile.schema or "", self.source.path)
 
+    def records(self) -> pa.RecordBatch:
+        """Keys and values as they are stored."""
+        return all_records(self.hfile) if isinstance(self.source, BytesSource) else decode_hfile(self.source)
+
     def decode(self, decode: Decoder) -> pa.Table:
         """All entries, as a decoder of metadata records gives them."""
-        batch = decode_hfile(self.source)
+        batch = self.records()
         keys, values = batch["key"], batch["value"]
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
@@ -61,6 +82,7 @@ class DeleteLayer:
 
     def __init__(self, filed: FiledBlock) -> None:
         self._filed = filed
+        self.path = filed.path
 
     @cached_property
     def keys(self) -> frozenset[str]:
@@ -91,7 +113,7 @@ class Shard:
             if isinstance(layer, DeleteLayer):
                 layer.remove_from(found)
             else:
-                for raw, value in layer.hfile.find_many(wanted).items():
+                for raw, value in layer.find_many(wanted).items():
                     found.setdefault(wanted[raw], []).append(layer.stored(value))
         return found
 
@@ -139,11 +161,51 @@ def load_shard(storage: Storage, file_slice: FileSlice, *, layout: int, counts: 
         path = f"{root}{file_slice.path(file_slice.base.name)}"
         layers.append(_entry_layer(storage.source(path, file_slice.base.size)))
     for filed in load_blocks(storage, file_slice, layout=layout, counts=counts, root=root):
-        layers.extend(block_layers(filed))
+        layers.extend(_block_layers(filed))
     return Shard(tuple(layers))
 
 
-def block_layers(filed: FiledBlock) -> Iterator[Layer]:
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """What one file adds to its shard, in timeline layout 2.
+
+    If it `replaces_others`, blocks of other files do not count beside its own: only all together say what does.
+    `nbytes` is about what it takes in memory.
+    """
+
+    layers: tuple[Layer, ...]
+    replaces_others: bool
+    nbytes: int
+
+
+def parts_of(file_slice: FileSlice) -> Iterator[FileSlice]:
+    """The files of a slice one by one, oldest first, each as a slice of its own."""
+    if file_slice.base is not None:
+        yield replace(file_slice, logs=())
+    for log in file_slice.logs:
+        yield replace(file_slice, base=None, logs=(log,))
+
+
+def open_file(storage: Storage, part: FileSlice, *, root: str) -> OpenFile:
+    """The one file of a slice."""
+    if part.base is not None:
+        return OpenFile(tuple(load_whole_shard(storage, part, root=root).layers()), False, TAIL_BYTES)
+    blocks = load_blocks(storage, part, layout=_LAYOUT, counts=_every, root=root)
+    replaces = any(filed.block.header.get(HeaderKey.COMPACTED_BLOCK_TIMES) for filed in blocks)
+    layers = tuple(layer for filed in blocks for layer in _block_layers(filed))
+    return OpenFile(layers, replaces, sum(2 * len(filed.block.content) for filed in blocks))
+
+
+def load_whole_shard(storage: Storage, file_slice: FileSlice, *, root: str) -> Shard:
+    """The shard of a slice in timeline layout 2, where a log file counts as a whole, and those of the slice do."""
+    return load_shard(storage, file_slice, layout=_LAYOUT, counts=_every, root=root)
+
+
+def _every(_instant: str) -> bool:
+    return True
+
+
+def _block_layers(filed: FiledBlock) -> Iterator[Layer]:
     """What one log block adds to a shard, or takes from it."""
     if filed.block.kind is BlockKind.HFILE_DATA:
         yield _entry_layer(hfile_content(filed.block, path=filed.path))

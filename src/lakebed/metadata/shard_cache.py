@@ -25,6 +25,8 @@ from lakebed.metadata.key_table import SEED_BYTES, KeyTable, encode_key_table, l
 FOLDER_VARIABLE, BYTES_VARIABLE = "LAKEBED_CACHE_DIR", "LAKEBED_CACHE_BYTES"
 BYTES_MAX = 4 << 30
 """What the cache takes of the disk by default: room for a hundred million keys."""
+_STORED_UNSEEN_MAX = 100
+"""After so many tables a process looks again at what others have stored: a look takes as long as there are tables."""
 _SUFFIX = ".keys"
 _SEED = "seed"
 _LOG = logging.getLogger(__name__)
@@ -63,7 +65,8 @@ class ShardCache:
         try:
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
             _write(path, encode_key_table(table, self.seed))
-            _shrink(self.folder, self.bytes_max)
+            if _SIZES.is_above(self.folder, table.nbytes, self.bytes_max):
+                _SIZES.note(self.folder, _shrink(self.folder, self.bytes_max))
         except OSError as error:
             _LOG.warning("no room for the record index cache in %s (%s)", self.folder, error)
 
@@ -110,6 +113,29 @@ class _HeldTables:
 _HELD = _HeldTables()
 
 
+class _KnownSizes:
+    """About how large folders are: what a look found, and what this process stored since. Others store, too."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[int, int]] = {}
+
+    def is_above(self, folder: str, added: int, bytes_max: int) -> bool:
+        """Whether so many bytes more are, or may be, too many: it is time to look."""
+        with self._lock:
+            size, stored = self._known.get(folder, (bytes_max, 0))
+            self._known[folder] = size + added, stored + 1
+            return size + added > bytes_max or stored >= _STORED_UNSEEN_MAX
+
+    def note(self, folder: str, size: int) -> None:
+        """What a look has found."""
+        with self._lock:
+            self._known[folder] = size, 0
+
+
+_SIZES = _KnownSizes()
+
+
 def _touch(path: str) -> bool:
     """Note that a table is used; false if there is none."""
     try:
@@ -149,8 +175,8 @@ def _staged(path: str, parts: Iterable[bytes | memoryview], *, synced: bool = Fa
             os.unlink(staged)
 
 
-def _shrink(folder: str, bytes_max: int) -> None:
-    """Remove the files unused for longest, those that a crash left half written among them."""
+def _shrink(folder: str, bytes_max: int) -> int:
+    """Remove the files unused for longest, those that a crash left half written among them; the bytes that are left."""
     files = []
     for entry in os.scandir(folder):
         with suppress(OSError):
@@ -160,10 +186,11 @@ def _shrink(folder: str, bytes_max: int) -> None:
     total = sum(size for _, size, _ in files)
     for _, size, path in sorted(files):
         if total <= bytes_max:
-            return
+            break
         with suppress(OSError):
             os.unlink(path)
         total -= size
+    return total
 
 
 @lru_cache(maxsize=16)

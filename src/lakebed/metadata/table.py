@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from lakebed.errors import CorruptTableError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
-from lakebed.format.properties import check_table_checksum, decode_properties
-from lakebed.metadata.shard import Shard, load_shard
+from lakebed.metadata.kept import Kept
+from lakebed.metadata.shard import OpenFile, Shard, load_shard, load_whole_shard, open_file, parts_of
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.index import IndexDefinition
@@ -20,6 +18,7 @@ from lakebed.model.words import Action
 from lakebed.storage import Storage
 from lakebed.timeline import Archive, Snapshot, Timeline, load_timeline
 from lakebed.timeline.active import list_instants
+from lakebed.timeline.config import decode_config
 from lakebed.view import latest_slices
 from lakebed.view.slices import Completions
 
@@ -61,10 +60,10 @@ class MetadataTable:
         data_timeline: Timeline,
         definitions: Mapping[str, IndexDefinition],
         ready: tuple[str, ...],
-        kept_files: dict[tuple[str, int], pa.Table] | None = None,
+        kept: Kept | None = None,
     ) -> None:
         self.ready = ready
-        self.kept_files = {} if kept_files is None else kept_files
+        self.kept = kept or Kept()
         self.definitions = definitions
         self._storage = storage
         self._config = config
@@ -74,6 +73,11 @@ class MetadataTable:
         )
         self._slices: dict[str, tuple[FileSlice, ...]] = {}
         self._shards: dict[tuple[str, str], Shard] = {}
+
+    @property
+    def is_near(self) -> bool:
+        """Whether reading its files takes no time to speak of: they lie on a disk."""
+        return "://" not in self._storage.url
 
     def has(self, partition: str) -> bool:
         """Whether an MDT partition is ready to be used."""
@@ -91,9 +95,7 @@ class MetadataTable:
         key = (partition, file_id)
         if key not in self._shards:
             file_slice = next(s for s in self.slices(partition) if s.group.file_id == file_id)
-            self._shards[key] = load_shard(
-                self._storage, file_slice, layout=self._config.timeline_layout, counts=self._counts, root=ROOT
-            )
+            self._shards[key] = self._load_shard(file_slice)
         return self._shards[key]
 
     def shards(self, partition: str) -> tuple[Shard, ...]:
@@ -108,6 +110,24 @@ class MetadataTable:
         if self._config.timeline_layout == 1:
             return None
         return tuple(self._files_of(file_slice) for file_slice in self.slices(partition))
+
+    def _load_shard(self, file_slice: FileSlice) -> Shard:
+        """A shard, of files as earlier looks have opened them."""
+        if self._config.timeline_layout == 1:
+            return load_shard(self._storage, file_slice, layout=1, counts=self._counts, root=ROOT)
+        opened = [
+            self._open_file(part, completed_at)
+            for part, completed_at in zip(parts_of(file_slice), self._files_of(file_slice).completions, strict=True)
+        ]
+        if any(file.replaces_others for file in opened):
+            return load_whole_shard(self._storage, file_slice, root=ROOT)
+        return Shard(tuple(layer for file in opened for layer in file.layers))
+
+    def _open_file(self, part: FileSlice, completed_at: InstantTime) -> OpenFile:
+        """A file as it was opened. With a table that is made again at its old place names recur, but not times."""
+        file = part.base or part.logs[0]
+        key = (part.path(file.name), file.size, completed_at)
+        return self.kept.opened.find(key, OpenFile, lambda: open_file(self._storage, part, root=ROOT))
 
     def _files_of(self, file_slice: FileSlice) -> ShardFiles:
         files = ((file_slice.base,) if file_slice.base else ()) + file_slice.logs
@@ -198,17 +218,19 @@ def find_metadata_table(
     config: TableConfig,
     timeline: Timeline,
     definitions: Mapping[str, IndexDefinition],
-    kept_files: dict[tuple[str, int], pa.Table] | None = None,
+    kept: Kept | None = None,
+    metadata_timeline: Timeline | None = None,
 ) -> MetadataTable | Unusable:
-    """The metadata table of a data table, or why it cannot be used. `kept_files` outlives this look at the table."""
+    """The metadata table of a data table, or why it cannot be used. What is `kept` outlives this look at the table.
+
+    Its `metadata_timeline` is given if it was seen at the same moment as the `timeline`, under the lock.
+    """
     if "files" not in config.metadata_partitions:
         return Unusable("the table config lists no metadata table partition `files`")
     data = storage.find(_PROPERTIES)
     if data is None:
         return Unusable(f"the table config lists a metadata table, but {_PROPERTIES} is missing")
-    properties = decode_properties(data, path=_PROPERTIES)
-    check_table_checksum(properties, path=_PROPERTIES)
-    mdt_config = TableConfig(properties, _PROPERTIES)
-    mdt_timeline = load_timeline(storage, mdt_config, ROOT)
+    mdt_config = decode_config(data, _PROPERTIES)
+    mdt_timeline = metadata_timeline or load_timeline(storage, mdt_config, ROOT)
     ready = config.metadata_partitions
-    return MetadataTable(storage, mdt_config, mdt_timeline, timeline, definitions, ready, kept_files)
+    return MetadataTable(storage, mdt_config, mdt_timeline, timeline, definitions, ready, kept)

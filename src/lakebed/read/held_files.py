@@ -5,11 +5,9 @@ Files of a table never change, so what is held is never wrong. It is bounded in 
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +17,7 @@ from lakebed.format.arrow import ArrowArray, text_array
 from lakebed.format.parquet_pages import ParquetPages, RowGroup
 from lakebed.model.source import ByteSource, BytesSource
 from lakebed.storage import Storage
+from lakebed.storage.held import HeldFiles
 
 HELD_BYTES_MAX = 256 << 20
 """Room for the rows of sixty million keys, less what log files take."""
@@ -29,16 +28,6 @@ _REMOTE_BYTES = 16 << 20
 """A file in an object store up to this size is read at once: a request for each page takes longer."""
 _WINDOW = 8
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64)
-
-
-class _Sized(Protocol):
-    @property
-    def nbytes(self) -> int:
-        """About what it takes in memory."""
-        ...
-
-
-T = TypeVar("T", bound=_Sized)
 
 
 class KeyedFile:
@@ -96,37 +85,6 @@ class HeldBytes:
     def nbytes(self) -> int:
         """Its length."""
         return len(self.data)
-
-
-class HeldFiles:
-    """What was used last of everything that `find` was asked for, up to a number of bytes."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._lock = threading.Lock()
-        self._bytes_max = bytes_max
-        self._bytes = 0
-        self._held: OrderedDict[tuple[object, ...], _Sized] = OrderedDict()
-
-    def find(self, key: tuple[object, ...], kind: type[T], load: Callable[[], T]) -> T:
-        """What is held under a key, loaded now if it is not."""
-        with self._lock:
-            found = self._held.get(key)
-            if found is not None:
-                self._held.move_to_end(key)
-        if isinstance(found, kind):
-            return found
-        loaded = load()
-        self._keep(key, loaded)
-        return loaded
-
-    def _keep(self, key: tuple[object, ...], value: _Sized) -> None:
-        with self._lock:
-            known = self._held.pop(key, None)
-            self._bytes += value.nbytes - (0 if known is None else known.nbytes)
-            self._held[key] = value
-            while self._bytes > self._bytes_max:
-                _, dropped = self._held.popitem(last=False)
-                self._bytes -= dropped.nbytes
 
 
 HELD = HeldFiles(HELD_BYTES_MAX)

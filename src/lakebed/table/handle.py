@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-import pyarrow as pa
-
+from lakebed.metadata.kept import Kept
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant
 from lakebed.storage import Storage, open_storage
 from lakebed.table.state import TableState
-from lakebed.timeline import Documents, load_timeline
+from lakebed.timeline import Documents, Timeline, load_timeline
 from lakebed.timeline.active import list_instants
 from lakebed.timeline.config import load_config
+from lakebed.transaction.section import Look
 
 
 def open_handle(
@@ -32,7 +32,7 @@ class TableHandle:
         self.config = config
         self._use_metadata = use_metadata
         self._documents = Documents(storage, config)
-        self._kept_files: dict[tuple[str, int], pa.Table] = {}
+        self._kept = Kept()
         self._state: TableState | None = None
         self._seen: frozenset[Instant] = frozenset()
 
@@ -40,16 +40,8 @@ class TableHandle:
         """The table as it stands now. The same object as long as the timeline folder has the same files."""
         seen = frozenset(list_instants(self.storage, self.config))
         if self._state is None or seen != self._seen:
-            self.config = load_config(self.storage)
-            timeline = load_timeline(self.storage, self.config, first=seen)
-            self._state = TableState(
-                self.storage,
-                self.config,
-                timeline,
-                self._documents,
-                use_metadata=self._use_metadata,
-                kept_files=self._kept_files,
-            )
+            config = load_config(self.storage)
+            self._state = self._new_state(config, load_timeline(self.storage, config, first=seen))
             self._seen = seen
         return self._state
 
@@ -57,6 +49,27 @@ class TableHandle:
     def last_look(self) -> TableState:
         """The newest state that was looked at, without looking again."""
         return self._state or self.state()
+
+    def state_at(self, look: Look, own: Instant | None = None) -> TableState:
+        """The table as a section left it. The same object as before if nothing but `own` has come to the timeline."""
+        seen = frozenset(look.instants)
+        if self._state is None or seen - {own} != self._seen or look.config != self.config:
+            metadata = Timeline.of(look.metadata_instants)
+            self._state = self._new_state(look.config, Timeline.of(look.instants), metadata)
+        self._seen = seen
+        return self._state
+
+    def _new_state(self, config: TableConfig, timeline: Timeline, metadata: Timeline | None = None) -> TableState:
+        self.config = config
+        return TableState(
+            self.storage,
+            config,
+            timeline,
+            self._documents,
+            use_metadata=self._use_metadata,
+            kept=self._kept,
+            metadata_timeline=metadata,
+        )
 
     def forget(self) -> None:
         """Makes the next look a new one: indexes may change while the timeline does not."""

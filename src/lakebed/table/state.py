@@ -13,6 +13,7 @@ from lakebed.format.index_definitions import decode_index_definitions
 from lakebed.format.timeline.metadata import decode_commit
 from lakebed.metadata import MetadataTable, Unusable, find_metadata_table
 from lakebed.metadata.files import find_partition_files, list_metadata_files
+from lakebed.metadata.kept import Kept
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.index import IndexDefinition
@@ -37,7 +38,8 @@ class TableState:
         documents: Documents,
         *,
         use_metadata: bool = True,
-        kept_files: dict[tuple[str, int], pa.Table] | None = None,
+        kept: Kept | None = None,
+        metadata_timeline: Timeline | None = None,
     ) -> None:
         self.storage = storage
         self.config = config
@@ -45,7 +47,8 @@ class TableState:
         self.documents = documents
         self.archive = Archive(storage, config)
         self._use_metadata = use_metadata
-        self._kept_files = kept_files
+        self._kept = kept
+        self._metadata_timeline = metadata_timeline
 
     def at(self, config: TableConfig, timeline: Timeline) -> TableState:
         """The table at another moment; the same object if nothing has changed since this one was loaded."""
@@ -57,7 +60,7 @@ class TableState:
             timeline,
             self.documents,
             use_metadata=self._use_metadata,
-            kept_files=self._kept_files,
+            kept=self._kept,
         )
 
     @cached_property
@@ -72,7 +75,9 @@ class TableState:
         """The metadata table, or why it is not used."""
         if not self._use_metadata:
             return Unusable("the option hoodie.metadata.enable=false asks to do without")
-        return find_metadata_table(self.storage, self.config, self.timeline, self.definitions, self._kept_files)
+        return find_metadata_table(
+            self.storage, self.config, self.timeline, self.definitions, self._kept, self._metadata_timeline
+        )
 
     @cached_property
     def files(self) -> DataFiles:

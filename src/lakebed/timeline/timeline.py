@@ -21,13 +21,18 @@ class Timeline:
     _pending: tuple[Instant, ...] = field(init=False, repr=False, compare=False)
     _commits: tuple[Instant, ...] = field(init=False, repr=False, compare=False)
     _completions: dict[InstantTime, InstantTime] = field(init=False, repr=False, compare=False)
+    first_requested_at: InstantTime | None = field(init=False, repr=False, compare=False)
+    """The smallest requested time here: writes before it are archived."""
 
     def __post_init__(self) -> None:
-        commits = [i for i in self.instants if i.completed_at is not None and i.action.changes_data]
+        changing = [i for i in self.instants if i.action.changes_data]
+        commits = [i for i in changing if i.completed_at is not None]
         completions = {i.requested_at: i.completed_at for i in commits}
+        first = min((i.requested_at for i in changing), default=None)
         object.__setattr__(self, "_pending", tuple([i for i in self.instants if i.completed_at is None]))
         object.__setattr__(self, "_commits", tuple(commits))
         object.__setattr__(self, "_completions", completions)
+        object.__setattr__(self, "first_requested_at", first)
 
     @classmethod
     def of(cls, instants: Iterable[Instant]) -> Timeline:
@@ -67,11 +72,6 @@ class Timeline:
         return Timeline(
             tuple(i for i in self.completed() if i.completed_at is not None and i.completed_at <= completed_at)
         )
-
-    @property
-    def first_requested_at(self) -> InstantTime | None:
-        """The smallest requested time here: writes before it are archived."""
-        return min((instant.requested_at for instant in self.instants if instant.action.changes_data), default=None)
 
     @property
     def last_completed_at(self) -> InstantTime | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 
 from lakebed.errors import LockUnavailableError, StorageUnavailableError, TableRestoredError
@@ -23,6 +24,18 @@ from lakebed.transaction.times import following_time, format_time, highest_time,
 
 METADATA = ".hoodie/metadata/"
 """The root of the metadata table, which has a timeline of its own under the same lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A table as a section left it: its configuration, and the instant files of both timelines.
+
+    Nobody else completes anything in a section, so one listing shows a prefix of what took place.
+    """
+
+    config: TableConfig
+    instants: tuple[Instant, ...]
+    metadata_instants: tuple[Instant, ...]
 
 
 class Section:
@@ -46,6 +59,10 @@ class Section:
     def metadata_timeline(self) -> Timeline:
         """The active timeline of the metadata table; empty if there is none. Both tables lay it out alike."""
         return self._timeline(METADATA)
+
+    def look(self) -> Look:
+        """The table as it is now, with what this section did."""
+        return Look(self.config, self._listed(""), self._listed(METADATA))
 
     @cached_property
     def heartbeats(self) -> dict[str, bool]:

@@ -32,7 +32,7 @@ from lakebed.model.source import ByteSource
 
 TAIL_BYTES = 32 * 1024
 """Read at once from the end of the file: trailer, file info and, up to some hundred blocks, the index."""
-_SEEKS_MAX = 8
+_SEEKS_MAX = 64
 """From how many keys in one block on it is cheaper to walk the block once than to search it for each."""
 
 
