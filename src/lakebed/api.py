@@ -270,7 +270,7 @@ class Table:
     def _kept(self, result: WriteResult) -> WriteResult:
         """The result of a write, once the table services that it has made due have run."""
         try:
-            due = self._inline.due(self._handle.last_look, result.instant, result.completed_at)
+            due = self._inline.due(self._handle.last_look, result.completed_at)
         except LakebedError as error:  # The write has taken place, whatever becomes of what follows it.
             _LOG.warning("after a write: what is due is not known: %s", error)
             return result

@@ -76,11 +76,10 @@ def test_when_options_say_nothing(tmp_path: Path) -> None:
     config = TableConfig({"hoodie.table.name": "t", "hoodie.table.type": "MERGE_ON_READ", "hoodie.table.version": "9"})
     inline, found = parse_inline_services({}), {}
     for count in range(1, 45):
-        *others, own = (InstantTime(f"{20261116000000000 + 10 * n}") for n in range(count))
-        done = (Instant(time, Action.DELTA_COMMIT, State.COMPLETED, InstantTime(f"{int(time) + 1}")) for time in others)
-        timeline = Timeline.of([*done, Instant(own, Action.DELTA_COMMIT, State.INFLIGHT)])
-        state = TableState(storage, config, timeline, Documents(storage, config))
-        found[count] = inline.due(state, own, InstantTime(f"{int(own) + 1}"))
+        times = [InstantTime(f"{20261116000000000 + 10 * n}") for n in range(count)]
+        done = (Instant(time, Action.DELTA_COMMIT, State.COMPLETED, InstantTime(f"{int(time) + 1}")) for time in times)
+        state = TableState(storage, config, Timeline.of(done), Documents(storage, config))
+        found[count] = inline.due(state, InstantTime(f"{int(times[-1]) + 1}"))
     wanted = {20: ("clean",), 30: ("clean",), 31: ("archive",), 40: ("clean",), 41: ("archive",)}
     assert {count: names for count, names in found.items() if names} == wanted
 
@@ -91,7 +90,7 @@ def test_finding_out_costs_no_request(tmp_path: Path) -> None:
     table.overwrite(rows(0), whole_table=True)
     result = table.upsert(rows(1))
     before = table._handle.storage.counts.snapshot()
-    assert parse_inline_services(options).due(table._handle.last_look, result.instant, result.completed_at) == ()
+    assert parse_inline_services(options).due(table._handle.last_look, result.completed_at) == ()
     assert table._handle.storage.counts.snapshot() == before
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lakebed.model.instant import InstantTime
-from lakebed.model.words import Action, State, TableType
+from lakebed.model.words import Action, TableType
 from lakebed.options import InlineOptions, parse_inline_options
 from lakebed.services.archive import ArchiveLimits, parse_archive_limits
 from lakebed.services.clean_plan import CleanPolicy, Retention, parse_retention
@@ -35,11 +35,9 @@ class InlineServices:
     compaction: CompactionOptions
     log_compaction: LogCompactionOptions
 
-    def due(self, state: TableState, instant: InstantTime, completed_at: InstantTime) -> tuple[str, ...]:
-        """What is due, in the order to do it, after a write that was planned on `state` has completed."""
-        own = [i for i in state.timeline.pending() if i.requested_at == instant]
-        done = [replace(i, state=State.COMPLETED, completed_at=completed_at) for i in own]
-        return tuple(self._due(state, Timeline.of([*state.timeline, *done]), completed_at)) if done else ()
+    def due(self, state: TableState, completed_at: InstantTime) -> tuple[str, ...]:
+        """What is due, in the order to do it, after a write that completed then; `state` is of after it."""
+        return tuple(self._due(state, state.timeline, completed_at))
 
     def clustering_due(self, state: TableState, timeline: Timeline) -> bool:
         """Whether enough writes have completed since the last clustering."""

@@ -50,11 +50,14 @@ class TableHandle:
         """The newest state that was looked at, without looking again."""
         return self._state or self.state()
 
-    def state_at(self, look: Look, own: Instant | None = None) -> TableState:
-        """The table as a section left it. The same object as before if nothing but `own` has come to the timeline."""
+    def state_at(self, look: Look, own: Instant | None = None, *, is_maintained: bool = False) -> TableState:
+        """The table as a section left it. The same object as before if nothing but `own` has come to the timeline.
+
+        If it `is_maintained` now, the timeline of its metadata table is not what it was.
+        """
         seen = frozenset(look.instants)
         if self._state is None or seen - {own} != self._seen or look.config != self.config:
-            metadata = Timeline.of(look.metadata_instants)
+            metadata = None if is_maintained else Timeline.of(look.metadata_instants)
             self._state = self._new_state(look.config, Timeline.of(look.instants), metadata)
         self._seen = seen
         return self._state

@@ -11,17 +11,21 @@ from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Ticket
 from lakebed.transaction.heartbeats import Heartbeat
-from lakebed.transaction.section import Section, revoke_tickets
+from lakebed.transaction.section import Look, Section, revoke_tickets
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One process at work on one instant. `ticket` is renewed when a takeover of the lock ended it."""
+    """One process at work on one instant. `ticket` is renewed when a takeover of the lock ended it.
+
+    `look` is the table as the last section of the attempt left it; None if others were at work on it since.
+    """
 
     instant: InstantTime
     action: Action
     heartbeat: Heartbeat
     ticket: Ticket
+    look: Look | None = None
 
     @contextmanager
     def given_up_on_failure(self) -> Iterator[None]:

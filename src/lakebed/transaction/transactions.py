@@ -62,6 +62,7 @@ class Transactions:
             with attempt.given_up_on_failure():
                 self._ports.at("begin.1")
                 section.request(attempt.in_state(State.REQUESTED), plan, attempt.ticket)
+                attempt.look = None if pending else section.look()
         self.rollbacks.execute_all(pending)
         return attempt
 
@@ -71,7 +72,8 @@ class Transactions:
         if not attempt.heartbeat.is_certain():
             raise taken_over(attempt.instant)
         data = encode_commit(metadata, replace=attempt.action is Action.REPLACE_COMMIT)
-        path = instant_path(load_config(self._ports.storage), attempt.in_state(State.INFLIGHT))
+        config = attempt.look.config if attempt.look is not None else load_config(self._ports.storage)
+        path = instant_path(config, attempt.in_state(State.INFLIGHT))
         if not create_file(self._ports.storage, path, data):
             raise taken_over(attempt.instant)
         open_markers(self._ports.storage, attempt.instant)
@@ -111,6 +113,7 @@ class Transactions:
                 self._ports.at("commit.P7")
                 completed_at = section.next_time()
                 outcome = section.complete(attempt.ticket, attempt.completed(completed_at), data)
+                attempt.look = section.look()
             if outcome is Outcome.DONE:
                 # The write has taken place, whatever becomes of what is left to clear away.
                 with suppress(StorageUnavailableError):

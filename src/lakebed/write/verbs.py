@@ -112,7 +112,7 @@ class TableWrites:
 
     def _rule(self, *, everywhere: bool = False) -> TagRule:
         """How keys are found: by the record index if there is one, unless the options ask for another way."""
-        state, asked = self._handle.state(), self._options.index
+        state, asked = self._handle.last_look, self._options.index
         has_index = "record_index" in state.config.metadata_partitions
         if asked == "record" and not has_index:
             raise InvalidInputError(

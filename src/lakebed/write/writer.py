@@ -23,16 +23,16 @@ from lakebed.metadata.shard_cache import ShardCache, default_cache
 from lakebed.model.commit import CommitMetadata, stats_by_partition
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import InstantTime
-from lakebed.model.words import PARTITION_PATH, RECORD_KEY
+from lakebed.model.words import PARTITION_PATH, RECORD_KEY, State
 from lakebed.options import WriteOptions
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.scan import plan_slices
 from lakebed.storage import Requests
 from lakebed.table import TableHandle, TableState
-from lakebed.timeline import load_timeline
+from lakebed.timeline import Timeline
 from lakebed.transaction.attempt import Attempt
 from lakebed.transaction.pending import pending_rivals
-from lakebed.transaction.section import METADATA, Section
+from lakebed.transaction.section import Section
 from lakebed.transaction.settle import create_file
 from lakebed.transaction.transactions import Transactions
 from lakebed.write.checks import check_schema, check_writable
@@ -123,11 +123,11 @@ class Writer:
 
     def _run(self, operation: Operation, columns: pa.Schema, make_plan: _Planner) -> WriteResult:
         before = self._handle.storage.counts.snapshot()
-        check_writable(self._handle.state())
+        check_writable(self._handle.last_look)
         attempt = self._transactions.begin(operation.action(self._handle.config))
         try:
             phases = Phases()
-            state = self._handle.state()
+            state = self._state_of(attempt)
             context = write_context(state, attempt.instant, self._options, columns)
             plan = make_plan(state, context)
             phases.end("plan")
@@ -142,13 +142,22 @@ class Writer:
         except BaseException:
             self._transactions.abandon(attempt)
             raise
-        self._maintain()
+        self._maintain(attempt)
         return result
 
-    def _maintain(self) -> None:
+    def _state_of(self, attempt: Attempt) -> TableState:
+        """The table as the attempt has seen it last; under the lock, so it need not be looked at again."""
+        if attempt.look is None:
+            return self._handle.state()
+        return self._handle.state_at(attempt.look, attempt.in_state(State.REQUESTED))
+
+    def _maintain(self, attempt: Attempt) -> None:
         """Looks after the metadata table. The write has taken place: what goes wrong here is the next one's to do."""
-        config = self._handle.config
-        if not config.metadata_partitions or not is_due(load_timeline(self._handle.storage, config, METADATA)):
+        look = attempt.look
+        assert look is not None, "it is there once the attempt has completed"
+        is_maintained = bool(look.config.metadata_partitions) and is_due(Timeline.of(look.metadata_instants))
+        self._handle.state_at(look, is_maintained=is_maintained)
+        if not is_maintained:
             return
         try:
             maintain(self._transactions, InProcess())
@@ -159,7 +168,8 @@ class Writer:
         _create_partitions(state, context, {task.group.partition for task in plan.tasks})
         results = plan.engine.map(_sent_tasks(plan), run_write_task)
         written = tuple(file for files in results for file in files)
-        delete_strays(context, written)
+        if not isinstance(plan.engine, InProcess):  # Which runs no task twice.
+            delete_strays(context, written)
         return written
 
     def _commit(
