@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import lakebed
 from lakebed.engine.engines import Engine, InProcess
@@ -22,6 +24,7 @@ from lakebed.storage import Storage, open_storage
 from lakebed.table import TableHandle, open_handle
 from lakebed.table.transactions import open_ports, open_transactions
 from lakebed.timeline.config import load_config
+from lakebed.transaction.transactions import Transactions
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 CITIES = ("oslo", "lima")
@@ -107,3 +110,15 @@ def check_pruning(table: lakebed.Table) -> None:
         where = f"ts = {each['ts']} and city = '{each['city']}'"
         found = table.to_arrow(columns=["id"], where=where)["id"].to_pylist()
         assert each["id"] in found, where
+
+
+def before_commit(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
+    """The next write does some work once its files are there, before it commits."""
+    commit = Transactions.commit
+
+    def work_first(*arguments: Any, **named: Any) -> Any:
+        monkeypatch.undo()
+        work()
+        return commit(*arguments, **named)
+
+    monkeypatch.setattr(Transactions, "commit", work_first)

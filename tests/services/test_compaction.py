@@ -25,11 +25,10 @@ from lakebed.services.compaction import execute_compaction, schedule_compaction
 from lakebed.services.compaction_options import CompactionOptions, parse_compaction_options
 from lakebed.storage import open_storage
 from lakebed.storage.faults import Call, FaultyStorage
-from lakebed.write import writer
 from lakebed.write.compacted_file import CompactionTask
-from lakebed.write.execute import delete_strays
 from services.compaction_tables import (
     all_rows,
+    before_commit,
     check_table,
     context_of,
     die,
@@ -181,13 +180,7 @@ def test_a_write_that_began_before_the_plan_and_ended_after_it_is_not_lost(
     a_history(table) if ordering else table.upsert(rows((0, 1), (1, 1)))
     table.upsert(rows((0, 8), (1, 8)))
     planned: list[Any] = []
-
-    def plan_now(*given: Any) -> None:
-        monkeypatch.undo()
-        planned.append(schedule_compaction(context_of(table)))
-        delete_strays(*given)
-
-    monkeypatch.setattr(writer, "delete_strays", plan_now)
+    before_commit(monkeypatch, lambda: planned.append(schedule_compaction(context_of(table))))
     write = table.upsert(rows((0, 10), (1, 10)))
     (instant,) = planned
     assert write.instant < instant < write.completed_at

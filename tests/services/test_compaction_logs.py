@@ -25,10 +25,9 @@ from lakebed.services.values import ServiceResult
 from lakebed.transaction.conflicts import Rival, WriteKind, WriteSet, find_conflict, write_set_of
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.transactions import Transactions
-from lakebed.write import writer
-from lakebed.write.execute import delete_strays
 from services.compaction_tables import (
     all_rows,
+    before_commit,
     check_table,
     context_of,
     die,
@@ -153,13 +152,7 @@ def test_no_plan_for_file_groups_that_a_write_under_way_may_append_to(tmp_path: 
     table.upsert(rows((1, 2)))
     table.upsert(rows((1, 3)))
     planned: list[Any] = []
-
-    def plan_now(*arguments: Any) -> None:
-        monkeypatch.undo()
-        planned.append(schedule_log_compaction(context_of(table), TWO))
-        delete_strays(*arguments)
-
-    monkeypatch.setattr(writer, "delete_strays", plan_now)
+    before_commit(monkeypatch, lambda: planned.append(schedule_log_compaction(context_of(table), TWO)))
     table.upsert(rows((1, 4)))
     plan = Path(url_of(table), ".hoodie/timeline", f"{planned[0]}.logcompaction.requested").read_bytes()
     assert [each.partition for each in decode_compaction_plan(plan, path="").operations] == ["oslo"]
