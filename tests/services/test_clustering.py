@@ -661,3 +661,27 @@ def execute_unless_cancelled(path: Path, instant: InstantTime) -> None:
 def batch(numbers: list[int], ts: int) -> pa.Table:
     tables = [rows_of(range(n, n + 1), ts) for n in dict.fromkeys(numbers)]
     return pa.concat_tables(tables).cast(SCHEMA)
+
+
+def test_a_write_that_a_clustering_waits_for_is_not_taken_back(path: Path) -> None:
+    """The plan stays until it is executed, and without what the write left it never could be."""
+    newest = lakebed.open_table(path).timeline.commits()[-1].requested_at
+    instant = scheduled(path)
+    with pytest.raises(InvalidInputError, match=f"the clustering {instant} is planned for"):
+        lakebed.open_table(path).rollback(newest)
+    execute_clustering(service_context(path), instant)
+    check_sound(path)
+
+
+def test_what_is_about_to_be_taken_back_is_not_clustered(tmp_path: Path, table_type: str) -> None:
+    path = tmp_path / "t"
+    fill(new_table(path, table_type), writes=2)
+    before = content(path)
+    newest = lakebed.open_table(path).upsert(rows_of(range(2), ts=9)).instant
+    rollbacks = service_context(path).transactions.rollbacks
+    rollback = rollbacks.schedule_completed(InstantTime(newest))
+    planned = scheduled(path, order_by=["fare"])
+    rollbacks.execute(rollback)
+    execute_clustering(service_context(path), planned)
+    assert content(path) == before
+    check_sound(path)

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 import lakebed
+import lakebed.metadata.maintenance as maintenance
 from lakebed.errors import InvalidInputError, LakebedError, TableRestoredError, WriteConflictError
-from lakebed.format.timeline.metadata import decode_document
-from lakebed.model.instant import InstantTime
-from lakebed.model.words import Action
+from lakebed.format.timeline.metadata import decode_document, encode_compaction_plan
+from lakebed.metadata.compaction import plan_compaction
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
 from lakebed.services.archive import archive_timeline
 from lakebed.services.clean import execute_clean, schedule_clean
 from lakebed.services.clean_plan import Retention
@@ -19,6 +21,7 @@ from lakebed.services.restore import restore
 from lakebed.services.savepoint import delete_savepoint, savepoint
 from lakebed.storage import Storage, open_storage
 from lakebed.storage.faults import Crash, Fault, FaultyStorage, at
+from lakebed.transaction.section import METADATA
 
 from .serviced_tables import (
     Modelled,
@@ -94,6 +97,27 @@ def test_a_compacted_metadata_table_is_given_up_first(table: Modelled) -> None:
     table.upsert([0, 1, 6, 10], 20)
     assert rows_of(table.table) == table.expected()
     table.table.indexes.create("record")
+    table.check_now()
+    check_keys(table)
+
+
+def test_a_compaction_of_the_metadata_table_that_is_only_planned_counts(tmp_path: Path) -> None:
+    """It is to take in what an undone write told the metadata table: it could never be executed afterwards."""
+    table = new_table(tmp_path, indexes=INDEXES)
+    target = changed(table)
+    context = context_of(table.table)
+    with context.transactions.section() as section:
+        requested = Instant(section.next_time(), Action.COMPACTION, State.REQUESTED)
+        slices, done = maintenance._slices(section), maintenance._snapshot(section).completion_of
+        plan = plan_compaction(slices, requested.requested_at, done)
+        section.request(requested, encode_compaction_plan(plan), root=METADATA)
+    restore(context, target)
+    as_of(table, target)
+    table.table = lakebed.open_table(table.path)
+    assert rows_of(table.table) == table.expected()
+    table.table.indexes.create("record")
+    table.upsert([0, 1, 6, 10], 5)
+    table.table.services.run()
     table.check_now()
     check_keys(table)
 

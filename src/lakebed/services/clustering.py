@@ -30,6 +30,7 @@ from lakebed.transaction.attempt import Attempt
 from lakebed.transaction.conflicts import Rival, WriteKind, WriteSet, find_conflict
 from lakebed.transaction.pending import live_writers, pending_rivals
 from lakebed.transaction.plans import REMOVABLE
+from lakebed.transaction.rollback import groups_of_commit, targets_of_rollbacks
 from lakebed.transaction.section import Section, instant_path
 from lakebed.transaction.settle import delete_file
 from lakebed.write.checks import check_schema, check_writable
@@ -143,9 +144,16 @@ def _busy(section: Section, *, removable: bool) -> WriteSet | None:
             others.append(writes)
         elif not removable:
             return None
-    groups = frozenset(group for writes in others for group in writes.changed)
+    groups = frozenset(group for writes in others for group in writes.changed) | _undone_groups(section)
     partitions = frozenset(partition for writes in others for partition in writes.partitions)
     return WriteSet(WriteKind.UPSERT, rewritten=groups, partitions=partitions)
+
+
+def _undone_groups(section: Section) -> frozenset[FileGroupId]:
+    """What completed writes left that rollbacks are about to take back."""
+    targets = targets_of_rollbacks(section)
+    undone = [i for i in section.timeline.commits() if i.requested_at in targets]
+    return frozenset(group for instant in undone for group in groups_of_commit(section, instant))
 
 
 def _is_free(file_slice: FileSlice, busy: WriteSet) -> bool:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 
-from lakebed.errors import InvalidInputError, TableRestoredError, WriteConflictError
+from lakebed.errors import InvalidInputError, StorageUnavailableError, TableRestoredError, WriteConflictError
 from lakebed.format.timeline.restores import decode_restore_plan, encode_restore, encode_restore_plan
 from lakebed.model.commit import InstantRef, RestorePlan, RollbackMetadata, RolledBackPartition
 from lakebed.model.instant import Instant, InstantTime
@@ -47,9 +48,13 @@ def restore(context: ServiceContext, instant: InstantTime, *, needs_savepoint: b
         _prepare_metadata(context, attempt, plan)
         _unpublish(context, plan)
         undone = {ref.requested_at: _undo(context, attempt, ref) for ref in plan.instants}
-        completed_at = _complete(context, attempt, plan, undone)
-    finally:
+    except BaseException:
         attempt.heartbeat.stop()  # Whatever went wrong, no task runs any more: the next process may go on at once.
+        raise
+    with attempt.given_up_on_failure():
+        completed_at = _complete(context, attempt, plan, undone)
+    with suppress(StorageUnavailableError):
+        context.transactions.close(attempt)
     if not context.handle.state().config.metadata_partitions:
         _LOG.warning("the table has no metadata table now: table.indexes.create(...) builds it and its indexes anew")
     counts = {"instants": len(plan.instants), "files": sum(each.total_files_deleted for each in undone.values())}
@@ -154,17 +159,23 @@ def _can_be_carried_along(section: Section, plan: RestorePlan) -> bool:
     first = min((twins[time] for time in completed), default="9" * 17)
     since = section.timeline.completion_of(InstantTime(plan.target)) or ""
     known = {i.requested_at for i in section.timeline}
-    others = (i for i in section.metadata_timeline.commits() if i.requested_at not in known)
+    planned = (i for i in section.metadata_timeline.pending() if i.action is Action.COMPACTION)
+    others = (i for i in (*section.metadata_timeline.commits(), *planned) if i.requested_at not in known)
     return all(_is_of_before(i, first, since) for i in others)
 
 
 def _is_of_before(instant: Instant, first: str, since: str) -> bool:
-    """Whether an instant of the metadata table's own is of what was there before the first of the undone writes."""
-    is_compaction = instant.action is Action.COMMIT
-    return (is_compaction and instant.requested_at < first) or (instant.completed_at or "") <= since
+    """Whether an instant of the metadata table's own is of what was there before the first of the undone writes.
+
+    A compaction that is only planned counts: without the files that it is to take in it could never be executed.
+    """
+    is_compaction = instant.action in (Action.COMMIT, Action.COMPACTION)
+    return (is_compaction and instant.requested_at < first) or (instant.completed_at or "9") <= since
 
 
 def _delete_metadata(section: Section) -> None:
+    for instant in section.metadata_timeline.pending():
+        revoke_tickets(section.ports, instant.requested_at)  # What is deleted must not come back.
     paths = [listed.path for listed in section.ports.storage.list(METADATA.rstrip("/"), recursive=True)]
     for start in range(0, len(paths), 1000):
         section.check_lease()
@@ -227,7 +238,6 @@ def _complete(
         completed_at = section.next_time()
         document = encode_restore(attempt.instant, plan, undone)
         outcome = section.complete(attempt.ticket, attempt.completed(completed_at), document)
-        revoke_tickets(section.ports, attempt.instant)
     if outcome is not Outcome.DONE:
         raise taken_over(attempt.instant)
     return completed_at

@@ -41,6 +41,7 @@ def delete_savepoint(context: ServiceContext, instant: InstantTime) -> None:
         inflight = Instant(instant, Action.SAVEPOINT, State.INFLIGHT)
         if found is None and inflight not in section.timeline.pending():
             raise InvalidInputError(f"{instant} has no savepoint", hint=_known(section))
+        revoke_tickets(section.ports, instant)  # Whoever made it may have died before it did that.
         section.remove(inflight)
         if found is not None:
             section.remove(found)

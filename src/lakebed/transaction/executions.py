@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from lakebed.errors import (
     CommitUnknownError,
     InvalidInputError,
+    RolledBackError,
     ServiceCancelledError,
     ServiceRunningError,
     WriteConflictError,
@@ -59,6 +60,7 @@ class Executions:
             section.check_no_restore()
             plan = find_plan(section.timeline, instant)
             _check_free(section, plan)
+            section.check_lease()
             self._ports.at("service.X5")
             attempt = start_attempt(section, instant, plan.action)
             with attempt.given_up_on_failure():
@@ -80,8 +82,10 @@ class Executions:
         """Gives an attempt up if what follows fails; see `give_up`."""
         try:
             yield
-        except CommitUnknownError:
-            attempt.heartbeat.rest()  # It may have taken place: nothing may be undone. If not, others find it dead.
+        except (CommitUnknownError, RolledBackError):
+            # It may have taken place, or another process is at it: nothing may be undone, and by the heartbeat, once
+            # that is old, others find what is left.
+            attempt.heartbeat.rest()
             raise
         except BaseException:
             self.give_up(attempt, is_idle=is_idle)

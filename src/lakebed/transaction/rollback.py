@@ -13,6 +13,7 @@ from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.timeline.metadata import decode_commit, encode_rollback
 from lakebed.format.timeline.plans import decode_clean_plan, decode_rollback_plan, encode_rollback_plan
 from lakebed.model.commit import InstantRef, RollbackMetadata, RollbackPlan, RolledBackPartition
+from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Storage
@@ -163,12 +164,15 @@ class Rollbacks:
 
     def sweep(self, section: Section) -> None:
         """Removes what dead processes left: of instants that completed or never were, and in the metadata table."""
-        pending = {i.requested_at for i in section.timeline.pending()}
+        # A savepoint that is begun shares its time with a write that has completed.
+        pending = {i.requested_at for i in section.timeline.pending() if i.action is not Action.SAVEPOINT}
         for instant, is_alive in section.heartbeats.items():
             if not is_alive and instant not in pending:
                 drop_markers(self._ports.storage, InstantTime(instant))
                 revoke_tickets(self._ports, InstantTime(instant))
                 delete_file(self._ports.storage, f"{HEARTBEATS}/{instant}")
+        for savepoint in (i for i in section.timeline.pending() if i.action is Action.SAVEPOINT):
+            revoke_tickets(self._ports, savepoint.requested_at)  # Made in one section: this one is no longer at work.
         if _ownerless(section):
             for instant in _ownerless(section):
                 revoke_tickets(self._ports, instant)
@@ -198,13 +202,16 @@ def rollbacks_by_target(section: Section) -> dict[str, InstantTime]:
     return {_load_plan(section, rollback).target.requested_at: rollback for rollback in rollbacks}
 
 
-def undo_metadata(section: Section, target: InstantTime, rollback: Attempt | None = None) -> None:
+def undo_metadata(
+    section: Section, target: InstantTime, rollback: Attempt | None = None, *, may_have_strays: bool = False
+) -> None:
     """Takes an instant out of the metadata table: its completed file first, then its files, then the instant.
 
-    With a `rollback` the metadata table's own timeline tells of it under the rollback's time, as Apache Hudi does.
+    With a `rollback` the metadata table's own timeline tells of it under the rollback's time, as Apache Hudi does. A
+    plan that is executed again `may_have_strays`: files of an attempt that woke up after it had been undone.
     """
     found = [i for i in section.metadata_timeline if i.requested_at == target and i.action in _WRITES]
-    if not found:
+    if not found and not may_have_strays:
         return
     for instant in found:
         if instant.is_completed:
@@ -212,9 +219,10 @@ def undo_metadata(section: Section, target: InstantTime, rollback: Attempt | Non
     files = tuple(_list_files(section.ports.storage, METADATA, target))
     for path in files:
         delete_file(section.ports.storage, path)
-    if rollback is not None:
+    if rollback is not None and found:
         _record_metadata_rollback(section, target, rollback, files)
-    section.remove_pending(target, Action.DELTA_COMMIT, METADATA)
+    if found:
+        section.remove_pending(target, Action.DELTA_COMMIT, METADATA)
 
 
 def _record_metadata_rollback(section: Section, target: InstantTime, rollback: Attempt, files: Iterable[str]) -> None:
@@ -254,7 +262,27 @@ def _check_can_undo(section: Section, target: InstantTime) -> Instant:
                 hint="delete the rows, or write the earlier ones again",
             )
     _check_not_cleaned(section, commits[-1])
+    _check_not_planned(section, commits[-1])
     return commits[-1]
+
+
+def _check_not_planned(section: Section, commit: Instant) -> None:
+    """No clustering waits for what the write left: it could never be executed, and would hold off every writer."""
+    plans = [plan for plan in section.timeline.pending() if plan.action is Action.CLUSTERING]
+    changed = groups_of_commit(section, commit) if plans else frozenset()
+    for plan in plans:
+        if changed & planned_groups(section.ports.storage, section.config, plan):
+            raise InvalidInputError(
+                f"{commit.requested_at} wrote what the clustering {plan.requested_at} is planned for",
+                hint="execute the clustering or, if it is removable, cancel it; then only that can be rolled back",
+            )
+
+
+def groups_of_commit(section: Section, commit: Instant) -> frozenset[FileGroupId]:
+    """The file groups that a completed write wrote to or replaced."""
+    metadata = Documents(section.ports.storage, section.config).commit(commit)
+    hidden = (FileGroupId(name, file_id) for name, ids in metadata.replaced_file_ids.items() for file_id in ids)
+    return frozenset((*(FileGroupId(stat.partition, stat.file_id) for stat in metadata.stats), *hidden))
 
 
 def _check_not_cleaned(section: Section, commit: Instant) -> None:

@@ -20,7 +20,7 @@ from lakebed.transaction.executions import Executions, cancel_plan
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.markers import drop_markers, open_markers
 from lakebed.transaction.pending import pending_rivals
-from lakebed.transaction.plans import is_removable
+from lakebed.transaction.plans import SERVICES, is_removable
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.rollback import Rollbacks, targets_of_rollbacks, undo_metadata
 from lakebed.transaction.section import METADATA, Section, instant_path, open_section, revoke_tickets
@@ -192,9 +192,10 @@ class Transactions:
     def _commit_metadata(self, section: Section, attempt: Attempt, metadata_table: MetadataWriter) -> bool:
         """P5 and P6: the metadata table first, so that a committed file is never missing from its listing."""
         self._ports.at("commit.P6")
-        undo_metadata(section, attempt.instant)
+        has_metadata = bool(section.config.metadata_partitions or section.config.metadata_partitions_inflight)
+        undo_metadata(section, attempt.instant, may_have_strays=has_metadata and attempt.action in SERVICES)
         delta = Attempt(attempt.instant, Action.DELTA_COMMIT, attempt.heartbeat, attempt.ticket)
-        if not section.config.metadata_partitions and not section.config.metadata_partitions_inflight:
+        if not has_metadata:
             return True
         section.check_lease()
         section.add(delta.in_state(State.REQUESTED), root=METADATA)
