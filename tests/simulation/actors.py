@@ -1,24 +1,22 @@
-"""Who works on the table: writers of several kinds, cleaners, an operator, a compactor and readers."""
+"""Who works on the table: writers of several kinds, cleaners, those who take writes back, and readers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from random import Random
-from typing import Any
-from unittest import mock
 
 import lakebed.metadata.maintenance as maintenance
 from lakebed.errors import CommitUnknownError, CorruptTableError, InvalidInputError, LakebedError, WriteConflictError
 from lakebed.format.file_names import encode_base_file_name, encode_log_file_name
+from lakebed.format.partition_metafile import PARTITION_METAFILE
 from lakebed.format.properties import encode_properties
-from lakebed.metadata.clean import plan_clean
-from lakebed.model.commit import CommitMetadata, CompactionOperation, CompactionPlan, WriteStat
-from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.commit import CommitMetadata, WriteStat
+from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
+from lakebed.options import WriteOptions
+from lakebed.table import TableHandle
 from lakebed.timeline import Documents, load_timeline
 from lakebed.timeline.config import BACKUP, PROPERTIES, load_config
 from lakebed.transaction.attempt import Attempt
@@ -30,24 +28,10 @@ from lakebed.transaction.settle import create_file, delete_file
 from lakebed.transaction.transactions import Transactions
 
 from .checker import History, Read, Told, Write
-from .codecs import Codec, decode_document, encode_document
 from .invariants import Invariants, require
+from .jobs import Context, Inline, Listing, Tasks
 from .scheduler import Process
-from .table import (
-    FILES,
-    STATS,
-    DuplicateKeyError,
-    Group,
-    MissingFileError,
-    Places,
-    Rows,
-    View,
-    decode_entries,
-    decode_rows,
-    encode_entries,
-    encode_rows,
-    load_view,
-)
+from .table import STATS, DuplicateKeyError, Group, Rows, View, encode_rows, load_view
 from .world import World
 
 
@@ -62,11 +46,15 @@ class Client:
     history: History
     invariants: Invariants
     is_cow: bool
-    codec: Codec
     transactions: Transactions = field(init=False)
+    context: Context = field(init=False)
 
     def __post_init__(self) -> None:
+        """Opens the table, as whoever works on it does first."""
         self.transactions = Transactions(self.world.ports(self.process), self.timing)
+        tasks = Tasks(self.world, self.process, self.dice, self.dice.random() < 0.3)
+        handle = TableHandle(self.storage, load_config(self.storage))
+        self.context = Context(handle, self.transactions, tasks, WriteOptions())
 
     @property
     def storage(self):
@@ -75,7 +63,7 @@ class Client:
 
     def view(self) -> View:
         """A snapshot of the table."""
-        return load_view(self.world, self.storage, self.codec)
+        return load_view(self.world, self.context.handle)
 
     def check_no_timers(self) -> None:
         """A process that has given everything up must not keep anything alive: others would wait for ever."""
@@ -120,6 +108,7 @@ def write(client: Client, operation: str) -> None:
         client.world.reached["begin gave up"] += 1
         return
     record = Write(len(client.history.writes) + 1, client.process.name, attempt.instant, told=Told.UNKNOWN)
+    record.began = client.world.scheduler.steps
     require(attempt.instant not in client.history.writes, "I1", f"{attempt.instant} was begun twice")
     client.history.writes[attempt.instant] = record
     try:
@@ -127,9 +116,13 @@ def write(client: Client, operation: str) -> None:
         record.told = Told.OK
     except CommitUnknownError:
         settle(client, attempt, record)
-    except (LakebedError, MissingFileError, DuplicateKeyError) as error:
+    except (LakebedError, DuplicateKeyError) as error:
         client.world.reached[f"told {type(error).__name__}"] += 1
+        if isinstance(error, CorruptTableError):
+            client.invariants.check_may_miss_files(attempt.instant, record.began, error)
         give_up(client, attempt, record)
+    finally:
+        client.invariants.stops_reading(client.process)
 
 
 def settle(client: Client, attempt: Attempt, record: Write) -> None:
@@ -137,8 +130,8 @@ def settle(client: Client, attempt: Attempt, record: Write) -> None:
     client.world.reached["told CommitUnknownError"] += 1
     give_up(client, attempt, record)
     try:
-        timeline = load_timeline(client.storage, load_config(client.storage))
-        record.told = Told.OK if timeline.completion_of(attempt.instant) else Told.FAILED
+        completed_at = client.context.handle.state().latest.completion_of(attempt.instant)
+        record.told = Told.OK if completed_at else Told.FAILED
     except LakebedError:
         record.told = Told.UNKNOWN
 
@@ -154,9 +147,11 @@ def give_up(client: Client, attempt: Attempt, record: Write) -> None:
 
 def _carry_out(client: Client, attempt: Attempt, record: Write, operation: str) -> None:
     view = client.view()
+    client.invariants.reads(client.process, attempt.instant, view.needed)
     output = PLANS[operation](client, view, record.number)
-    record.saw, record.appends, record.seen = output.saw, output.appends, view.seen
+    record.saw, record.appends = output.saw, output.appends
     client.transactions.declare(attempt, _metadata_of(output, {}, planned=True))
+    _create_partitions(client, view, output)
     paths = _write_files(client, attempt, output)
     metadata, listing = _metadata_of(output, paths), _listing(client, output, paths)
     if client.process.is_foreign and view.places is not None and client.dice.random() < 0.5:
@@ -262,6 +257,13 @@ def _partitions(view: View) -> list[str]:
     return sorted({group.partition for group in view.groups}) or ["p0"]
 
 
+def _create_partitions(client: Client, view: View, output: Output) -> None:
+    """Makes folders known as partitions before the first file lies in them."""
+    for partition in sorted({group.partition for group in output.files}):
+        if not any(path.startswith(f"{partition}/") for path in view.listed):
+            create_file(client.storage, f"{partition}/{PARTITION_METAFILE}", b"")
+
+
 def _write_files(client: Client, attempt: Attempt, output: Output) -> dict[FileGroupId, str]:
     """Marker, then file, with a name of its own per try of a task; a task may run twice, and one try counts."""
     paths: dict[FileGroupId, str] = {}
@@ -296,17 +298,9 @@ def _metadata_of(output: Output, paths: dict[FileGroupId, str], *, planned: bool
         base = output.bases[group]
         stat = WriteStat(group.file_id, paths.get(group, ""), group.partition, base.last if base else None)
         stats[group.partition] = (*stats.get(group.partition, ()), stat)
-    operation = _OPERATIONS.get(output.kind, output.kind.value.upper())
-    return CommitMetadata(
-        stats,
-        output.replaced if not planned else {},
-        operation=operation,
-        compacted=output.kind is WriteKind.COMPACTION,
-        extra_metadata={"keys": ",".join(output.new_keys)},
-    )
-
-
-_OPERATIONS = {WriteKind.OVERWRITE: "INSERT_OVERWRITE", WriteKind.CLUSTERING: "CLUSTER"}
+    operation = "INSERT_OVERWRITE" if output.kind is WriteKind.OVERWRITE else output.kind.value.upper()
+    keys = {"keys": ",".join(output.new_keys)}
+    return CommitMetadata(stats, output.replaced if not planned else {}, operation=operation, extra_metadata=keys)
 
 
 def _write_set_of(client: Client, output: Output) -> WriteSet:
@@ -331,33 +325,9 @@ def _check_keys(section: Section, attempt: Attempt, seen: frozenset[InstantTime]
             raise WriteConflictError("keys", hint="simulated")
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """What a write adds to the metadata table: the names of its files, and where their keys live from then on."""
-
-    paths: tuple[str, ...]
-    places: Places
-    token: Callable[[], str]
-
-    def write(self, section: Section, instant: InstantTime) -> CommitMetadata | None:
-        """One log file in each partition that the table has now."""
-        partitions = section.config.metadata_partitions
-        return CommitMetadata(
-            {partition: (self.write_log(section.ports.storage, instant, partition),) for partition in partitions},
-            operation="UPSERT",
-        )
-
-    def write_log(self, storage: Any, instant: InstantTime, partition: str = FILES) -> WriteStat:
-        """The log file of one partition."""
-        file_id = f"{partition.replace('_', '-')}-0000-0"
-        name = encode_log_file_name(file_id, instant, 1, f"0-0-{self.token()[1:]}")
-        create_file(storage, f"{METADATA}{partition}/{name}", encode_entries(self.paths, self.places))
-        return WriteStat(file_id, f"{partition}/{name}", partition)
-
-
 def _listing(client: Client, output: Output, paths: dict[FileGroupId, str]) -> Listing:
     places = {key: (group.partition, group.file_id) for group, rows in output.files.items() for key in rows}
-    return Listing(tuple(paths.values()), places, client.world.token)
+    return Listing(client.world.token, tuple(paths.values()), places)
 
 
 def _write_ahead(client: Client, attempt: Attempt, listing: Listing) -> None:
@@ -387,9 +357,9 @@ def run_operator(client: Client, delay_ms: int) -> None:
     rollbacks = client.transactions.rollbacks
     try:
         commits = client.view().timeline.commits()
-        target = commits[-1].requested_at
         if len(commits) < 2:
             return
+        target = commits[-1].requested_at
         client.invariants.to_undo.add(target)
         try:
             rollback = rollbacks.schedule_completed(target)
@@ -398,7 +368,7 @@ def run_operator(client: Client, delay_ms: int) -> None:
             return
         client.world.reached["rollback of a completed write"] += 1
         rollbacks.execute(rollback)
-    except (LakebedError, MissingFileError):
+    except LakebedError:
         client.world.reached["operator gave up"] += 1
     client.check_no_timers()
 
@@ -408,147 +378,16 @@ def run_reader(client: Client, rounds: int, delay_ms: int) -> None:
     for _ in range(rounds):
         client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
         began = client.world.scheduler.steps
-        taken_back = len(client.invariants.to_undo)
         try:
             view = client.view()
             rows, misplaced = view.rows(), view.misplaced()
-        except (LakebedError, MissingFileError) as error:
-            # What an operator takes back may vanish under a reader; nothing else may.
-            is_fault = isinstance(error, LakebedError) and not isinstance(error, CorruptTableError)
-            require(is_fault or bool(taken_back or client.invariants.to_undo), "I23", f"a reader found {error}")
+        except LakebedError as error:
+            if isinstance(error, CorruptTableError):
+                client.invariants.check_may_miss_files("", began, error)
             continue
-        require(not misplaced or bool(client.invariants.to_undo), "I30", f"a reader found that {misplaced[:1]}")
-        client.history.reads.append(Read(client.process.name, view.seen, rows, began, client.world.scheduler.steps))
-
-
-def run_service(client: Client, action: Action, delay_ms: int) -> None:
-    """Plans a table service under the lock, and executes the plan."""
-    client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
-    try:
-        instant = client.transactions.executions.schedule(action, lambda section, _: _PLANNERS[action](client, section))
-    except (LakebedError, MissingFileError):
-        client.world.reached["service gave up"] += 1
-        return
-    if instant is not None:
-        execute_plan(client, instant)
-    client.check_no_timers()
-
-
-def run_executor(client: Client, delay_ms: int) -> None:
-    """Executes plans that somebody made, or cancels them."""
-    client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
-    try:
-        timeline = load_timeline(client.storage, load_config(client.storage))
-        for plan in [plan for plan in timeline.pending() if plan.action in _PLANNERS]:
-            if client.dice.random() < 0.3:
-                client.transactions.executions.cancel(plan.requested_at)
-            else:
-                execute_plan(client, plan.requested_at)
-    except LakebedError:
-        client.world.reached["executor gave up"] += 1
-    client.check_no_timers()
-
-
-def execute_plan(client: Client, instant: InstantTime) -> None:
-    """One attempt at a plan."""
-    executions = client.transactions.executions
-    client.history.writes.setdefault(
-        instant, Write(len(client.history.writes) + 1, client.process.name, instant, told=Told.UNKNOWN)
-    )
-    try:
-        attempt = executions.begin(instant)
-    except LakebedError as error:
-        client.world.reached[f"service told {type(error).__name__}"] += 1
-        return
-    try:
-        view = client.view()
-        output = _OUTPUTS[attempt.action](client, view, attempt)
-        paths = _write_files(client, attempt, output)
-        metadata, listing = _metadata_of(output, paths), _listing(client, output, paths)
-        client.transactions.commit(attempt, _write_set_of(client, output), view.seen, metadata, listing)
-        client.world.reached[str(attempt.action)] += 1
-    except CommitUnknownError:
-        attempt.heartbeat.rest()
-    except (LakebedError, MissingFileError):
-        _give_up_service(client, attempt)
-
-
-def _give_up_service(client: Client, attempt: Attempt) -> None:
-    try:
-        client.transactions.executions.give_up(attempt, is_idle=client.dice.random() < 0.5)
-    except LakebedError:
-        client.world.reached["service gave up"] += 1
-
-
-def plan_compaction(client: Client, section: Section) -> bytes | None:
-    """A compaction of one file group that has log files."""
-    view = load_view(client.world, client.storage, client.codec)
-    groups = [group for group in view.groups.values() if group.logs]
-    if not groups or any(i.action in _BUSY for i in section.timeline.pending()):
-        return None
-    group = client.dice.choice(groups)
-    operation = CompactionOperation(
-        group.group.partition,
-        group.group.file_id,
-        group.base.instant if group.base else "",
-        base_file=group.base.name if group.base else None,
-        log_files=tuple(log.name for log in group.logs),
-    )
-    return client.codec.encode_compaction_plan(CompactionPlan((operation,)))
-
-
-def plan_clustering(client: Client, section: Section) -> bytes | None:
-    """Some file groups of a partition become one. The plan may be removable."""
-    view = load_view(client.world, client.storage, client.codec)
-    if not view.groups or any(i.action in _BUSY for i in section.timeline.pending()):
-        return None
-    partition = client.dice.choice(_partitions(view))
-    groups = [group for group in sorted(view.groups) if group.partition == partition]
-    chosen = client.dice.sample(groups, min(len(groups), 2))
-    return encode_document((frozenset(chosen), client.dice.random() < 0.5))
-
-
-def _compacted(client: Client, view: View, attempt: Attempt) -> Output:
-    """What the plan says, and nothing that came after it."""
-    plan = client.codec.decode_compaction_plan(_plan_of(client, attempt), path="")
-    [operation] = plan.operations
-    rows: Rows = {}
-    for name in (operation.base_file, *operation.log_files):
-        stored = client.world.store.get(f"{operation.partition}/{name}") if name else None
-        if name and stored is None:
-            raise MissingFileError(f"{name}, which is to be compacted, is not there")
-        rows.update(decode_rows(stored.data) if stored else {})
-    group = FileGroupId(operation.partition, operation.file_id)
-    return Output(Action.COMPACTION, WriteKind.COMPACTION, {group: rows}, {group: view.groups.get(group)})
-
-
-def _clustered(client: Client, view: View, attempt: Attempt) -> Output:
-    groups, _ = decode_document(_plan_of(client, attempt))
-    missing = sorted(groups - view.groups.keys())
-    if missing:
-        raise MissingFileError(f"{missing[0]}, which is to be clustered, is not there")
-    partition = min(groups).partition
-    new = FileGroupId(partition, f"c{client.history.writes[attempt.instant].number}")
-    rows = {key: value for group in sorted(groups) for key, value in view.groups[group].rows.items()}
-    replaced = {partition: tuple(sorted(group.file_id for group in groups))}
-    return Output(Action.CLUSTERING, WriteKind.CLUSTERING, {new: rows}, {new: None}, replaced)
-
-
-def _plan_of(client: Client, attempt: Attempt) -> bytes:
-    return client.storage.get(f".hoodie/timeline/{attempt.instant}.{attempt.action}.requested")
-
-
-_PLANNERS = {Action.COMPACTION: plan_compaction, Action.CLUSTERING: plan_clustering}
-_OUTPUTS = {Action.COMPACTION: _compacted, Action.CLUSTERING: _clustered}
-_BUSY = (Action.COMPACTION, Action.CLUSTERING, Action.ROLLBACK)
-
-
-class OneAfterTheOther:
-    """Tasks run here and now."""
-
-    def map(self, tasks: Sequence[Any], run: Callable[[Any], Any]) -> list[Any]:
-        """Results of `run` over `tasks`, in order."""
-        return [run(task) for task in tasks]
+        require(not misplaced or client.invariants.vanished >= began, "I30", f"a reader found that {misplaced[:1]}")
+        seen = view.seen | view.archived
+        client.history.reads.append(Read(client.process.name, seen, rows, began, client.world.scheduler.steps))
 
 
 def run_maintainer(client: Client, rounds: int, delay_ms: int) -> None:
@@ -570,39 +409,7 @@ def maintain(client: Client) -> None:
 
 def finish_maintenance(client: Client) -> None:
     """Takes up what is pending in the metadata table, and does what is due."""
-    maintenance.maintain(client.transactions, OneAfterTheOther())
-
-
-@contextmanager
-def small_metadata_table() -> Iterator[None]:
-    """Maintenance that is soon due, and compacts what simulated files of the metadata table hold."""
-    with ExitStack() as stack:
-        for name, value in (
-            ("DELTA_COMMITS", 2),
-            ("plan_clean", partial(plan_clean, retained=4)),
-            ("compact_shard", compact_shard),
-            ("new_write_token", lambda task: str(task)),
-        ):
-            stack.enter_context(mock.patch.object(maintenance, name, value))
-        yield
-
-
-def compact_shard(
-    storage: Any, file_slice: FileSlice, *, instant: InstantTime, token: str, created_ms: int
-) -> WriteStat:
-    """The base file that takes the place of a slice of a simulated metadata table."""
-    del created_ms
-    paths: set[str] = set()
-    places: Places = {}
-    for file in (file_slice.base, *file_slice.logs):
-        if file is not None:
-            more, moved = decode_entries(storage.get(f"{METADATA}{file_slice.path(file.name)}"))
-            paths.update(more)
-            places.update(moved)
-    token = f"{token}-0-{storage._world.token()[1:]}"
-    path = file_slice.path(encode_base_file_name(file_slice.group.file_id, token, instant, ".hfile"))
-    create_file(storage, f"{METADATA}{path}", encode_entries(sorted(paths), places))
-    return WriteStat(file_slice.group.file_id, path, file_slice.group.partition)
+    maintenance.maintain(client.transactions, Inline())
 
 
 def run_configurator(client: Client, delay_ms: int) -> None:

@@ -28,12 +28,12 @@ class Write:
     instant: str
     appends: Mapping[str, bool] = field(default_factory=dict)
     saw: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    seen: frozenset[str] = frozenset()
     told: Told = Told.UNKNOWN
+    began: int = 0
     completed_at: str | None = None
     published: int = 0
     unpublished: int | None = None
-    """The steps at which it became visible, and at which an operator took it back."""
+    """The steps at which it began, became visible, and was taken back by an operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +89,27 @@ def _wrong_answers(writes: Iterable[Write]) -> list[str]:
 def _bases(history: History) -> list[str]:
     """Each completed write must append to what was there when it completed: else it undid another's update."""
     found = []
-    lists: dict[str, tuple[int, ...]] = {}
+    appended: dict[str, list[Write]] = {}
     gone = {write.number for write in history.writes.values() if write.unpublished is not None}
     completed = [write for write in history.writes.values() if write.completed_at is not None]
     for write in sorted(completed, key=lambda write: write.completed_at or ""):
         for key in write.appends:
-            was = lists.get(key, ())
+            before = appended.setdefault(key, [])
+            was = tuple([earlier.number for earlier in before if _outlasts(earlier, write)])
             saw = write.saw.get(key, ())
             if saw != was:
                 now_gone = [number for number in saw if number in gone]
                 kind = f"dirty base ({now_gone} were taken back)" if now_gone else "lost update"
                 found.append(f"{kind}: {write.instant} appended {write.number} to {key}={saw}, which was {was}")
-            if write.unpublished is None:
-                lists[key] = (*was, write.number)
+            before.append(write)
     return found
+
+
+def _outlasts(base: Write, write: Write) -> bool:
+    """Whether what a write was based on stayed as long as the write did: the newest are taken back first."""
+    if base.unpublished is None:
+        return True
+    return write.unpublished is not None and base.unpublished >= write.unpublished
 
 
 def _wrong_read(history: History, read: Read) -> list[str]:
@@ -113,8 +120,10 @@ def _wrong_read(history: History, read: Read) -> list[str]:
     if dirty:
         return [f"dirty read: {read.client} saw {dirty}, which did not complete"]
     found = []
-    cut = max((history.writes[instant].completed_at or "" for instant in read.seen), default="")
-    for write in history.writes.values():
+    # Services change no row; one that is taken back may be executed again, and completes a second time.
+    writes = [write for write in history.writes.values() if write.appends]
+    cut = max((write.completed_at or "" for write in writes if write.instant in read.seen), default="")
+    for write in writes:
         counts = write.completed_at is not None and write.completed_at <= cut
         was_taken_back = write.unpublished is not None and write.unpublished <= read.ended
         if counts and not was_taken_back and write.instant not in read.seen:

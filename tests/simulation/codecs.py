@@ -6,25 +6,23 @@ of the document, and remember what listings and names decode to. One of ten runs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from unittest import mock
 
-import lakebed.metadata.maintenance as maintenance
+import lakebed.services.restore  # Modules whose functions are swapped must be loaded by then.
+import lakebed.services.savepoint
+import lakebed.services.table_services  # noqa: F401
 import lakebed.timeline.active as active
-import lakebed.timeline.documents as documents
-import lakebed.transaction.pending as pending
-import lakebed.transaction.plans as plans_module
-import lakebed.transaction.rollback as rollback
+import lakebed.timeline.archive as archive
+import lakebed.transaction.archive as archiving
 import lakebed.transaction.section as section
-import lakebed.transaction.transactions as transactions
-from lakebed.format.file_names import decode_data_file_name
-from lakebed.format.timeline import metadata, plans
+from lakebed.format.timeline import history, metadata, plans, restores
 from lakebed.format.timeline.instant_names import decode_instant_name
-from lakebed.model.commit import ClusteringGroup, ClusteringPlan, ClusteringSlice, CommitMetadata
+from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant
 from lakebed.timeline.timeline import Timeline
@@ -36,7 +34,7 @@ _LASTING: dict[bytes, Any] = {}
 """The documents of this schedule, and those of tables that schedules start from, by the bytes that stand for them."""
 
 
-def encode_document(document: Any, **_: Any) -> bytes:
+def encode_document(document: Any, *_: Any, **__: Any) -> bytes:
     """A document as bytes."""
     data = b"document %d" % len(_DOCUMENTS)
     _DOCUMENTS[data] = document
@@ -66,11 +64,6 @@ def decode_instant(name: str) -> Instant | None:
     return decode_instant_name(name, layout=2)
 
 
-@lru_cache(maxsize=100_000)
-def _data_file(name: str) -> Any:
-    return decode_data_file_name(name)
-
-
 @dataclass(frozen=True, slots=True)
 class Codec:
     """The codecs that the world around the protocol layer uses itself."""
@@ -78,9 +71,12 @@ class Codec:
     encode_commit: Callable[..., bytes]
     decode_commit: Callable[..., Any]
     decode_rollback_plan: Callable[..., Any]
-    encode_compaction_plan: Callable[..., bytes]
     decode_compaction_plan: Callable[..., Any]
+    decode_clustering_plan: Callable[..., Any]
     decode_clean_plan: Callable[..., Any]
+    decode_restore_plan: Callable[..., Any]
+    decode_savepoint: Callable[..., Any]
+    decode_history: Callable[..., Any]
 
 
 @lru_cache(maxsize=1000)
@@ -89,15 +85,49 @@ def _real_commit(data: bytes, *, path: str) -> CommitMetadata:
     return metadata.decode_commit(data, path=path)
 
 
+def _real_history(data: bytes, *, path: str) -> list[history.ArchivedInstant]:
+    return list(history.archived_instants(history.decode_history(data, path=path), path=path))
+
+
 REAL = Codec(
     metadata.encode_commit,
     _real_commit,
     plans.decode_rollback_plan,
-    metadata.encode_compaction_plan,
     metadata.decode_compaction_plan,
+    plans.decode_clustering_plan,
     plans.decode_clean_plan,
+    restores.decode_restore_plan,
+    metadata.decode_savepoint,
+    _real_history,
 )
-FAST = Codec(encode_document, decode_commit, decode_document, encode_document, decode_document, decode_document)
+FAST = Codec(encode_document, decode_commit, *[decode_document] * 7)
+
+Swap = tuple[Any, str, Any, Any]
+"""An attribute, what it is, and what it is to be for a while."""
+
+
+def find_uses(replacements: Mapping[Callable[..., Any], Any]) -> tuple[Swap, ...]:
+    """Every place of lakebed that has one of these functions by name, with what is to be there instead."""
+    by_id = {id(old): new for old, new in replacements.items()}
+    modules = [module for name, module in sorted(sys.modules.items()) if name.partition(".")[0] == "lakebed"]
+    return tuple(
+        (module, name, value, by_id[id(value)])
+        for module in modules
+        for name, value in list(vars(module).items())
+        if id(value) in by_id
+    )
+
+
+@contextmanager
+def swapped(swaps: Iterable[Swap]) -> Iterator[None]:
+    """Attributes with other values; tens of them, thousands of times, so by hand."""
+    for owner, name, _, new in swaps:
+        setattr(owner, name, new)
+    try:
+        yield
+    finally:
+        for owner, name, old, _ in swaps:
+            setattr(owner, name, old)
 
 
 class _Timelines:
@@ -140,51 +170,75 @@ def _instant_at(path: str) -> Instant | None:
     return decode_instant(path.rpartition("/")[2])
 
 
+_KNOWN = _Timelines()
+_LISTINGS = (
+    *find_uses({active.list_instants: _KNOWN.list_instants}),
+    (active, "Timeline", Timeline, _Timeline(_KNOWN)),
+    (section, "Timeline", Timeline, _Timeline(_KNOWN)),
+)
+
+
 @contextmanager
 def remembered_listings() -> Iterator[Callable[[], None]]:
     """The protocol layer with timelines that are parsed once. Gives what is to be called between schedules."""
-    known = _Timelines()
-    with ExitStack() as stack:
-        for module, name, value in (
-            (active, "list_instants", known.list_instants),
-            (active, "Timeline", _Timeline(known)),
-            (section, "list_instants", known.list_instants),
-            (section, "Timeline", _Timeline(known)),
-        ):
-            stack.enter_context(mock.patch.object(module, name, value))
-        yield known.forget
+    with swapped(_LISTINGS):
+        yield _KNOWN.forget
 
 
-def _clustering_plan(data: bytes, **_: Any) -> ClusteringPlan:
-    groups, is_removable = decode_document(data)
-    slices = tuple([ClusteringSlice(group.partition, group.file_id, None) for group in sorted(groups)])
-    extra = {plans_module.REMOVABLE: "true"} if is_removable else {}
-    return ClusteringPlan((ClusteringGroup(slices),), extra_metadata=extra)
+def _history_completions(self: archive.Archive, name: str) -> dict[str, str]:
+    found = [each.instant for each in self._load_instants(name)]
+    return {i.requested_at: i.completed_at for i in found if i.action.changes_data}  # type: ignore[misc]
+
+
+def _history_instants(self: archive.Archive, name: str) -> Any:
+    path = f"{self._folder}/{name}"
+    return decode_document(self._storage.get(path))
+
+
+class _Arrow:
+    """What archiving needs of Arrow, for lists of rows."""
+
+    @staticmethod
+    def concat_tables(tables: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+        return tuple(row for table in tables for row in table)
+
+
+_ENCODERS = (
+    metadata.encode_commit,
+    metadata.encode_clean,
+    metadata.encode_rollback,
+    metadata.encode_savepoint,
+    metadata.encode_compaction_plan,
+    plans.encode_rollback_plan,
+    plans.encode_clean_plan,
+    plans.encode_clustering_plan,
+    restores.encode_restore_plan,
+    restores.encode_restore,
+    history.encode_history,
+)
+_DECODERS = (
+    metadata.decode_clean,
+    metadata.decode_rollback,
+    metadata.decode_savepoint,
+    metadata.decode_compaction_plan,
+    plans.decode_rollback_plan,
+    plans.decode_clean_plan,
+    plans.decode_clustering_plan,
+    restores.decode_restore_plan,
+    history.decode_history,
+)
+_CHEAP: tuple[Swap, ...] = (
+    *find_uses(dict.fromkeys(_ENCODERS, encode_document)),
+    *find_uses(dict.fromkeys(_DECODERS, decode_document)),
+    *find_uses({metadata.decode_commit: decode_commit, history.history_table: tuple}),
+    (archiving, "pa", archiving.pa, _Arrow),
+    (archive.Archive, "_read_completions", archive.Archive._read_completions, _history_completions),
+    (archive.Archive, "_load_instants", archive.Archive._load_instants, _history_instants),
+)
 
 
 @contextmanager
 def fast_codecs() -> Iterator[None]:
     """The protocol layer with cheap documents."""
-    with ExitStack() as stack:
-        for module, name, value in (
-            (transactions, "encode_commit", encode_document),
-            (documents, "decode_commit", decode_commit),
-            (rollback, "decode_commit", decode_commit),
-            (rollback, "encode_rollback", encode_document),
-            (rollback, "encode_rollback_plan", encode_document),
-            (rollback, "decode_rollback_plan", decode_document),
-            (rollback, "decode_data_file_name", lambda name, **_: _data_file(name)),
-            (pending, "decode_compaction_plan", decode_document),
-            (pending, "decode_clustering_plan", _clustering_plan),
-            (plans_module, "decode_compaction_plan", decode_document),
-            (plans_module, "decode_clustering_plan", _clustering_plan),
-            (maintenance, "encode_commit", encode_document),
-            (maintenance, "encode_compaction_plan", encode_document),
-            (maintenance, "decode_compaction_plan", decode_document),
-            (maintenance, "encode_clean", encode_document),
-            (maintenance, "encode_clean_plan", encode_document),
-            (maintenance, "decode_clean_plan", decode_document),
-            (maintenance, "decode_data_file_name", lambda name, **_: _data_file(name)),
-        ):
-            stack.enter_context(mock.patch.object(module, name, value))
+    with swapped(_CHEAP):
         yield

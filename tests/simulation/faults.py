@@ -120,10 +120,10 @@ class PlannedFaults:
 
 @dataclass(slots=True)
 class PlannedFault:
-    """One fault, at the n-th call of one process."""
+    """One fault, at the n-th call of one process, or at its first that begins so."""
 
     process: str
-    number: int
+    number: int | str
     fault: Fault
     pause: int = 1
     calls: int = 0
@@ -134,7 +134,10 @@ class PlannedFault:
         if process.name != self.process:
             return None
         self.calls += 1
-        if self.calls != self.number or self.fault not in possible_faults(verb):
+        is_it = self.calls == self.number if isinstance(self.number, int) else not self.struck
+        if not is_it or self.fault not in possible_faults(verb):
+            return None
+        if isinstance(self.number, str) and not f"{verb} {path}".startswith(self.number):
             return None
         self.struck = f"{verb} {path}"
         return self.fault

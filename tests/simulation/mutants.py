@@ -13,8 +13,17 @@ from typing import Any
 from unittest import mock
 
 import lakebed.metadata.maintenance as maintenance
+import lakebed.metadata.table as metadata_table
+import lakebed.services.archive as archive
+import lakebed.services.clean as clean
+import lakebed.services.clustering as clustering
+import lakebed.services.compaction_plan as compaction_plan
+import lakebed.services.restore as restore
+import lakebed.services.savepoint as savepoint
+import lakebed.table.handle as handle
 import lakebed.timeline.active as active
 import lakebed.timeline.config as config_module
+import lakebed.transaction.archive as archiving
 import lakebed.transaction.attempt as attempt_module
 import lakebed.transaction.conflicts as conflicts
 import lakebed.transaction.executions as executions
@@ -29,12 +38,13 @@ from lakebed.errors import CorruptTableError, InvalidInputError, WriteConflictEr
 from lakebed.storage import Outcome
 from lakebed.timeline import Timeline
 from lakebed.transaction.heartbeats import Heartbeat, heartbeat_path
+from lakebed.transaction.plans import SERVICES, is_removable
 from lakebed.transaction.rollback import Rollbacks
 from lakebed.transaction.section import Section, open_section
 from lakebed.transaction.settle import delete_file, replace_file
 from lakebed.transaction.transactions import Transactions
 
-from . import actors, table
+from . import actors, jobs, table
 from .faults import Fault
 from .scheduler import Style
 from .schedules import Setup, Tweak, same
@@ -88,7 +98,7 @@ def with_lost_leases(setup: Setup) -> Setup:
     writers = (("insert", "insert"),) * 5
     lock = LockKind(can_be_lost=True, lease_ms=2_000)
     rates = {Fault.PAUSE: 0.12}
-    return replace(setup, shape=shape, lock=lock, writers=writers, rates=rates, cleaners=0, readers=0)
+    return replace(setup, services=(), shape=shape, lock=lock, writers=writers, rates=rates, cleaners=0, readers=0)
 
 
 def with_pauses(setup: Setup) -> Setup:
@@ -98,7 +108,7 @@ def with_pauses(setup: Setup) -> Setup:
 
 def with_lost_replies(setup: Setup) -> Setup:
     """A store that often does not say what became of a write."""
-    return replace(setup, rates={**setup.rates, Fault.LOST_BEFORE: 0.02, Fault.LOST_AFTER: 0.04})
+    return replace(setup, services=(), rates={**setup.rates, Fault.LOST_BEFORE: 0.02, Fault.LOST_AFTER: 0.04})
 
 
 def with_crashes(setup: Setup) -> Setup:
@@ -116,25 +126,29 @@ def with_pages(setup: Setup) -> Setup:
     """Listings in small pages, and readers who list."""
     lock = LockKind(can_be_lost=False)
     writers = (("insert", "insert"),) * 3
-    return replace(setup, lock=lock, page_size=2, readers=3, writers=writers, cleaners=0, rates={Fault.PAUSE: 0.04})
+    return replace(
+        setup, services=(), lock=lock, page_size=2, readers=3, writers=writers, cleaners=0, rates={Fault.PAUSE: 0.04}
+    )
 
 
 def with_many_writers(setup: Setup) -> Setup:
     """Four writers on few file groups."""
     shape = replace(setup.shape, groups=1, partitions=("p0",))
-    return replace(setup, shape=shape, writers=(("upsert", "upsert"),) * 4, rates={})
+    return replace(setup, services=(), shape=shape, writers=(("upsert", "upsert"),) * 4, rates={})
 
 
 def with_inserts(setup: Setup) -> Setup:
     """Writers that add the same keys."""
-    return replace(setup, writers=(("insert", "upsert"),) * 4, rates={})
+    return replace(setup, services=(), writers=(("insert", "upsert"),) * 4, rates={})
 
 
 def with_late_snapshots(setup: Setup) -> Setup:
     """Inserts that complete while others have begun and not yet looked."""
     shape = replace(setup.shape, groups=1, partitions=("p0",), is_cow=True)
     writers = (("insert", "insert"), ("insert",), ("upsert",), ("upsert",))
-    return replace(setup, shape=shape, writers=writers, rates={Fault.PAUSE: 0.05}, lock=LockKind(can_be_lost=False))
+    return replace(
+        setup, services=(), shape=shape, writers=writers, rates={Fault.PAUSE: 0.05}, lock=LockKind(can_be_lost=False)
+    )
 
 
 def with_metadata(setup: Setup) -> Setup:
@@ -144,7 +158,7 @@ def with_metadata(setup: Setup) -> Setup:
 
 def with_operator(setup: Setup) -> Setup:
     """Somebody who takes writes back while others write."""
-    return replace(setup, has_operator=True, writers=(("upsert", "upsert", "upsert"),) * 3, rates={})
+    return replace(setup, services=(), has_operator=True, writers=(("upsert", "upsert", "upsert"),) * 3, rates={})
 
 
 def with_services(setup: Setup) -> Setup:
@@ -159,7 +173,9 @@ def with_lost_services(setup: Setup) -> Setup:
     lock = LockKind(can_be_lost=True, lease_ms=2_000)
     rates = {Fault.PAUSE: 0.08, Fault.CRASH_BEFORE: 0.004}
     writers = (("upsert", "upsert"), ("insert",))
-    return replace(with_services(setup), lock=lock, rates=rates, writers=writers, cleaners=0, maintainers=5)
+    return replace(
+        with_services(setup), services=(), lock=lock, rates=rates, writers=writers, cleaners=0, maintainers=5
+    )
 
 
 def with_undone_compactions(setup: Setup) -> Setup:
@@ -172,20 +188,102 @@ def with_configurator(setup: Setup) -> Setup:
     setup = with_crashes(with_metadata(setup))
     lock = LockKind(can_be_lost=False)
     writers = (("upsert", "insert"), ("upsert", "upsert"))
-    return replace(setup, lock=lock, has_configurator=True, writers=writers, readers=2)
+    return replace(setup, services=(), lock=lock, has_configurator=True, writers=writers, readers=2)
 
 
 def with_clusterer(setup: Setup) -> Setup:
     """A clustering among upserts."""
     shape = replace(setup.shape, partitions=("p0",), groups=2)
-    return replace(setup, shape=shape, has_clusterer=True, writers=(("upsert", "upsert"),) * 3, rates={})
+    services = ("clusterer", "clusterer")
+    return replace(setup, shape=shape, services=services, writers=(("upsert", "upsert"),) * 3, rates={})
 
 
 def with_executors(setup: Setup) -> Setup:
     """Plans of services that several want to execute, and who die doing so."""
     shape = replace(setup.shape, is_cow=False, has_metadata=True)
-    setup = with_crashes(replace(setup, shape=shape, has_compactor=True, has_clusterer=True, has_executor=True))
+    services = ("compactor", "clusterer", "executor", "executor")
+    setup = with_crashes(replace(setup, shape=shape, services=services))
     return replace(setup, writers=(("upsert", "upsert"),) * 2, maintainers=0, restarts=2)
+
+
+def with_plans(setup: Setup) -> Setup:
+    """Clusterings that wait to be executed, cleaners who look at them, and processes that die."""
+    shape = replace(setup.shape, has_metadata=False)
+    services = ("clusterer", "clusterer", "executor", "executor", "canceller")
+    return with_crashes(replace(setup, shape=shape, services=services, cleaners=2, wild_ms=0, skew_ms=0, restarts=2))
+
+
+def with_savepoints(setup: Setup) -> Setup:
+    """Savepoints and cleans, and writes that make old slices."""
+    shape = replace(setup.shape, is_cow=True)
+    services = ("keeper", "keeper", "file cleaner", "file cleaner", "executor")
+    return replace(setup, shape=shape, services=services, writers=(("upsert",) * 3,) * 2)
+
+
+def with_restores(setup: Setup) -> Setup:
+    """Tables that are set back while others would write."""
+    writers = (("upsert", "upsert"), ("insert", "upsert"))
+    return replace(setup, services=("keeper", "keeper"), writers=writers, readers=2, cleaners=1)
+
+
+def with_compacted_restores(setup: Setup) -> Setup:
+    """Tables that are set back, with a metadata table that is compacted all the time."""
+    return replace(with_restores(with_metadata(setup)), maintainers=3)
+
+
+def with_archivers(setup: Setup) -> Setup:
+    """Timelines that are cut back all the time."""
+    services = ("archiver", "archiver", "file cleaner", "archiver")
+    writers = (("overwrite", "upsert", "upsert"), ("upsert", "overwrite"))
+    return replace(with_crashes(setup), services=services, writers=writers, readers=2, maintainers=2)
+
+
+def with_undone_clusterings(setup: Setup) -> Setup:
+    """Somebody who takes writes back while clusterings are planned."""
+    services = ("clusterer", "clusterer")
+    return replace(setup, has_operator=True, services=services, writers=(("upsert", "upsert"),) * 2)
+
+
+def with_log_compactions(setup: Setup) -> Setup:
+    """Log files that are merged while others are written."""
+    shape = replace(setup.shape, is_cow=False, groups=1, partitions=("p0",))
+    services = ("log compactor",) * 3
+    return replace(setup, shape=shape, services=services, writers=(("upsert",) * 3,) * 3)
+
+
+def _never_cancelled() -> tuple[Patch, ...]:
+    return (
+        (executions, "is_cancelled", lambda storage, instant: False),
+        (executions, "revoke_tickets", lambda ports, instant: None),
+        (clustering, "_check_no_writer", lambda section, writes: None),
+    )
+
+
+def _deleted_before_unpublished() -> tuple[Patch, ...]:
+    unpublish = restore._unpublish
+
+    def delete_and_unpublish(context: Any, plan: Any) -> None:
+        with context.transactions.section() as section:
+            undone = {ref.requested_at for ref in plan.instants}
+            files = [rollback.files_of(section, i) for i in section.timeline.commits() if i.requested_at in undone]
+        for folder, names in [pair for found in files for pair in found.items()]:
+            for name in names:
+                delete_file(context.handle.storage, f"{folder}/{name}")
+        unpublish(context, plan)
+
+    return ((restore, "_unpublish", delete_and_unpublish),)
+
+
+def _removed_first() -> tuple[Patch, ...]:
+    add_file, remove = archiving._add_file, archiving._remove
+
+    def remove_then_add(section: Section, file: Any, data: bytes, root: str, merged: Any = ()) -> None:
+        for instant in section.timeline.completed() if file.level == 0 and not root else ():
+            if file.min <= instant.requested_at <= file.max and instant.action.changes_data:
+                remove(section, instant, root)
+        add_file(section, file, data, root, merged)
+
+    return ((archiving, "_add_file", remove_then_add),)
 
 
 def _no_second_look() -> tuple[Patch, ...]:
@@ -193,10 +291,10 @@ def _no_second_look() -> tuple[Patch, ...]:
         for path in (config_module.PROPERTIES, config_module.BACKUP):
             data = storage.find(path)
             if data is not None:
-                return config_module._decode_config(data, path)
+                return config_module.decode_config(data, path)
         raise CorruptTableError("there is no config", path=config_module.PROPERTIES)
 
-    return tuple((module, "load_config", load_config) for module in (section_module, transactions, table))
+    return tuple((module, "load_config", load_config) for module in (section_module, transactions, handle, actors))
 
 
 def _check_only_completed(section: Section, target: str) -> Any:
@@ -278,10 +376,11 @@ mutant("H6", "a rollback is run while another process runs it", lambda setup: wi
 
 
 def _single_listing() -> tuple[Patch, ...]:
-    def load_timeline(storage: Any, config: Any, root: str = "") -> Timeline:
+    def load_timeline(storage: Any, config: Any, root: str = "", first: Any = None) -> Timeline:
+        del first
         return Timeline.of(active.list_instants(storage, config, root))
 
-    return (table, "load_timeline", load_timeline), (actors, "load_timeline", load_timeline)
+    return ((handle, "load_timeline", load_timeline),)
 
 
 mutant("H7", "a reader lists once", with_pages)(_single_listing)
@@ -414,7 +513,7 @@ mutant("H41", "a rollback is planned without the lock, and no ticket is revoked"
 def _undone_in_wrong_order() -> tuple[Patch, ...]:
     undo = rollback.undo_metadata
 
-    def only_for_commits(section: Section, target: str, rollback: Any = None) -> None:
+    def only_for_commits(section: Section, target: str, rollback: Any = None, **_: Any) -> None:
         if rollback is None:
             undo(section, target)
 
@@ -503,7 +602,7 @@ mutant("I5", "a heartbeat ends before its instant is decided")(_heartbeat_stops_
 def _pending_removed_first() -> tuple[Patch, ...]:
     undo = rollback.undo_metadata
 
-    def pending_first(section: Section, target: str, rollback: Any = None) -> None:
+    def pending_first(section: Section, target: str, rollback: Any = None, **_: Any) -> None:
         if rollback is not None:
             for instant in section.timeline.pending():
                 if instant.requested_at == target:
@@ -591,11 +690,11 @@ mutant(
 
 
 def _any_metadata_counts() -> tuple[Patch, ...]:
-    def completions(storage: Any, config: Any, data_timeline: Timeline, timeline: Timeline) -> Any:
+    def completions(storage: Any, config: Any, data_timeline: Timeline, timeline: Timeline, known: Any) -> Any:
         pending = {instant.requested_at for instant in data_timeline.pending()}
-        return lambda time: None if time in pending else timeline.completion_of(time)
+        return lambda time: None if time in pending else known(time)
 
-    return ((table, "metadata_completions", completions),)
+    return ((metadata_table, "metadata_completions", completions),)
 
 
 mutant("H15", "a reader takes the metadata table as it is now, whatever its snapshot", with_services)(
@@ -641,6 +740,63 @@ mutant("H22", "a clustering completes though its input has changed", with_cluste
 mutant("H39", "a plan is executed while another process is at it", with_executors)(
     lambda: ((executions, "_check_free", lambda section, plan: None),)
 )
+mutant("H40", "a removable plan is taken away as soon as a cleaner sees it", with_plans)(
+    lambda: (
+        (Rollbacks, "_is_overdue", lambda self, section, plan: plan.action in SERVICES and is_removable(section, plan)),
+    )
+)
+mutant("H42", "an executor that failed says that nobody is at its plan, though a task still writes", with_plans)(
+    lambda: ((jobs.Context, "is_idle_after_failure", True),)
+)
+mutant("H43", "a rollback that is done is run again, whatever became of its target since", with_executors)(
+    lambda: ((rollback, "_waits", lambda section, rollback: True),)
+)
+mutant("plan begun twice", "a removable plan that was begun is executed again", with_plans)(
+    lambda: ((executions, "is_removable", lambda section, plan: False),)
+)
+mutant("cancelled", "a plan completes though somebody cancelled it", with_plans)(_never_cancelled)
+mutant("H51", "a clean goes by its plan, whatever savepoints were made since", with_savepoints)(
+    lambda: (
+        (savepoint, "pending_cleans", lambda section: ()),
+        (clean, "_still_valid", lambda section, state, plan, kept: plan),
+    )
+)
+mutant("savepoint ignored", "a clean is planned without a look at savepoints", with_savepoints)(
+    lambda: ((clean, "_savepoints", lambda section: ()),)
+)
+mutant("writer ignored", "a clean takes what a write that is under way has seen", with_savepoints)(
+    lambda: ((clean, "held_since", lambda section: iter(())),)
+)
+mutant("H52 restore", "a restore deletes files of writes that are still published", with_restores)(
+    _deleted_before_unpublished
+)
+mutant("H53", "a write goes on over a restore", with_restores)(
+    lambda: (
+        (restore, "_check_idle", lambda section: None),
+        (Transactions, "_check_snapshot", lambda self, section, seen: None),
+    )
+)
+mutant(
+    "H54",
+    "a restore leaves what undone writes told the metadata table",
+    lambda setup: with_restores(with_metadata(setup)),
+)(lambda: ((restore, "undo_metadata", lambda section, time: None),))
+mutant(
+    "metadata kept", "a restore keeps a metadata table into which undone writes are compacted", with_compacted_restores
+)(lambda: ((restore, "_can_be_carried_along", lambda section, plan: True),))
+mutant("no barrier", "others go on while a table is set back", with_restores)(
+    lambda: ((Section, "check_no_restore", lambda self: None),)
+)
+mutant("archived early", "instants leave the timeline though cleaning and pending instants need them", with_archivers)(
+    lambda: ((archive, "_rule", lambda section, state, retention: lambda instant: True),)
+)
+mutant("removed first", "instants leave the timeline before the history has them", with_archivers)(_removed_first)
+mutant("undo clustered", "a write is taken back that a clustering waits for", with_undone_clusterings)(
+    lambda: ((rollback, "_check_not_planned", lambda section, commit: None),)
+)
+mutant(
+    "appended between", "a log compaction takes file groups that a writer is about to append to", with_log_compactions
+)(lambda: ((compaction_plan, "_declared_groups", lambda section: frozenset()),))
 mutant("undo compacted", "a write is taken back that a planned compaction has taken in", with_undone_compactions)(
     lambda: ((rollback, "_check_can_undo", _check_only_completed),)
 )

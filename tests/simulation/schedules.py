@@ -6,14 +6,15 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import repeat
 from multiprocessing import get_context
 from random import Random
 
-from lakebed.errors import LakebedError
+from lakebed.errors import InvalidInputError, LakebedError, ServiceCancelledError, StorageUnavailableError
+from lakebed.format.partition_metafile import PARTITION_METAFILE
 from lakebed.model.words import Action
 from lakebed.transaction.heartbeats import Timing
 
@@ -22,25 +23,43 @@ from .actors import (
     finish_maintenance,
     run_cleaner,
     run_configurator,
-    run_executor,
     run_maintainer,
     run_operator,
     run_reader,
-    run_service,
     run_writer,
-    small_metadata_table,
 )
 from .checker import History, Read, Told, Write, find_anomalies
 from .codecs import FAST, REAL, Codec, encode_lasting, fast_codecs, remembered_listings
 from .faults import Fault, Faults, SeededFaults
-from .invariants import Invariants, ViolationError, leftovers
+from .invariants import PLANS, Invariants, ViolationError, leftovers
+from .jobs import simulated_jobs
 from .scheduler import Process, Scheduler, StuckError, Style
-from .table import FIRST, FIRST_DONE, DuplicateKeyError, MissingFileError, Shape, load_view, new_table
+from .services import (
+    execute_plan,
+    finish_restore,
+    run_archiver,
+    run_canceller,
+    run_executor,
+    run_keeper,
+    run_service,
+)
+from .table import FIRST, FIRST_DONE, DuplicateKeyError, MissingFileError, Shape, new_table
 from .world import LockKind, Store, World
 
 START_MS = 1_720_000_000_000
 LEASE_MS = 10_000
 HEARTBEAT_S = 6.0
+SERVICES: dict[str, Callable[[Client], None]] = {
+    "compactor": lambda client: run_service(client, Action.COMPACTION, 1, 5_000),
+    "log compactor": lambda client: run_service(client, Action.LOG_COMPACTION, 2, 5_000),
+    "clusterer": lambda client: run_service(client, Action.CLUSTERING, 1, 5_000),
+    "file cleaner": lambda client: run_service(client, Action.CLEAN, 2, 5_000),
+    "archiver": lambda client: run_archiver(client, 2, 10_000),
+    "keeper": lambda client: run_keeper(client, 3_000),
+    "executor": lambda client: run_executor(client, 2, 30_000),
+    "canceller": lambda client: run_canceller(client, 3, 5_000),
+}
+"""Who may look after the table besides writers and those who undo what is dead."""
 OPERATIONS = ("upsert", "upsert", "upsert", "delete", "insert", "overwrite")
 
 
@@ -60,9 +79,8 @@ class Setup:
     cleaners: int
     readers: int
     has_operator: bool
-    has_compactor: bool
-    has_clusterer: bool
-    has_executor: bool
+    services: tuple[str, ...]
+    """Who looks after the table; some of SERVICES, and some twice."""
     maintainers: int
     has_foreign: bool
     has_configurator: bool
@@ -111,15 +129,21 @@ def draw_setup(seed: int) -> Setup:
         cleaners=dice.choice((0, 0, 1, 1, 2)),
         readers=dice.choice((0, 1, 1)),
         has_operator=dice.random() < 0.1,
-        has_compactor=not is_cow and dice.random() < 0.4,
-        has_clusterer=seed % 10 != 0 and dice.random() < 0.15,
-        has_executor=dice.random() < 0.6,
+        services=_draw_services(dice, is_cow),
         maintainers=dice.choice((0, 0, 1, 1, 2)),
         has_foreign=dice.random() < 0.2,
         has_configurator=dice.random() < 0.2,
         restarts=dice.randint(0, 2),
         is_real=seed % 10 == 0,
     )
+
+
+def _draw_services(dice: Random, is_cow: bool) -> tuple[str, ...]:
+    """None in half of the schedules, so that writers have some to themselves."""
+    if dice.random() < 0.5:
+        return ()
+    possible = [name for name in SERVICES if not is_cow or name not in ("compactor", "log compactor")]
+    return tuple(dice.choice(possible) for _ in range(dice.randint(1, 5)))
 
 
 def _draw_rates(dice: Random, is_wild: bool) -> dict[Fault, float]:
@@ -183,18 +207,14 @@ class Schedule:
         scheduler = Scheduler(self.dice, setup.style, START_MS)
         faults = faults or SeededFaults(self.dice, setup.rates, pause_max_ms=LEASE_MS * 10)
         self.world = World(scheduler, _template(setup.shape, setup.is_real).copy(), setup.lock, faults)
-        self.world.page_size = setup.page_size
+        self.world.page_size, self.world.is_wild = setup.page_size, bool(setup.wild_ms)
         self.history = History({FIRST: _first_write(setup.shape)})
+        self.timing = Timing(HEARTBEAT_S, 2, setup.skew_ms, section_seconds=1.0, service_delay_seconds=30.0)
         self.invariants = Invariants(
-            self.world,
-            self.history,
-            has_metadata=setup.shape.has_metadata,
-            beat_ms=int(HEARTBEAT_S * 1000),
-            codec=self.codec,
+            self.world, self.history, has_metadata=setup.shape.has_metadata, timing=self.timing, codec=self.codec
         )
         self.world.witness = self.invariants
         self.processes: list[Process] = []
-        self.timing = Timing(HEARTBEAT_S, 2, setup.skew_ms, section_seconds=1.0, service_delay_seconds=30.0)
 
     def run(self) -> Result:
         """From the first call to the last check."""
@@ -227,12 +247,8 @@ class Schedule:
             self.start("operator", lambda client: run_operator(client, 3_000), 0)
         if "foreign" in setup.foreigners:
             self.start("foreign", lambda client: run_writer(client, ("upsert", "insert")), 1, is_foreign=True)
-        if setup.has_compactor:
-            self.start("compactor", lambda client: run_service(client, Action.COMPACTION, 3_000), 0)
-        if setup.has_clusterer:
-            self.start("clusterer", lambda client: run_service(client, Action.CLUSTERING, 3_000), 0)
-        if setup.has_executor and (setup.has_compactor or setup.has_clusterer):
-            self.start("executor", lambda client: run_executor(client, 60_000), setup.restarts)
+        for number, name in enumerate(setup.services):
+            self.start(f"{name}{number}", SERVICES[name], setup.restarts)
         for number in range(setup.maintainers if setup.shape.has_metadata else 0):
             self.start(
                 f"maintainer{number}",
@@ -258,7 +274,10 @@ class Schedule:
 
         def main() -> None:
             try:
-                program(self.client(process))
+                with suppress(StorageUnavailableError):  # Of opening the table: programs handle their own.
+                    program(self.client(process))
+            except InvalidInputError as error:
+                raise ViolationError(f"C7: {process.name} finds no table: {error}") from error
             finally:
                 if process.is_dead and restarts:
                     delay = self.dice.randint(1, 40_000)
@@ -270,23 +289,15 @@ class Schedule:
     def client(self, process: Process) -> Client:
         """The protocol layer in a process."""
         return Client(
-            self.world,
-            process,
-            self.timing,
-            self.dice,
-            self.history,
-            self.invariants,
-            self.setup.shape.is_cow,
-            self.codec,
+            self.world, process, self.timing, self.dice, self.history, self.invariants, self.setup.shape.is_cow
         )
 
     def check_end(self) -> None:
         """Everyone stops, a stranger cleans up, and the table must be whole and the history legal."""
         self.settle()
-        view = load_view(self.world, self.client(self._stranger).storage, self.codec)
-        self.history.reads.append(
-            Read("the end", view.seen, view.rows(), self.world.scheduler.steps, self.world.scheduler.steps)
-        )
+        view = self.client(self._stranger).view()
+        now = self.world.scheduler.steps
+        self.history.reads.append(Read("the end", view.seen | view.archived, view.rows(), now, now))
         for check in (
             find_anomalies(self.history),
             (f"I30: in the end {what}" for what in view.misplaced()),
@@ -322,13 +333,24 @@ class Schedule:
         for _ in range(3):
             try:
                 client = self.client(self._stranger)
+                finish_restore(client)
                 client.transactions.rollbacks.run()
+                self._execute_plans(client, problems)
                 finish_maintenance(client)
             except LakebedError as error:
                 problems.append(error)
             if not any(self._leftovers()):
                 return
             self.world.scheduler.sleep(300_000)
+
+    def _execute_plans(self, client: Client, problems: list[LakebedError]) -> None:
+        """Any process executes what waits, unless it is removable: that was begun and is to be rolled back."""
+        client.context.engine.outlive = False  # type: ignore[attr-defined]
+        for plan in self.invariants.timeline().pending():
+            if plan.action in PLANS:
+                problem = execute_plan(client, plan)
+                if problem is not None and not isinstance(problem, ServiceCancelledError):
+                    problems.append(problem)
 
     def _leftovers(self) -> Iterator[str]:
         strays = self.invariants.zombie_files
@@ -342,6 +364,8 @@ class Schedule:
         for folder, files in self.world.store.folders.items():
             if not folder.startswith(".hoodie"):
                 for name in files:
+                    if name == PARTITION_METAFILE:
+                        continue
                     instant = name.rpartition("_")[2].partition(".")[0] if name[0] != "." else name.split("_")[1][:17]
                     is_known = instant in self.invariants.completions or instant in pending
                     if not is_known and f"{folder}/{name}" not in self.invariants.zombie_files:
@@ -350,8 +374,11 @@ class Schedule:
     def _stray_entries(self) -> Iterator[str]:
         """I13: readers take what the metadata table says of a write that is not pending for true."""
         known = self.invariants
-        pending = {instant.requested_at for instant in known.timeline().pending()}
-        for instant in sorted(known.metadata_completions.keys() - known.completions.keys() - pending):
+        if not known.has_metadata:
+            return
+        others = {instant.requested_at for instant in known.timeline() if not instant.action.changes_data}
+        others |= {instant.requested_at for instant in (*known.archived(), *known.timeline().pending())}
+        for instant in sorted(known.metadata_completions.keys() - known.completions.keys() - others):
             yield f"I13: the metadata table has {instant}, which did not take place"
 
     def _overlaps(self) -> Iterator[str]:
@@ -398,7 +425,7 @@ def _first_write(shape: Shape) -> Write:
 @contextmanager
 def simulated() -> Iterator[Callable[[], None]]:
     """What schedules run in. Gives what is to be called between them, to free memory."""
-    with _rare_collections(), small_metadata_table(), remembered_listings() as forget:
+    with _rare_collections(), simulated_jobs(), remembered_listings() as forget:
         yield forget
 
 

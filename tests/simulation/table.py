@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
+from lakebed.errors import CorruptTableError
 from lakebed.format.file_names import decode_data_file_name, encode_base_file_name
+from lakebed.format.partition_metafile import PARTITION_METAFILE
 from lakebed.format.properties import encode_properties, table_checksum
-from lakebed.metadata.table import metadata_completions
+from lakebed.metadata import MetadataTable
 from lakebed.model.commit import CommitMetadata, WriteStat
-from lakebed.model.config import TableConfig
-from lakebed.model.files import BaseFile, FileGroupId, LogFile
-from lakebed.model.instant import Instant, InstantTime
-from lakebed.timeline import Timeline, load_timeline
-from lakebed.timeline.config import PROPERTIES, load_config
+from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
+from lakebed.model.instant import InstantTime
+from lakebed.read.scan import take_snapshot
+from lakebed.table import TableHandle, TableState
+from lakebed.timeline import Timeline
+from lakebed.timeline.config import PROPERTIES
 from lakebed.transaction.section import METADATA
-from lakebed.view import latest_slices
 
-from .codecs import Codec
 from .world import Store, World
 
 Value = tuple[tuple[int, ...], bool]
@@ -86,7 +88,10 @@ def new_table(shape: Shape, encode_commit: object) -> Store:
         store.put(f"{folder}/{FIRST}.{'deltacommit.inflight' if root else inflight}", b"", 0)
         done = "20240101000000400" if root else FIRST_DONE
         store.put(f"{folder}/{FIRST}_{done}.{what}", document, 0)
+    for partition in shape.partitions:
+        store.put(f"{partition}/{PARTITION_METAFILE}", b"", 0)
     if shape.has_metadata:
+        store.put(f"{METADATA}.hoodie/hoodie.properties", _properties(shape), 0)
         paths = [stat.path for stat in metadata.stats]
         places = {
             f"k{key}": (shape.partitions[key % shape.groups % len(shape.partitions)], f"g{key % shape.groups}")
@@ -96,14 +101,23 @@ def new_table(shape: Shape, encode_commit: object) -> Store:
     return store
 
 
-def encode_entries(paths: Iterable[str], places: Places) -> bytes:
-    """The content of a file of the metadata table: data files, and where keys live."""
-    return marshal.dumps((list(paths), places))
+def encode_entries(paths: Iterable[str], places: Places, gone: Iterable[str] = ()) -> bytes:
+    """The content of a file of the metadata table: data files, where keys live, and data files that are no more."""
+    return marshal.dumps((list(paths), places, list(gone)))
 
 
-def decode_entries(data: bytes) -> tuple[list[str], Places]:
-    """What was encoded."""
-    return marshal.loads(data)
+def merge_entries(contents: Iterable[bytes]) -> tuple[set[str], Places]:
+    """What files of the metadata table say together, in merge order."""
+    paths: set[str] = set()
+    places: Places = {}
+    for content in contents:
+        more, moved, gone = marshal.loads(content)
+        paths.update(more)
+        paths.difference_update(gone)
+        for folder in [path for path in gone if path.endswith("/")]:
+            paths = {path for path in paths if not path.startswith(folder)}
+        places.update(moved)
+    return paths, places
 
 
 def _properties(shape: Shape) -> bytes:
@@ -139,17 +153,20 @@ class Group:
 class View:
     """What one reader sees."""
 
-    config: TableConfig
     timeline: Timeline
     groups: dict[FileGroupId, Group]
+    archived: frozenset[InstantTime]
+    """Writes that are archived, and completed before the newest that the reader saw."""
     places: Places | None = None
     """Where the metadata table says that keys live; None if there is none."""
-    listed: set[str] = field(default_factory=set)
+    listed: frozenset[str] = frozenset()
     """Every file that was listed, whether it counts or not."""
+    needed: frozenset[str] = frozenset()
+    """The files that hold what the reader sees."""
 
     @property
     def seen(self) -> frozenset[InstantTime]:
-        """The writes in the snapshot."""
+        """The writes in the snapshot that are on the active timeline."""
         return frozenset([instant.requested_at for instant in self.timeline.commits()])
 
     def rows(self) -> Rows:
@@ -178,111 +195,88 @@ class DuplicateKeyError(Exception):
     """One key in two file groups."""
 
 
-class MissingFileError(Exception):
+class MissingFileError(CorruptTableError):
     """A file that a completed write names is not there, or not listed."""
 
 
-def load_view(world: World, storage: object, codec: Codec) -> View:
-    """A snapshot, read as readers do: the timeline listed twice, then files by the metadata table or by listing.
-
-    Whoever is so slow that the metadata table is cleaned meanwhile looks again.
-    """
+def load_view(world: World, handle: TableHandle) -> View:
+    """A snapshot, read as readers do. Whoever is so slow that the metadata table is cleaned meanwhile looks again."""
     while True:
         cleaned = world.reached["metadata clean"]
         try:
-            return _load_view(world, storage, codec)
+            return _load_view(world, handle)
         except MissingFileError:
             if cleaned == world.reached["metadata clean"]:
                 raise
+            handle.forget()
 
 
-def _load_view(world: World, storage: object, codec: Codec) -> View:
-    config = load_config(storage)  # type: ignore[arg-type]
-    timeline = load_timeline(storage, config)  # type: ignore[arg-type]
-    contents = {instant.requested_at: _content(world, codec, instant) for instant in timeline.commits()}
-    places: Places | None = None
-    if config.metadata_partitions:
-        paths, places = read_metadata(world, storage, config, timeline)
-    else:
-        paths = _listed_in_folders(storage, contents.values())
-    return View(config, timeline, slice_files(world.store, timeline, contents, paths), places, paths)
+def _load_view(world: World, handle: TableHandle) -> View:
+    state = handle.state()
+    take_snapshot(state, None)
+    slices = state.latest_slices
+    groups = {each.group: _read_slice(world.store, each) for each in slices}
+    listed = frozenset([f"{name}/{file.name}" for name, files in state.files.items() for file in files])
+    places = metadata_entries(state.metadata)[1] if isinstance(state.metadata, MetadataTable) else None
+    needed = frozenset([path for each in slices for path in each.paths])
+    _check_files(world, state, listed)
+    return View(state.timeline, groups, _archived(state), places, listed, needed)
 
 
-def _content(world: World, codec: Codec, instant: Instant) -> CommitMetadata:
-    """What a completed write says. It never changes, so that reading it is no scheduling point."""
-    path = f".hoodie/timeline/{instant.requested_at}_{instant.completed_at}.{instant.action}"
-    stored = world.store.get(path)
-    if stored is None:
-        raise MissingFileError(f"{path} was taken back")
-    return codec.decode_commit(stored.data, path=path)
+def _archived(state: TableState) -> frozenset[InstantTime]:
+    """Archived writes that had completed by the newest that the reader took into account."""
+    newest = max((i.completed_at or "" for i in state.timeline.commits()), default="")
+    newest = max(newest, *(completed_at or "" for completed_at in state.latest._archived.values()), "")
+    known = state.archive.writes_completed_after(InstantTime(""))
+    return frozenset([requested_at for requested_at, completed_at in known.items() if completed_at <= newest])
 
 
-def read_metadata(world: World, storage: object, config: TableConfig, timeline: Timeline) -> tuple[set[str], Places]:
-    """Files that the metadata table lists and where it has keys, by what counts for this snapshot (I13)."""
-    completion_of = metadata_completions(storage, config, timeline, load_timeline(storage, config, METADATA))  # type: ignore[arg-type]
-    files = [data_file(listed.path.rpartition("/")[2]) for listed in storage.list(f"{METADATA}{FILES}")]  # type: ignore[attr-defined]
-    found = {FILES: [file for file in files if file is not None]}
-    paths: set[str] = set()
-    places: Places = {}
-    for file_slice in latest_slices(found, completion_of, layout=2):
-        for file in (file_slice.base, *file_slice.logs):
-            if file is not None:
-                stored = world.store.get(f"{METADATA}{FILES}/{file.name}")
-                if stored is None:
-                    raise MissingFileError(f"{file.name} of the metadata table is listed and not there")
-                more, moved = decode_entries(stored.data)
-                paths.update(more)
-                places.update(moved)
-    return paths, places
-
-
-def _listed_in_folders(storage: object, contents: Iterable[CommitMetadata]) -> set[str]:
-    folders = sorted({partition for metadata in contents for partition in metadata.write_stats})
-    return {listed.path for folder in folders for listed in storage.list(folder)}  # type: ignore[attr-defined]
-
-
-def slice_files(
-    store: Store, timeline: Timeline, contents: Mapping[InstantTime, CommitMetadata], paths: Iterable[str]
-) -> dict[FileGroupId, Group]:
-    """The newest slice of each file group: of files whose write counts, in file groups that are not replaced."""
+def list_entries(metadata: MetadataTable) -> dict[str, tuple[BaseFile | LogFile, ...]]:
+    """Data files by partition path, from a simulated metadata table."""
     files: dict[str, list[BaseFile | LogFile]] = {}
-    for path in sorted(paths):
+    for path in sorted(metadata_entries(metadata)[0]):
         partition, _, name = path.rpartition("/")
         file = data_file(name)
-        if file is not None:
-            files.setdefault(partition, []).append(file)
-    replaced = frozenset(
-        [
-            FileGroupId(partition, file_id)
-            for metadata in contents.values()
-            for partition, ids in metadata.replaced_file_ids.items()
-            for file_id in ids
-        ]
-    )
-    _check_files(timeline, contents, paths, replaced)
-    slices = latest_slices(files, timeline.completion_of, layout=2, replaced=replaced)
-    return {each.group: _read_slice(store, each.group, each.base, each.logs) for each in slices}
+        assert file is not None
+        files.setdefault(partition, []).append(file)
+    return {partition: tuple(of_partition) for partition, of_partition in files.items()}
 
 
-def _check_files(
-    timeline: Timeline,
-    contents: Mapping[InstantTime, CommitMetadata],
-    paths: Iterable[str],
-    replaced: frozenset[FileGroupId],
-) -> None:
-    known = set(paths)
-    for instant in timeline.commits():
-        for stat in contents[instant.requested_at].stats:
-            if stat.path not in known and FileGroupId(stat.partition, stat.file_id) not in replaced:
-                raise MissingFileError(f"{stat.path} of {instant.requested_at} is not listed")
+def metadata_entries(metadata: MetadataTable) -> tuple[set[str], Places]:
+    """Files that the metadata table lists and where it has keys, by what counts for its reader."""
+    known: tuple[set[str], Places] | None = vars(metadata).get("simulated")
+    if known is None:
+        storage = metadata._storage
+        known = merge_entries(
+            _content(storage, f"{METADATA}{path}") for each in metadata.slices(FILES) for path in each.paths
+        )
+        vars(metadata)["simulated"] = known
+    return known
 
 
-def _read_slice(store: Store, group: FileGroupId, base: BaseFile | None, logs: tuple[LogFile, ...]) -> Group:
+def _content(storage: Any, path: str) -> bytes:
+    """What a file of a slice holds. Slices are read in one go, so that reading one is no scheduling point."""
+    stored = storage._world.store.get(path)
+    if stored is None:
+        raise MissingFileError("listed and not there", path=path)
+    return stored.data
+
+
+def _check_files(world: World, state: TableState, listed: frozenset[str]) -> None:
+    """Files of completed writes are listed unless they were replaced or a clean may have taken them."""
+    replaced = state.replaced(state.latest)
+    for instant in state.timeline.commits():
+        for stat in state.documents.commit(instant).stats:
+            is_known = stat.path in listed or stat.path in world.cleaned
+            if not is_known and FileGroupId(stat.partition, stat.file_id) not in replaced:
+                raise MissingFileError(f"{instant.requested_at} wrote a file that is not listed", path=stat.path)
+
+
+def _read_slice(store: Store, file_slice: FileSlice) -> Group:
     rows: Rows = {}
-    for file in (base, *logs):
-        if file is not None:
-            stored = store.get(f"{group.partition}/{file.name}")
-            if stored is None:
-                raise MissingFileError(f"{group.partition}/{file.name} is listed and not there")
-            rows.update(decode_rows(stored.data))
-    return Group(group, base, logs, rows)
+    for path in file_slice.paths:
+        stored = store.get(path)
+        if stored is None:
+            raise MissingFileError("listed and not there", path=path)
+        rows.update(decode_rows(stored.data))
+    return Group(file_slice.group, file_slice.base, file_slice.logs, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
@@ -15,6 +16,7 @@ from .world import LockKind
 
 # A crash after a call is one before the next.
 FAULTS = (Fault.CRASH_BEFORE, Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.UNAVAILABLE, Fault.PAUSE)
+METADATA_FILE = "create .hoodie/metadata/files/"
 LONG_MS = 100_000
 """A pause of ten leases, past the age at which a heartbeat counts as dead."""
 
@@ -29,7 +31,11 @@ class Scenario:
     cleaners: int = 0
     has_operator: bool = False
     maintainers: int = 0
-    before: tuple[tuple[str, int, Fault], ...] = ()
+    services: tuple[str, ...] = ()
+    before: tuple[tuple[str, int | str, Fault], ...] = ()
+    seed: int = 1
+    reaches: tuple[str, ...] = ()
+    """What happens with no fault, and the crash points that the faults hit: the proof that it is the case meant."""
 
     def __str__(self) -> str:
         return self.name
@@ -39,9 +45,67 @@ SCENARIOS = (
     Scenario("one upsert", "writer0", cleaners=1),
     Scenario("one overwrite", "writer0", writers=(("overwrite",),), cleaners=1),
     Scenario("two writers", "writer0", writers=(("upsert",), ("upsert",))),
-    Scenario("rollback of a dead writer", "cleaner0", cleaners=2, before=(("writer0", 34, Fault.CRASH_BEFORE),)),
+    Scenario(
+        "rollback of a dead writer",
+        "cleaner0",
+        cleaners=2,
+        before=(("writer0", METADATA_FILE, Fault.CRASH_BEFORE),),
+        seed=7,
+    ),
     Scenario("rollback of a completed write", "operator", writers=(("upsert",),) * 2, cleaners=1, has_operator=True),
     Scenario("two look after the metadata table", "maintainer0", writers=(("upsert",) * 3,), maintainers=2),
+)
+TWICE = (("upsert", "upsert"),)
+MOR, COW = "mor, lock, metadata", "cow, lease, metadata"
+SERVICES = (
+    (
+        MOR,
+        Scenario(
+            "compaction", "compactor0", TWICE, services=("compactor",), reaches=("compaction", "C23", "C24", "C25")
+        ),
+    ),
+    (
+        MOR,
+        Scenario(
+            "log compaction", "log compactor0", TWICE, services=("log compactor",), reaches=("logcompaction", "C24")
+        ),
+    ),
+    (
+        COW,
+        Scenario(
+            "clustering", "clusterer0", TWICE, services=("clusterer",), reaches=("clustering", "C23", "C24", "C25")
+        ),
+    ),
+    (
+        MOR,
+        Scenario(
+            "cancel",
+            "canceller1",
+            TWICE,
+            services=("clusterer", "canceller"),
+            seed=44,
+            reaches=("service.cancel", "C30"),
+        ),
+    ),
+    (
+        COW,
+        Scenario(
+            "clean", "file cleaner0", TWICE, services=("file cleaner", "keeper"), reaches=("clean", "savepoint", "C24")
+        ),
+    ),
+    (COW, Scenario("archive", "archiver0", TWICE, services=("archiver",), maintainers=1, reaches=("archived",))),
+    (COW, Scenario("restore", "keeper0", TWICE, services=("keeper",), seed=4, reaches=("restore", "C37", "C38"))),
+    (
+        MOR,
+        Scenario(
+            "restore of what is compacted",
+            "keeper0",
+            TWICE,
+            services=("keeper",),
+            maintainers=1,
+            reaches=("restore", "C39"),
+        ),
+    ),
 )
 TABLES = {
     "cow, lease, metadata": (Shape(True, True, ("p0",), 1, 4), LockKind(can_be_lost=True)),
@@ -52,7 +116,7 @@ TABLES = {
 def _setup(scenario: Scenario, table: str, restarts: int) -> Setup:
     shape, lock = TABLES[table]
     return replace(
-        draw_setup(1),
+        draw_setup(scenario.seed),
         shape=shape,
         lock=lock,
         style=Style.STICKY,
@@ -63,9 +127,7 @@ def _setup(scenario: Scenario, table: str, restarts: int) -> Setup:
         cleaners=scenario.cleaners,
         readers=1,
         has_operator=scenario.has_operator,
-        has_compactor=False,
-        has_clusterer=False,
-        has_executor=False,
+        services=scenario.services,
         maintainers=scenario.maintainers,
         has_foreign=False,
         has_configurator=False,
@@ -81,22 +143,35 @@ def _setup(scenario: Scenario, table: str, restarts: int) -> Setup:
 )
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_every_call_may_fail(scenario: Scenario, table: str, restarts: int) -> None:
-    setup = _setup(scenario, table, restarts)
+    _check_all(scenario, _setup(scenario, table, restarts))
+
+
+@pytest.mark.parametrize(("table", "scenario"), SERVICES, ids=[scenario.name for _, scenario in SERVICES])
+def test_every_call_of_a_service_may_fail(table: str, scenario: Scenario) -> None:
+    reached = _check_all(scenario, _setup(scenario, table, restarts=0))
+    assert [name for name in scenario.reaches if not reached[name]] == []
+
+
+def _check_all(scenario: Scenario, setup: Setup) -> Counter[str]:
+    """Every fault at every call; what was reached."""
+    reached: Counter[str] = Counter()
     with simulated() as forget, fast_codecs():
         calls = _list_calls(scenario, setup)
         assert len(calls) > 20
         for number, verb in enumerate(calls, start=1):
             for fault in FAULTS:
                 if fault in possible_faults(verb):
-                    _check(scenario, setup, number, fault)
+                    reached.update(_check(scenario, setup, number, fault))
                     forget()
+    return reached
 
 
-def _check(scenario: Scenario, setup: Setup, number: int, fault: Fault) -> None:
+def _check(scenario: Scenario, setup: Setup, number: int, fault: Fault) -> Counter[str]:
     planned = PlannedFault(scenario.victim, number, fault, pause=LONG_MS)
     result = run_schedule(setup, PlannedFaults((planned, *_before(scenario))))
     struck = f"{fault.value} at call {number} of {scenario.victim}: {planned.struck}"
     assert result.failure is None, f"{struck}: {result.failure}"
+    return result.reached
 
 
 def _before(scenario: Scenario) -> tuple[PlannedFault, ...]:

@@ -145,9 +145,13 @@ class World:
         self.calls_to_fault = faults.calls_to_next()
         self.witness = Witness()
         self.page_size = 0
+        self.is_wild = False
+        """Whether clocks are wrong by minutes."""
         self.trace: list[tuple[object, ...]] = []
         self.reached: Counter[str] = Counter()
         self.zombie_tickets: set[Ticket] = set()
+        self.cleaned: set[str] = set()
+        """Data files that cleans were planned to take away."""
         self.holds: list[Hold] = []
         self.holder: Hold | None = None
         self.floor = ""
@@ -439,7 +443,7 @@ class SimStorage:
         """The files in a folder, page by page if the world says so; others go on between pages."""
         self._world.enter(self._process, "list", folder)
         found = self._store.list_below(folder) if recursive else self._store.list(folder)
-        size = self._world.page_size
+        size = self._world.page_size * (10 if recursive else 1)
         if not size or len(found) <= size:
             return found
         return self._read_pages(folder, recursive, found, size)

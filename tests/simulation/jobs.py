@@ -1,0 +1,259 @@
+"""What the simulator does for the services of lakebed where they touch rows: everything else in them is real.
+
+A job reads and writes simulated data files; the metadata table gets a simulated log file. Plans, sections, conflict
+checks, rollbacks, commits and what is cleaned, archived or undone is decided by the code that users run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+import lakebed.metadata.maintenance as maintenance
+import lakebed.services.clean as clean
+import lakebed.services.clustering as clustering
+import lakebed.services.compaction as compaction
+import lakebed.services.compaction_run as compaction_run
+import lakebed.services.log_compaction as log_compaction
+import lakebed.services.restore as restore
+import lakebed.table.state as state_module
+import lakebed.transaction.archive as archiving
+from lakebed.errors import LakebedError, StorageUnavailableError
+from lakebed.format.file_names import encode_base_file_name, encode_log_file_name
+from lakebed.metadata.clean import plan_clean
+from lakebed.model.commit import CommitMetadata, WriteStat
+from lakebed.model.files import FileSlice
+from lakebed.model.instant import InstantTime
+from lakebed.services.clustering_task import ClusteringTask
+from lakebed.services.values import ServiceContext
+from lakebed.table import TableState
+from lakebed.transaction.markers import write_markers
+from lakebed.transaction.section import METADATA, Section
+from lakebed.transaction.settle import create_file
+from lakebed.write.compacted_file import CompactionTask
+from lakebed.write.values import WriteContext, WrittenFile
+
+from .codecs import Swap, swapped
+from .scheduler import Process
+from .table import (
+    FILES,
+    Places,
+    Rows,
+    decode_rows,
+    encode_entries,
+    encode_rows,
+    list_entries,
+    merge_entries,
+)
+from .world import World
+
+SCHEMA = pa.schema([pa.field("key", pa.string())])
+STRAGGLER_MS = 4_000
+"""How long a task may outlive its driver: less than a heartbeat takes to count as dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a write adds to the metadata table: the names of its files, and where their keys live from then on."""
+
+    token: Callable[[], str]
+    paths: tuple[str, ...] = ()
+    places: Places = field(default_factory=dict)
+    gone: tuple[str, ...] = ()
+
+    def write(self, section: Section, instant: InstantTime) -> CommitMetadata | None:
+        """One log file in each partition that the table has now."""
+        partitions = section.config.metadata_partitions
+        return CommitMetadata(
+            {partition: (self.write_log(section.ports.storage, instant, partition),) for partition in partitions},
+            operation="UPSERT",
+        )
+
+    def write_log(self, storage: Any, instant: InstantTime, partition: str = FILES) -> WriteStat:
+        """The log file of one partition."""
+        file_id = f"{partition.replace('_', '-')}-0000-0"
+        name = encode_log_file_name(file_id, instant, 1, f"0-0-{self.token()[1:]}")
+        create_file(storage, f"{METADATA}{partition}/{name}", encode_entries(self.paths, self.places, self.gone))
+        return WriteStat(file_id, f"{partition}/{name}", partition)
+
+
+@dataclass(slots=True)
+class Tasks:
+    """Tasks run one after the other; some run twice, and some fail with one of them still at work."""
+
+    world: World
+    process: Process
+    dice: Random
+    outlive: bool = False
+    """Whether tasks may outlive their driver, as those of Spark do."""
+
+    def map(self, tasks: Sequence[Any], run: Callable[[Any], Any]) -> list[Any]:
+        """Results of `run` over `tasks`, in order."""
+        results = []
+        for task in tasks:
+            results.append(run(task))
+            if self.dice.random() < 0.1:
+                run(task)
+        if tasks and self.outlive and self.dice.random() < 0.3:
+            self._fail(tasks[-1], run)
+        return results
+
+    def _fail(self, task: Any, run: Callable[[Any], Any]) -> None:
+        """One try of a task goes on while its driver is told that the work failed."""
+        self.world.reached["a task outlives its driver"] += 1
+        self.world.scheduler.start(self.process, partial(_straggle, run, task), self.dice.randint(1, STRAGGLER_MS))
+        raise StorageUnavailableError("a task failed", hint="simulated")
+
+
+def _straggle(run: Callable[[Any], Any], task: Any) -> None:
+    with suppress(LakebedError):
+        run(task)
+
+
+class Context(ServiceContext):
+    """What services are given."""
+
+    __slots__ = ()
+
+    @property
+    def is_idle_after_failure(self) -> bool:
+        """Whether no task runs any more once the work has failed."""
+        return not self.engine.outlive  # type: ignore[attr-defined]
+
+
+class Inline:
+    """Takes the place of threads: here and now, one after the other."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        del threads
+
+    def map(self, tasks: Sequence[Any], run: Callable[[Any], Any]) -> list[Any]:
+        """Results of `run` over `tasks`, in order."""
+        return [run(task) for task in tasks]
+
+
+def _context(state: TableState, instant: InstantTime, *_: Any) -> WriteContext:
+    return WriteContext(state.storage, state.config, SCHEMA, "", instant, (), counts=None)  # type: ignore[arg-type]
+
+
+def _read(storage: Any, slices: Iterable[FileSlice], *, bases: bool = True) -> Rows:
+    rows: Rows = {}
+    for each in slices:
+        names = [file.name for file in ((each.base,) if each.base and bases else ()) + each.logs]
+        for name in names:
+            rows.update(decode_rows(storage.get(each.path(name))))
+    return rows
+
+
+def _write(context: WriteContext, stat: WriteStat, rows: Rows) -> tuple[WrittenFile, ...]:
+    storage: Any = context.storage
+    write_markers(storage, context.instant, [stat.path], storage._world.token())
+    create_file(storage, stat.path, encode_rows(rows))
+    return (WrittenFile(stat, inserted_keys=tuple(rows)),)
+
+
+def _token(storage: Any, task: int) -> str:
+    return f"{task}-0-{storage._world.token()[1:]}"
+
+
+def compact_slice(task: CompactionTask) -> tuple[WrittenFile, ...]:
+    """The base file that takes the place of a slice."""
+    context, each = task.context, task.file_slice
+    task.check_not_cancelled()
+    name = encode_base_file_name(each.group.file_id, _token(context.storage, task.number), context.instant)
+    stat = WriteStat(each.group.file_id, each.path(name), each.group.partition, each.base_instant)
+    return _write(context, stat, _read(context.storage, [each]))
+
+
+def compact_logs(task: CompactionTask) -> tuple[WrittenFile, ...]:
+    """The log file that stands for those of a slice."""
+    context, each = task.context, task.file_slice
+    task.check_not_cancelled()
+    name = encode_log_file_name(each.group.file_id, context.instant, 1, _token(context.storage, task.number))
+    stat = WriteStat(each.group.file_id, each.path(name), each.group.partition, each.base_instant)
+    return _write(context, stat, _read(context.storage, [each], bases=False))
+
+
+def cluster_slices(task: ClusteringTask) -> tuple[WrittenFile, ...]:
+    """The file group that takes the place of several."""
+    context, partition = task.context, task.slices[0].group.partition
+    token = _token(context.storage, task.number)
+    file_id = f"c{token}"
+    stat = WriteStat(file_id, f"{partition}/{encode_base_file_name(file_id, token, context.instant)}", partition)
+    return _write(context, stat, _read(context.storage, task.slices))
+
+
+def _changes(state: TableState, context: WriteContext, written: Sequence[WrittenFile], *_: Any, **__: Any) -> Listing:
+    """What a service adds to the metadata table."""
+    del context
+    storage: Any = state.storage
+    stats = [file.stat for file in written]
+    places = {
+        key: (file.stat.partition, file.stat.file_id)
+        for file in written
+        for key in file.inserted_keys  # type: ignore[union-attr]
+    }
+    return Listing(storage._world.token, tuple(stat.path for stat in stats), places)
+
+
+def _files_gone(handle: Any, change: Any) -> Listing:
+    """What a clean takes out of the metadata table."""
+    return Listing(handle.storage._world.token, gone=tuple(_gone(change)))
+
+
+def _gone(change: Any) -> Iterator[str]:
+    for partition, names in change.deleted.items():
+        yield from (f"{partition}/{name}" for name in names)
+    yield from (f"{partition}/" for partition in change.removed_partitions)
+
+
+def compact_shard(
+    storage: Any, file_slice: FileSlice, *, instant: InstantTime, token: str, created_ms: int
+) -> WriteStat:
+    """The base file that takes the place of a slice of a simulated metadata table."""
+    del created_ms
+    paths, places = merge_entries(storage.get(f"{METADATA}{path}") for path in file_slice.paths)
+    token = f"{token}-0-{storage._world.token()[1:]}"
+    path = file_slice.path(encode_base_file_name(file_slice.group.file_id, token, instant, ".hfile"))
+    create_file(storage, f"{METADATA}{path}", encode_entries(sorted(paths), places))
+    return WriteStat(file_slice.group.file_id, path, file_slice.group.partition)
+
+
+def _swap(owner: Any, name: str, new: Any) -> Swap:
+    return owner, name, getattr(owner, name), new
+
+
+_QUIET = logging.Logger("quiet", logging.ERROR)
+_JOBS: tuple[Swap, ...] = (
+    _swap(state_module, "list_metadata_files", list_entries),
+    _swap(TableState, "data_schema", lambda state, snapshot: SCHEMA),
+    _swap(compaction, "_COMPACTION", replace(compaction._COMPACTION, run=compact_slice)),
+    _swap(log_compaction, "_LOG_COMPACTION", replace(log_compaction._LOG_COMPACTION, run=compact_logs)),
+    _swap(compaction_run, "make_context", _context),
+    _swap(clustering, "write_context", _context),
+    _swap(clustering, "run_clustering_task", cluster_slices),
+    *(_swap(module, "declared_schema", lambda *_, **__: "") for module in (compaction_run, clustering)),
+    *(_swap(module, "CommitChanges", _changes) for module in (compaction_run, clustering)),
+    _swap(clean, "InProcess", Inline),
+    _swap(clean, "FilesGone", _files_gone),
+    _swap(restore, "_LOG", _QUIET),
+    _swap(archiving, "_MERGED_FILES", 2),
+    _swap(maintenance, "DELTA_COMMITS", 2),
+    _swap(maintenance, "plan_clean", partial(plan_clean, retained=4)),
+    _swap(maintenance, "compact_shard", compact_shard),
+    _swap(maintenance, "new_write_token", str),
+)
+
+
+@contextmanager
+def simulated_jobs() -> Iterator[None]:
+    """Services whose tasks read and write simulated files, on tables so small that all of them are soon due."""
+    with swapped(_JOBS):
+        yield

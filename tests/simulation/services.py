@@ -1,0 +1,174 @@
+"""Who looks after the table: compactors, clusterers, cleaners, archivers, and operators who save and restore it.
+
+They call the services of lakebed as users do; only what touches rows is simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from lakebed.errors import CommitUnknownError, LakebedError, TableRestoredError, WriteConflictError
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+from lakebed.services.archive import ArchiveLimits, archive_timeline
+from lakebed.services.clean import execute_clean, schedule_clean
+from lakebed.services.clean_plan import CleanPolicy, Retention
+from lakebed.services.clustering import execute_clustering, schedule_clustering
+from lakebed.services.clustering_options import ClusteringSizing
+from lakebed.services.compaction import execute_compaction, schedule_compaction
+from lakebed.services.compaction_options import CompactionOptions, LogCompactionOptions
+from lakebed.services.log_compaction import execute_log_compaction, schedule_log_compaction
+from lakebed.services.restore import restore
+from lakebed.services.savepoint import delete_savepoint, savepoint
+from lakebed.timeline import load_timeline
+from lakebed.timeline.config import load_config
+
+from .actors import Client
+from .checker import Told, Write
+
+KEPT = Retention(commits=1)
+OFTEN = ArchiveLimits(min_commits=1, max_commits=2)
+
+
+def run_service(client: Client, action: Action, rounds: int, delay_ms: int) -> None:
+    """Plans a service and executes the plan, some time later."""
+    for _ in range(rounds):
+        client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
+        try:
+            instant = _SCHEDULE[action](client)
+        except LakebedError as error:
+            client.world.reached[f"service told {type(error).__name__}"] += 1
+            continue
+        if instant is not None:
+            execute_plan(client, Instant(instant, action, State.REQUESTED))
+    client.check_no_timers()
+
+
+def run_executor(client: Client, rounds: int, delay_ms: int) -> None:
+    """Executes plans that somebody made."""
+    for plan in _find_plans(client, rounds, delay_ms):
+        execute_plan(client, plan)
+    client.check_no_timers()
+
+
+def run_canceller(client: Client, rounds: int, delay_ms: int) -> None:
+    """Cancels plans that somebody made."""
+    for plan in _find_plans(client, rounds, delay_ms):
+        with suppress(LakebedError):
+            client.transactions.executions.cancel(plan.requested_at)
+
+
+def _find_plans(client: Client, rounds: int, delay_ms: int) -> Iterator[Instant]:
+    """Plans that wait or are under way, as they are found now and then."""
+    for _ in range(rounds):
+        client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
+        with suppress(LakebedError):
+            pending = load_timeline(client.storage, load_config(client.storage)).pending()
+            yield from [plan for plan in pending if plan.action in _EXECUTE]
+
+
+def execute_plan(client: Client, plan: Instant) -> LakebedError | None:
+    """One attempt at a plan; why it failed, if it did."""
+    instant = plan.requested_at
+    if plan.action is not Action.CLEAN:
+        number = len(client.history.writes) + 1
+        client.history.writes.setdefault(instant, Write(number, client.process.name, instant, told=Told.UNKNOWN))
+    try:
+        _EXECUTE[plan.action](client.context, instant)
+        client.world.reached[str(plan.action)] += 1
+    except LakebedError as error:
+        client.world.reached[f"service told {type(error).__name__}"] += 1
+        return None if isinstance(error, CommitUnknownError) else error
+    return None
+
+
+def run_archiver(client: Client, rounds: int, delay_ms: int) -> None:
+    """Archives what may go, a few times."""
+    for _ in range(rounds):
+        client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
+        try:
+            client.world.reached["archived"] += archive_timeline(client.context, OFTEN, KEPT)
+        except LakebedError as error:
+            client.world.reached[f"archiver told {type(error).__name__}"] += 1
+
+
+def run_keeper(client: Client, delay_ms: int) -> None:
+    """Puts a savepoint on a write, and some time later removes it or sets the table back to it."""
+    try:
+        if finish_restore(client):
+            return
+        client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
+        commits = client.context.handle.state().timeline.commits()
+        if not commits:
+            return
+        target = client.dice.choice(commits).requested_at
+        needs_savepoint = client.dice.random() < 0.8
+        if needs_savepoint:
+            savepoint(client.context, target)
+            client.world.reached["savepoint"] += 1
+        client.world.scheduler.sleep(client.dice.randint(1, 30 * delay_ms))
+        if client.dice.random() < 0.3:
+            delete_savepoint(client.context, target)
+        else:
+            _set_back(client, target, needs_savepoint)
+    except LakebedError as error:
+        client.world.reached[f"keeper told {type(error).__name__}"] += 1
+    client.check_no_timers()
+
+
+def finish_restore(client: Client) -> bool:
+    """Goes on with a restore that another process left; whether there is one."""
+    pending = load_timeline(client.storage, load_config(client.storage)).pending()
+    for instant in [i for i in pending if i.action is Action.RESTORE]:
+        data = client.storage.get(f".hoodie/timeline/{instant.requested_at}.restore.requested")
+        restore(client.context, InstantTime(client.invariants.codec.decode_restore_plan(data, path="").target))
+        client.world.reached["restore taken up"] += 1
+        return True
+    return False
+
+
+def _set_back(client: Client, target: InstantTime, needs_savepoint: bool) -> None:
+    """The table must be idle: tried a few times."""
+    for _ in range(3):
+        with suppress(WriteConflictError, TableRestoredError):
+            restore(client.context, target, needs_savepoint=needs_savepoint)
+            client.world.reached["restore"] += 1
+            return
+        client.world.scheduler.sleep(client.dice.randint(1, 40_000))
+
+
+def _schedule_clustering(client: Client) -> InstantTime | None:
+    partitions = sorted(client.context.handle.state().files)
+    return schedule_clustering(
+        client.context,
+        order_by=["key"],
+        removable=client.dice.random() < 0.5,
+        partitions=[client.dice.choice(partitions)] if partitions else None,
+        sizing=ClusteringSizing(groups_max=1),
+    )
+
+
+def _schedule_log_compaction(client: Client) -> InstantTime | None:
+    options = LogCompactionOptions(log_files_min=2, removable=client.dice.random() < 0.5)
+    return schedule_log_compaction(client.context, options)
+
+
+def _schedule_clean(client: Client) -> InstantTime | None:
+    policy = client.dice.choice((CleanPolicy.KEEP_LATEST_COMMITS, CleanPolicy.KEEP_LATEST_FILE_VERSIONS))
+    retention = Retention(policy=policy, commits=client.dice.randint(1, 2), versions=1)
+    return schedule_clean(client.context, retention)
+
+
+_SCHEDULE: dict[Action, Callable[[Client], InstantTime | None]] = {
+    Action.COMPACTION: lambda client: schedule_compaction(client.context, CompactionOptions(strategy="unbounded")),
+    Action.LOG_COMPACTION: _schedule_log_compaction,
+    Action.CLUSTERING: _schedule_clustering,
+    Action.CLEAN: _schedule_clean,
+}
+_EXECUTE = {
+    Action.COMPACTION: execute_compaction,
+    Action.LOG_COMPACTION: execute_log_compaction,
+    Action.CLUSTERING: execute_clustering,
+    Action.CLEAN: execute_clean,
+}
