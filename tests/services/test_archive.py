@@ -9,6 +9,7 @@ import pytest
 
 import lakebed
 from lakebed.errors import InvalidInputError
+from lakebed.format.timeline.metadata import decode_commit
 from lakebed.metadata.maintenance import maintain
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
@@ -19,6 +20,7 @@ from lakebed.services.savepoint import delete_savepoint, savepoint
 from lakebed.services.values import ServiceContext
 from lakebed.storage import open_storage
 from lakebed.storage.faults import Crash, Fault, FaultyStorage, at
+from lakebed.table import open_handle
 from lakebed.timeline import Archive
 
 from .serviced_tables import (
@@ -69,6 +71,19 @@ def test_the_timeline_is_cut_back_once_it_is_long(plain: Modelled) -> None:
     with pytest.raises(InvalidInputError, match="before the first commit"):
         rows_of(plain.table, as_of=instants[0])
     assert plain.table.changes("earliest", columns=["id"]).num_rows == 1
+
+
+def test_what_an_instant_says_is_found_when_it_was_archived_meanwhile(plain: Modelled) -> None:
+    """Readers and writers list the timeline without the lock, and then read what its instants say."""
+    for ts in range(6):
+        plain.upsert([0], ts)
+    seen = open_handle(plain.path).state()
+    expected = {i: seen.storage.get(seen.documents.path(i)) for i in seen.timeline.commits()}
+    assert archive_timeline(context_of(plain.table), FEW, ONE) > 0
+    gone = [instant for instant in expected if seen.storage.find(seen.documents.path(instant)) is None]
+    assert gone
+    for instant in gone:
+        assert seen.documents.commit(instant) == decode_commit(expected[instant], path="")
 
 
 def test_commits_that_cleaning_retains_stay(plain: Modelled) -> None:

@@ -74,6 +74,11 @@ class Archive:
         files = (name for name in self._list_files() if self._may_hold(name, times))
         return wanted & {archived.instant for name in files for archived in self._load_instants(name)}
 
+    def find(self, instant: Instant) -> ArchivedInstant | None:
+        """A completed instant with its metadata, if it is in the archive."""
+        files = (name for name in self._list_files() if self._may_hold(name, {instant.requested_at}))
+        return next((a for name in files for a in self._load_instants(name) if a.instant == instant), None)
+
     def _list_files(self) -> tuple[str, ...]:
         if self._files is None:
             self._files = self._list_logs() if self._layout == 1 else self._list_tree()

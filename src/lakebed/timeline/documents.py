@@ -8,6 +8,7 @@ from lakebed.model.commit import CleanMetadata, CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant
 from lakebed.storage import Storage
+from lakebed.timeline.archive import Archive
 
 
 class Documents:
@@ -15,25 +16,32 @@ class Documents:
 
     def __init__(self, storage: Storage, config: TableConfig, root: str = "") -> None:
         self._storage = storage
-        self._folder = f"{root}{config.timeline_path}"
-        self._layout = config.timeline_layout
+        self._config = config
+        self._root = root
         self._commits: dict[Instant, CommitMetadata] = {}
         self._cleans: dict[Instant, CleanMetadata] = {}
 
     def path(self, instant: Instant) -> str:
         """Where an instant's file lies, relative to the storage root."""
-        return f"{self._folder}/{encode_instant_name(instant, layout=self._layout)}"
+        name = encode_instant_name(instant, layout=self._config.timeline_layout)
+        return f"{self._root}{self._config.timeline_path}/{name}"
 
     def commit(self, instant: Instant) -> CommitMetadata:
         """What a completed commit, deltacommit or replacecommit wrote and replaced."""
         if instant not in self._commits:
-            path = self.path(instant)
-            self._commits[instant] = decode_commit(self._storage.get(path), path=path)
+            self._commits[instant] = decode_commit(self._content(instant), path=self.path(instant))
         return self._commits[instant]
 
     def clean(self, instant: Instant) -> CleanMetadata:
         """What a completed clean removed."""
         if instant not in self._cleans:
-            path = self.path(instant)
-            self._cleans[instant] = decode_clean(self._storage.get(path), path=path)
+            self._cleans[instant] = decode_clean(self._content(instant), path=self.path(instant))
         return self._cleans[instant]
+
+    def _content(self, instant: Instant) -> bytes:
+        """What an instant says, also one that was archived since the timeline was listed."""
+        found = self._storage.find(self.path(instant))
+        if found is None:
+            archived = Archive(self._storage, self._config, self._root).find(instant)
+            found = archived.metadata if archived is not None else None
+        return self._storage.get(self.path(instant)) if found is None else found
