@@ -225,12 +225,7 @@ class TableServices:
         yield from (Done(service, instant, milliseconds=_milliseconds_since(began)) for instant in found)
 
     def _execute_one(self, instant: InstantTime) -> Sequence[str]:
-        try:
-            return [self.execute(instant).instant]
-        except InvalidInputError:
-            if any(i.requested_at == instant for i in self._context.handle.state().timeline.pending()):
-                raise
-            return []  # Another process was faster, or has removed the plan.
+        return _instants(self._run(instant))
 
     def _execute_waiting(self, action: Action) -> Sequence[str]:
         return [self.execute(plan.requested_at).instant for plan in self._waiting() if plan.action is action]
@@ -261,7 +256,15 @@ class TableServices:
         return tuple(i for i in self._context.handle.state().timeline.pending() if i.action in _EXECUTE)
 
     def _run(self, instant: InstantTime | None) -> ServiceResult | None:
-        return None if instant is None else self.execute(instant)
+        """Executes a plan, if there is one; None also if another process was faster, or has removed it."""
+        if instant is None:
+            return None
+        try:
+            return self.execute(instant)
+        except InvalidInputError:
+            if any(i.requested_at == instant for i in self._context.handle.state().timeline.pending()):
+                raise
+            return None
 
 
 _Work = Callable[[], Sequence[str]]
