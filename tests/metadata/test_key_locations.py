@@ -48,6 +48,7 @@ Entry = tuple[str, str, int]
 def probing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are probed however few keys there are."""
     monkeypatch.setattr(key_locations, "POINT_KEYS_MAX", -1)
+    monkeypatch.setattr(key_locations, "SMALL_BYTES", -1)
 
 
 def entry_of(found: Locations, row: int) -> Entry | None:

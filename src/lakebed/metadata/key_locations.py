@@ -35,7 +35,7 @@ POINT_KEYS_MAX = 16
 A key takes half a millisecond or more, the block that holds it; a table of a shard of 100,000 keys 35 to build.
 """
 POINT_BYTES = 8 << 20
-_SMALL_BYTES, _KEYS_OF_SMALL_MAX = 1 << 19, 256
+SMALL_BYTES, _KEYS_OF_SMALL_MAX = 1 << 19, 256
 """A shard up to this size is searched for more keys: it takes less time than to build and keep tables of its files."""
 _FEW_KEYS = 1000
 """Up to so many, threads only wait for each other, unless they wait for a store."""
@@ -174,7 +174,7 @@ def _run_probe(probe: _Probe, *, cache: ShardCache) -> Locations:
 def _is_few(files: ShardFiles, keys: int) -> bool:
     stored = ((files.file_slice.base,) if files.file_slice.base else ()) + files.file_slice.logs
     size = sum(file.size or 0 for file in stored)
-    return keys <= (_KEYS_OF_SMALL_MAX if size <= _SMALL_BYTES else POINT_KEYS_MAX + size // POINT_BYTES)
+    return keys <= max(POINT_KEYS_MAX + size // POINT_BYTES, _KEYS_OF_SMALL_MAX if size <= SMALL_BYTES else 0)
 
 
 def _look_up(probe: _Probe) -> Locations:
