@@ -36,7 +36,7 @@ interop: $(STAMP) $(PEER_STAMP) $(CONNECT_STAMP) $(HUDI_JAR) ## Compare with Apa
 bench: $(STAMP) ## Measure
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(STAMP) ## Crash writers for minutes (ARGS="--minutes 5 --table-type mor") and check what they leave
+soak: $(STAMP) ## Crash writers for minutes (ARGS="--minutes 5 --table-type mor --services 3") and check what they leave
 	@$(BIN)/python -m tests.soak $(ARGS)
 
 lock: ## Resolve pyproject.toml into requirements.lock (needs uv)
