@@ -407,7 +407,7 @@ def _local_clock() -> tuple[Patch, ...]:
     def storage_time(ports: Any) -> datetime:
         return datetime.fromtimestamp(ports.clock.now_ms() / 1000, timezone.utc)
 
-    return ((heartbeats, "_storage_time", storage_time),)
+    return ((heartbeats, "storage_time", storage_time),)
 
 
 mutant("H10", "heartbeats are judged by the local clock", with_wild_clocks)(_local_clock)
