@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,12 @@ from lakebed.options import parse_table_options, parse_write_options, storage_op
 from lakebed.read.arrow import read_arrow
 from lakebed.read.changes import plan_changes
 from lakebed.read.explain import Explanation
+from lakebed.read.lease import expiry_told, plan_leased, take_lease
 from lakebed.read.lookup import lookup_keys
 from lakebed.read.scan import ScanPlan, plan_scan, take_snapshot
 from lakebed.storage import open_storage
 from lakebed.table import TableHandle, open_handle
-from lakebed.table.transactions import open_ports, open_transactions
+from lakebed.table.transactions import choose_timing, open_ports, open_transactions
 from lakebed.timeline import Timeline
 from lakebed.transaction.transactions import Transactions
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from lakebed.services.indexing.indexes import Indexes
     from lakebed.services.table_services import TableServices
     from lakebed.services.values import ServiceContext, ServiceResult
+    from lakebed.transaction.heartbeats import Heartbeat
     from lakebed.write.verbs import TableWrites
     from lakebed.write.writer import WriteResult
 
@@ -142,7 +145,24 @@ class Table:
         `where` is a SQL predicate. `as_of` is an instant, a datetime, or text such as '2026-11-16 09:30:00'. `mode` is
         "snapshot", or "read_optimized" to leave out what is only in log files.
         """
-        return read_arrow(self._plan(columns, where, as_of, mode))
+        with expiry_told(self._handle):
+            return read_arrow(self._plan(columns, where, as_of, mode))
+
+    @contextmanager
+    def lease(self, as_of: object = None) -> Iterator[LeasedReader]:
+        """A reader of one snapshot, the newest or that `as_of`, which cleaning leaves alone until the block ends.
+
+        The lease is a small file in the table, renewed in the background. It holds off the cleaners of lakebed; those
+        of other engines go by their retention.
+        """
+        options = parse_write_options(self._options)
+        ports = open_ports(self._handle.storage, options.lock)
+        timing = choose_timing(ports, heartbeat_ms=options.heartbeat_ms, heartbeat_misses=options.heartbeat_misses)
+        lease = take_lease(self._handle, ports, timing, as_of)
+        try:
+            yield LeasedReader(self._handle, lease, self._session)
+        finally:
+            lease.stop()
 
     def to_spark(
         self,
@@ -158,7 +178,8 @@ class Table:
 
     def lookup(self, keys: Iterable[str], columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of record keys, found through the record index."""
-        return lookup_keys(self._handle.state(), keys, columns)
+        with expiry_told(self._handle):
+            return lookup_keys(self._handle.state(), keys, columns)
 
     def upsert(self, rows: object, *, partial: bool = False) -> WriteResult:
         """Inserts rows whose key is new and updates the others; of rows with one key, the table's ordering decides.
@@ -237,7 +258,8 @@ class Table:
 
         Both are instants or moments as in `to_arrow`; `since="earliest"` gives all rows. Deleted rows are not shown.
         """
-        return read_arrow(plan_changes(self._handle.state(), since, until, columns=columns, where=where))
+        with expiry_told(self._handle):
+            return read_arrow(plan_changes(self._handle.state(), since, until, columns=columns, where=where))
 
     def explain(
         self,
@@ -307,3 +329,44 @@ class Table:
                 hint="pass one: open_table(path, spark=spark); lakebed.local_session() makes one",
             )
         return session
+
+
+class LeasedReader:
+    """One snapshot of a table, which stays whole as long as the block of `Table.lease` lasts."""
+
+    def __init__(self, handle: TableHandle, lease: Heartbeat, session: Callable[[], SparkSession]) -> None:
+        self._handle = handle
+        self._lease = lease
+        self._session = session
+
+    @property
+    def as_of(self) -> InstantTime:
+        """The completion time at which the snapshot stands."""
+        return self._lease.instant
+
+    def to_arrow(
+        self, columns: Sequence[str] | None = None, where: str | None = None, mode: str = "snapshot"
+    ) -> pa.Table:
+        """The snapshot's rows, read in this process; arguments as in `Table.to_arrow`.
+
+        SnapshotExpiredError if this process was paused for so long that the lease ran out, and files are gone.
+        """
+        with expiry_told(self._handle, self._lease):
+            return read_arrow(self._plan(columns, where, mode))
+
+    def to_spark(
+        self, columns: Sequence[str] | None = None, where: str | None = None, mode: str = "snapshot"
+    ) -> DataFrame:
+        """The snapshot's rows as a Spark DataFrame; what is to come of it must come before the block ends."""
+        from lakebed.read.spark import read_spark
+
+        return read_spark(self._plan(columns, where, mode), self._session())
+
+    def explain(
+        self, where: str | None = None, columns: Sequence[str] | None = None, mode: str = "snapshot"
+    ) -> Explanation:
+        """Which files a read would touch, and why."""
+        return self._plan(columns, where, mode).explanation
+
+    def _plan(self, columns: Sequence[str] | None, where: str | None, mode: str) -> ScanPlan:
+        return plan_leased(self._handle, self._lease, columns, where, mode)

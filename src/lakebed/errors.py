@@ -4,6 +4,7 @@ LakebedError
 ├── InvalidInputError          fix the call
 ├── UnsupportedTableError      another table version, or a feature we do not have
 ├── CorruptTableError          bytes of the table break the format
+├── SnapshotExpiredError       what is read has been cleaned: read again   (retryable)
 ├── WriteConflictError         run the write again            (retryable)
 │   ├── RolledBackError        another process took this write for dead and undid it
 │   └── TableRestoredError     the table was, or is being, set back
@@ -55,6 +56,12 @@ class CorruptTableError(LakebedError):
         super().__init__(f"{where}: {what}", hint=hint)
         self.path = path
         self.offset = offset
+
+
+class SnapshotExpiredError(LakebedError):
+    """Files of the snapshot that is read have been cleaned meanwhile: a newer one can be read."""
+
+    retryable = True
 
 
 class WriteConflictError(LakebedError):

@@ -275,23 +275,6 @@ def test_a_write_under_way_keeps_what_it_saw(cow: Modelled) -> None:
     assert len([path for path in data_files(cow.storage) if path.startswith("lima")]) == 2
 
 
-def test_readers_that_stand_somewhere_keep_their_slices(cow: Modelled) -> None:
-    instants = [cow.upsert(range(3), ts) for ts in range(6)]
-    context = context_of(cow.table)
-    stand = cow.table.timeline.completion_of(instants[2])
-    assert stand is not None
-    planned = schedule_clean(context, Retention(commits=1))
-    assert planned is not None
-    execute_clean(context, planned, kept=[stand])
-    assert instants[2] in cow.readable(), "a reader that came after the plan"
-    for ts in range(6, 9):
-        cow.upsert(range(3), ts)
-    later = schedule_clean(context, Retention(commits=1), kept=[stand])
-    assert later is None, "and one that was there before it"
-    assert instants[2] in cow.readable()
-    cow.check_now()
-
-
 def test_the_files_say_what_apache_hudi_writes(cow: Modelled) -> None:
     instants = [cow.upsert([0], ts) for ts in range(4)]
     instant = schedule_clean(context_of(cow.table), COMMITS_2)

@@ -27,6 +27,7 @@ from lakebed.storage import Storage, open_storage
 from lakebed.storage.faults import Call, Crash, Fault, FaultyStorage
 from lakebed.storage.port import Ticket
 from lakebed.transaction.heartbeats import heartbeat_path
+from lakebed.transaction.leases import FOLDER as LEASES
 from lakebed.transaction.locks.lease_file import LOCK_FILE as LEASE_FILE
 from lakebed.transaction.locks.lease_file import Lease, encode_lease
 from lakebed.transaction.markers import marker_folder, open_markers
@@ -243,6 +244,12 @@ def cancellation_of_nobody(path: Path) -> Expected:
     return Expected(Kind.LEFTOVER, cancel_marker(OVER), "cancellation", "", Remedy.CLEAR)
 
 
+def lease_of_a_dead_reader(path: Path) -> Expected:
+    open_storage(path).create(f"{LEASES}/reader", f"reader 3 {OVER}".encode())
+    age(path / LEASES)
+    return Expected(Kind.LEFTOVER, f"{LEASES}/reader", "reader", "", Remedy.CLEAR)
+
+
 def lease_of_the_dead(path: Path) -> Expected:
     open_storage(path).create(LEASE_FILE, encode_lease(Lease("somebody", 1_700_000_000_000)))
     return Expected(Kind.LOCK, LEASE_FILE, "somebody died with the lock", "", Remedy.RELEASE)
@@ -381,6 +388,7 @@ CURED = [
     markers_of_nobody,
     ticket_of_nobody,
     cancellation_of_nobody,
+    lease_of_a_dead_reader,
     lease_of_the_dead,
     hudi_lock_that_expires,
     file_of_a_zombie,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import date, datetime, time, timezone
 
 from lakebed.errors import InvalidInputError
@@ -15,6 +16,13 @@ _FORMATS_HINT = (
     "give the requested time of an instant (`lakebed timeline` lists them), a datetime, or text such as "
     "'2026-11-16', '2026-11-16 09:30:00' or '20261116093000000'"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A point that is known by its completion time: it is no name for an instant."""
+
+    time: InstantTime
 
 
 def completion_as_of(state: TableState, as_of: object) -> InstantTime:
@@ -35,6 +43,8 @@ def completion_as_of(state: TableState, as_of: object) -> InstantTime:
 
 def completion_of_point(state: TableState, point: object) -> InstantTime:
     """The completion time of an instant that is on the timeline or archived, or else the moment that `point` names."""
+    if isinstance(point, Completion):
+        return point.time
     instant = InstantTime(str(point).strip())
     known = state.timeline.completion_of(instant)
     if known is None and _DIGITS.fullmatch(instant) and len(instant) >= 14:

@@ -20,6 +20,7 @@ from lakebed.services.clean_plan import NEVER, CleanPolicy, Retention, earliest_
 from lakebed.services.values import ServiceContext
 from lakebed.table import TableState
 from lakebed.transaction.archive import archive
+from lakebed.transaction.leases import leased_points
 from lakebed.transaction.section import METADATA, Section
 from lakebed.transaction.settle import delete_file
 from lakebed.transaction.times import format_time, timeline_zone
@@ -105,6 +106,7 @@ def _rule(section: Section, state: TableState, retention: Retention) -> Callable
 def _limits(section: Section, state: TableState, retention: Retention) -> Iterator[InstantTime]:
     """What completed at one of these times, or later, stays."""
     yield from _begun(section)
+    yield from leased_points(section)
     if retention.policy is not CleanPolicy.KEEP_LATEST_FILE_VERSIONS:
         now = format_time(section.ports.clock.now_ms(), timeline_zone(state.config))
         before = min(held_since(section), default=NEVER)

@@ -6,7 +6,7 @@ executes it, as often as it takes: a file that is gone is gone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -38,6 +38,7 @@ from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage import Storage
 from lakebed.table import TableState
 from lakebed.transaction.attempt import Attempt
+from lakebed.transaction.leases import leased_points
 from lakebed.transaction.rollback import targets_of_rollbacks
 from lakebed.transaction.section import Section
 from lakebed.transaction.settle import delete_file
@@ -45,6 +46,8 @@ from lakebed.transaction.times import format_time, timeline_zone
 
 SAVEPOINTS = "savepointed_timestamps"
 """In the extra metadata of a clean, as Apache Hudi spells it: the savepoints that kept files from it."""
+LEASES = "lakebed.leased"
+"""There, too: the completion times at which readers stood that kept files from it."""
 _THREADS = 16
 """Deleting a file is waiting for the store to answer."""
 _WRITTEN_VERSION = 9
@@ -52,13 +55,10 @@ HOLDS_NOTHING = (Action.CLEAN, Action.INDEXING, Action.SAVEPOINT, Action.ROLLBAC
 """Pending instants that read no old slice: an index that is being built makes do with a newer one."""
 
 
-def schedule_clean(
-    context: ServiceContext, retention: Retention | None = None, *, kept: Collection[InstantTime] = ()
-) -> InstantTime | None:
+def schedule_clean(context: ServiceContext, retention: Retention | None = None) -> InstantTime | None:
     """Plans a clean; its instant, or None if nothing can go, or another process is at a clean.
 
-    A plan that waits for execution since its process died is the one to execute. `kept` are completion times at which
-    readers stand that nothing may be taken from.
+    A plan that waits for execution since its process died is the one to execute.
     """
     waiting: list[InstantTime] = []
 
@@ -68,22 +68,20 @@ def schedule_clean(
         if pending:
             waiting.extend(time for time in pending if not section.heartbeats.get(time, False))
             return None
-        plan = plan_clean(section, state_in(context, section), retention or Retention(), kept)
+        plan = plan_clean(section, state_in(context, section), retention or Retention())
         return None if plan is None else encode_clean_plan(plan, table_url=section.ports.storage.url)
 
     made = context.transactions.executions.schedule(Action.CLEAN, make_plan)
     return made or next(iter(waiting), None)
 
 
-def execute_clean(
-    context: ServiceContext, instant: InstantTime, *, kept: Collection[InstantTime] = ()
-) -> ServiceResult:
-    """Deletes what a plan names and completes it. What savepoints and readers at `kept` need by now is left out."""
+def execute_clean(context: ServiceContext, instant: InstantTime) -> ServiceResult:
+    """Deletes what a plan names and completes it. What savepoints and readers with a lease need by now is left out."""
     _check_is_clean(context, instant)
     attempt = context.transactions.executions.begin(instant)
     with context.transactions.executions.ended_on_failure(attempt, is_idle=True):
         with context.transactions.section() as section:
-            plan = _still_valid(section, state_in(context, section), _load_plan(section, instant), kept)
+            plan = _still_valid(section, state_in(context, section), _load_plan(section, instant))
         paths = [_path(partition, name) for partition, names in plan.files.items() for name in names]
         delete_files(context.handle.storage, paths)
         completed_at, plan = _complete(context, attempt, plan)
@@ -109,26 +107,25 @@ def state_in(context: ServiceContext, section: Section) -> TableState:
     return state
 
 
-def plan_clean(
-    section: Section, state: TableState, retention: Retention, kept: Collection[InstantTime] = ()
-) -> CleanPlan | None:
+def plan_clean(section: Section, state: TableState, retention: Retention) -> CleanPlan | None:
     """What can go now; None if there is nothing."""
     commits = state.timeline.commits()
-    held = min((*held_since(section), *(f"{point}~" for point in kept)), default=NEVER)
+    held = min(held_since(section), default=NEVER)
     by_versions = retention.policy is CleanPolicy.KEEP_LATEST_FILE_VERSIONS
     now = format_time(section.ports.clock.now_ms(), timeline_zone(state.config))
     earliest = None if by_versions else earliest_to_retain(retention, commits, now=now, before=InstantTime(held))
     if not commits or (earliest is None and not by_versions):
         return None
     before = InstantTime(held) if earliest is None else (earliest.completed_at or NEVER)
-    savepoints = _savepoints(section)
-    partitions = _touched(state, earliest, savepoints) if retention.incremental and earliest else state.files.keys()
+    savepoints, leases = _savepoints(section), leased_points(section)
+    holders = {*savepoints, *leases}
+    partitions = _touched(state, earliest, holders) if retention.incremental and earliest else state.files.keys()
     state.latest.prefetch(file.instant for name in partitions for file in state.files.get(name, ()))
     scope = CleanScope(
         before,
         state.latest.completion_of,
         _replaced(state),
-        needed_names(section, savepoints),
+        needed_names(section, savepoints) | leased_names(state, leases),
         retention.versions if by_versions else 1,
     )
     files = {name: removable_files(name, state.files.get(name, ()), scope) for name in sorted(partitions)}
@@ -137,7 +134,7 @@ def plan_clean(
     if not files and not gone:
         return None
     ref = None if earliest is None else InstantRef(earliest.requested_at, str(earliest.action))
-    extra = {SAVEPOINTS: ",".join(savepoints)} if savepoints else {}
+    extra = _holders({}, savepoints, leases)
     return CleanPlan(ref, commits[-1].requested_at, str(retention.policy), files, gone, extra)
 
 
@@ -154,6 +151,12 @@ def needed_names(section: Section, savepoints: Collection[InstantTime]) -> froze
         if instant.action in (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING):
             names.update(_planned_names(section, instant))
     return frozenset(names)
+
+
+def leased_names(state: TableState, points: Collection[InstantTime]) -> frozenset[str]:
+    """Names of the files that readers at these completion times read."""
+    slices = (file_slice for point in points for file_slice in state.slices(state.snapshot_at(point)))
+    return frozenset(path.rpartition("/")[2] for file_slice in slices for path in file_slice.paths)
 
 
 def savepoint_names(section: Section, savepoint: InstantTime) -> Iterator[str]:
@@ -181,6 +184,12 @@ def _savepoints(section: Section) -> tuple[InstantTime, ...]:
     return tuple(sorted(i.requested_at for i in section.timeline.completed() if i.action is Action.SAVEPOINT))
 
 
+def _holders(extra: Mapping[str, str], savepoints: Collection[str], leases: Collection[str]) -> dict[str, str]:
+    """Extra metadata that say what has kept files from a clean: once that is gone they are looked for everywhere."""
+    found = {SAVEPOINTS: ",".join(savepoints), LEASES: ",".join(leases)}
+    return {**extra, **{key: text for key, text in found.items() if text}}
+
+
 def _planned_names(section: Section, instant: Instant) -> Iterator[str]:
     path = section.path(replace(instant, state=State.REQUESTED))
     data = section.ports.storage.get(path)
@@ -204,16 +213,17 @@ def _replaced(state: TableState) -> dict[FileGroupId, InstantTime]:
     }
 
 
-def _touched(state: TableState, earliest: Instant, savepoints: Collection[InstantTime]) -> Collection[str]:
+def _touched(state: TableState, earliest: Instant, holders: Collection[InstantTime]) -> Collection[str]:
     """The partitions in which something may have become old since the last clean; all, if that does not tell.
 
-    A savepoint that was removed may have kept files anywhere.
+    A savepoint or a lease that is gone may have kept files anywhere.
     """
     cleans = [i for i in state.timeline.completed() if i.action is Action.CLEAN]
     last = state.documents.clean(cleans[-1]) if cleans else None
     since = state.timeline.completion_of(InstantTime(last.earliest_to_retain)) if last else None
-    held = {time for time in (last.extra_metadata.get(SAVEPOINTS, "") if last else "").split(",") if time}
-    if since is None or held - {*savepoints}:
+    noted = [last.extra_metadata.get(key, "") for key in (SAVEPOINTS, LEASES)] if last else []
+    held = {time for times in noted for time in times.split(",") if time}
+    if since is None or held - {*holders}:
         return state.files.keys()
     window = [i for i in state.timeline.commits() if since <= (i.completed_at or "") < (earliest.completed_at or "")]
     return {name for i in window for name in _partitions_of(state, i)} & state.files.keys()
@@ -237,20 +247,22 @@ def _load_plan(section: Section, instant: InstantTime) -> CleanPlan:
     return decode_clean_plan(section.ports.storage.get(path), path=path)
 
 
-def _still_valid(section: Section, state: TableState, plan: CleanPlan, kept: Collection[InstantTime]) -> CleanPlan:
-    """A plan without the files that came to be needed since it was made.
+def _still_valid(section: Section, state: TableState, plan: CleanPlan) -> CleanPlan:
+    """A plan without the files that came to be needed since it was made, unless they are gone already.
 
-    Our savepoints are refused while a plan covers their files; those of other engines are not.
+    Our savepoints are refused while a plan covers their files; those of other engines are not. Leases come and go.
     """
-    savepoints = _savepoints(section)
-    needed = set(needed_names(section, savepoints))
-    for point in kept:
-        slices = state.slices(state.snapshot_at(point))
-        needed.update(path.rpartition("/")[2] for file_slice in slices for path in file_slice.paths)
-    files = {name: tuple(file for file in names if file not in needed) for name, names in plan.files.items()}
+    savepoints, leases = _savepoints(section), leased_points(section)
+    needed = needed_names(section, savepoints) | leased_names(state, leases)
+
+    def stays(partition: str, name: str) -> bool:
+        # An attempt before this one may have deleted it: then the metadata table must be told.
+        return name in needed and section.ports.storage.size(_path(partition, name)) is not None
+
+    files = {name: tuple(file for file in names if not stays(name, file)) for name, names in plan.files.items()}
     held = {name for name in plan.files if len(files[name]) < len(plan.files[name])}
-    extra = {**plan.extra_metadata, SAVEPOINTS: ",".join(savepoints)} if savepoints else plan.extra_metadata
     partitions = tuple(name for name in plan.partitions if name not in held)
+    extra = _holders(plan.extra_metadata, savepoints, leases)
     return replace(plan, files=files, partitions=partitions, extra_metadata=extra)
 
 

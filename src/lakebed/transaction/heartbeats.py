@@ -36,11 +36,17 @@ class Timing:
 
 
 class Heartbeat:
-    """The heartbeat of one instant, beating in the background until it is stopped or lost."""
+    """The heartbeat of one instant, beating in the background until it is stopped or lost.
 
-    def __init__(self, ports: Ports, timing: Timing, instant: InstantTime, owner: str) -> None:
+    With a `path` of its own it is something else that lives as long as its process does.
+    """
+
+    def __init__(
+        self, ports: Ports, timing: Timing, instant: InstantTime, owner: str, *, path: str | None = None
+    ) -> None:
         self.instant = instant
         self.owner = owner
+        self.path = path or heartbeat_path(instant)
         self._ports = ports
         self._timing = timing
         self._beats = 0
@@ -55,12 +61,12 @@ class Heartbeat:
         stands behind the timeline gives the next holder the same time.
         """
         self._beaten_ms = self._ports.clock.now_ms()
-        return create_file(self._ports.storage, heartbeat_path(self.instant), self._content())
+        return create_file(self._ports.storage, self.path, self._content())
 
     def start(self) -> None:
         """The first beat of an instant that is taken on again, there when this returns, and then the others."""
         self._beaten_ms = self._ports.clock.now_ms()
-        replace_file(self._ports.storage, heartbeat_path(self.instant), self._content())
+        replace_file(self._ports.storage, self.path, self._content())
         self.go_on()
 
     def go_on(self) -> None:
@@ -69,13 +75,13 @@ class Heartbeat:
 
     def beat(self) -> bool:
         """One more beat; False, and the heartbeat is lost, if its file is missing or someone else's."""
-        found = self._ports.storage.find_with_etag(heartbeat_path(self.instant))
+        found = self._ports.storage.find_with_etag(self.path)
         if found is None or not self._is_ours(found[0]):
             self._is_lost = True
             return False
         self._beats += 1
         beaten_ms = self._ports.clock.now_ms()
-        if swap_file(self._ports.storage, heartbeat_path(self.instant), self._content(), found[1]):
+        if swap_file(self._ports.storage, self.path, self._content(), found[1]):
             self._beaten_ms = beaten_ms
         return True
 
@@ -84,7 +90,7 @@ class Heartbeat:
         late_ms = self._ports.clock.now_ms() - self._beaten_ms
         if self._is_lost or late_ms > self._timing.heartbeat_seconds * self._timing.heartbeat_misses * 1000:
             return False
-        found = self._ports.storage.find(heartbeat_path(self.instant))
+        found = self._ports.storage.find(self.path)
         return found is not None and self._is_ours(found)
 
     def rest(self) -> None:
@@ -96,12 +102,12 @@ class Heartbeat:
     def stop(self) -> None:
         """Ends the heartbeat and removes its file, unless someone else took it over."""
         self.rest()
-        found = self._ports.storage.find(heartbeat_path(self.instant))
+        found = self._ports.storage.find(self.path)
         if found is not None and self._is_ours(found):
-            delete_file(self._ports.storage, heartbeat_path(self.instant))
+            delete_file(self._ports.storage, self.path)
 
     def _content(self) -> bytes:
-        return f"{self.owner} {self._beats}".encode()
+        return f"{self.owner} {self._beats} {self.instant}".encode()
 
     def _is_ours(self, content: bytes) -> bool:
         return content.split(b" ")[0] == self.owner.encode()
@@ -114,12 +120,17 @@ def heartbeat_path(instant: InstantTime) -> str:
 
 def load_heartbeats(ports: Ports, timing: Timing) -> dict[str, bool]:
     """Whether each instant that has a heartbeat file is alive. Asked under the lock, when the answer decides."""
-    if not ports.storage.list(FOLDER):
+    return load_beats(ports, timing, FOLDER)
+
+
+def load_beats(ports: Ports, timing: Timing, folder: str) -> dict[str, bool]:
+    """Whether each of the files in a folder is young enough, by the clock of the store."""
+    if not ports.storage.list(folder):
         return {}
     # The time comes first: if this process pauses in between, others look younger than they are, never older.
     now = storage_time(ports)
-    files = {listed.path.rpartition("/")[2]: listed.modified for listed in ports.storage.list(FOLDER)}
-    return {instant: now - modified <= timing.dead_after for instant, modified in files.items()}
+    files = {listed.path.rpartition("/")[2]: listed.modified for listed in ports.storage.list(folder)}
+    return {name: now - modified <= timing.dead_after for name, modified in files.items()}
 
 
 def storage_time(ports: Ports) -> datetime:

@@ -10,6 +10,7 @@ from lakebed.model.instant import InstantTime
 from lakebed.services.doctor.finding import Finding, Kind, Remedy
 from lakebed.services.doctor.look import Leftovers, Locks, Look, Moment
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
+from lakebed.transaction.leases import FOLDER as LEASES
 from lakebed.transaction.locks.file_system import LOCK_FILE as HUDI_LOCK_FILE
 from lakebed.transaction.locks.lease import DRIFT_MS
 from lakebed.transaction.locks.lease_file import LOCK_FILE as LEASE_FILE
@@ -38,6 +39,9 @@ def find_leftovers(look: Look) -> Iterator[Finding]:
         yield _clear(instant, f"a ticket of {what}")
     for path, what in ended.cancellations():
         yield _clear(path, f"the cancellation of {what}")
+    for name, modified in look.leftovers.leases.items():
+        if look.moment.is_dead(modified):
+            yield _clear(f"{LEASES}/{name}", "the lease of a reader that did not renew it")
 
 
 def _clear(place: str, problem: str) -> Finding:

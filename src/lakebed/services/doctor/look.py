@@ -31,6 +31,7 @@ from lakebed.timeline.active import list_instants, load_timeline
 from lakebed.timeline.config import BACKUP, PROPERTIES, decode_config
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing
+from lakebed.transaction.leases import FOLDER as LEASES
 from lakebed.transaction.locks.file_system import LOCK_FILE as HUDI_LOCK_FILE
 from lakebed.transaction.locks.lease_file import LOCK_FILE as LEASE_FILE
 from lakebed.transaction.locks.lease_file import Lease, decode_lease
@@ -72,12 +73,13 @@ class ConfigFiles:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What instants leave beside the timeline, by instant."""
+    """What instants leave beside the timeline, by instant, and readers by the names of their leases."""
 
     heartbeats: Times
     tickets: frozenset[str]
     markers: Times
     cancelled: Times
+    leases: Times
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,8 @@ def look_at_leftovers(storage: Storage, heartbeats: Times) -> Leftovers:
     for listed in storage.list(MARKERS, recursive=True):
         instant = listed.path.removeprefix(f"{MARKERS}/").partition("/")[0]
         markers[instant] = max(listed.modified, markers.get(instant, listed.modified))
-    return Leftovers(heartbeats, _tickets(storage), markers, by_name(storage.list(CANCELLED)))
+    cancelled, leases = by_name(storage.list(CANCELLED)), by_name(storage.list(LEASES))
+    return Leftovers(heartbeats, _tickets(storage), markers, cancelled, leases)
 
 
 def _tickets(storage: Storage) -> frozenset[str]:

@@ -42,6 +42,7 @@ from lakebed.timeline.config import BACKUP, load_config
 from lakebed.transaction.config import change_config
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing, storage_time
+from lakebed.transaction.leases import leased_points
 from lakebed.transaction.locks.choose import choose_lock
 from lakebed.transaction.locks.file_system import LOCK_FILE as HUDI_LOCK_FILE
 from lakebed.transaction.markers import FOLDER as MARKERS
@@ -187,7 +188,7 @@ def _pending(section: Section) -> set[str]:
 
 
 def _clear(surgery: Surgery) -> None:
-    """Removes markers, tickets and cancellations of instants that are over, and savepoints that were never made."""
+    """Removes what is left of instants that are over, leases that ran out, and savepoints that were never made."""
     storage = surgery.ports.storage
     with surgery.transactions.section() as section:
         section.check_no_restore()
@@ -201,6 +202,7 @@ def _clear(surgery: Surgery) -> None:
             revoke_tickets(surgery.ports, InstantTime(instant))
         for path, _ in ended.cancellations():
             delete_file(storage, path)
+        leased_points(section)
         written = by_name(storage.list(section.config.timeline_path))
         for pending in section.timeline.pending():
             if pending.action is Action.SAVEPOINT and moment.is_dead(written_at(written, section.config, pending)):

@@ -1,0 +1,139 @@
+"""Reading under a lease: a snapshot that cleaning leaves alone while it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from lakebed.errors import CorruptTableError, InvalidInputError, LakebedError, SnapshotExpiredError
+from lakebed.format.timeline.plans import decode_clean_plan
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+from lakebed.read.as_of import Completion, completion_as_of
+from lakebed.read.scan import ScanPlan, plan_scan, take_snapshot
+from lakebed.table import TableHandle, TableState
+from lakebed.transaction.heartbeats import Heartbeat, Timing
+from lakebed.transaction.leases import start_lease
+from lakebed.transaction.ports import Ports
+
+_TRIES = 5
+
+
+def take_lease(handle: TableHandle, ports: Ports, timing: Timing, as_of: object = None) -> Heartbeat:
+    """A lease on the snapshot at `as_of`, or on the newest one; its `instant` is the completion time of that.
+
+    SnapshotExpiredError if a clean was faster: always where a moment is asked for, else only if that happens each time.
+    """
+    for _ in range(_TRIES):
+        state = handle.state()
+        point = _point(state, as_of)
+        slices = state.slices(take_snapshot(state, Completion(point)))
+        lease = start_lease(ports, timing, point)
+        try:
+            ports.at("lease.V")
+            rival = _find_rival(handle, state, {path for file_slice in slices for path in file_slice.paths})
+        except BaseException:
+            lease.stop()
+            raise
+        if rival is None:
+            return lease
+        lease.stop()
+        if as_of is not None:
+            break
+    raise SnapshotExpiredError(
+        f"{handle.storage.url}: the snapshot at {point} is being taken away by {rival}",
+        hint="read a later one, or have more kept: hoodie.clean.commits.retained",
+    )
+
+
+def _point(state: TableState, as_of: object) -> InstantTime:
+    """When the newest write of the snapshot completed: as long as that one is there, so are those before it."""
+    stand = None if as_of is None else completion_as_of(state, as_of)
+    done = [i.completed_at for i in state.timeline.commits() if i.completed_at is not None]
+    points = [point for point in done if stand is None or point <= stand]
+    if not points:
+        raise InvalidInputError(f"table {state.config.name} has no commits yet", hint="write to it first")
+    return max(points)
+
+
+def _find_rival(handle: TableHandle, before: TableState, paths: set[str]) -> str | None:
+    """What may have taken files of a snapshot away since; None if there is nothing.
+
+    A clean that is requested and not in flight looks at leases before it deletes anything.
+    """
+    after, seen = handle.state(), {*before.timeline.completed()}
+    gone = seen - {*after.timeline.completed()}
+    if gone:
+        return f"whoever took {min(i.requested_at for i in gone)} off the timeline"  # With it, cleans may be gone.
+    for clean in after.timeline:
+        is_begun = clean.state is State.INFLIGHT or (clean.is_completed and clean not in seen)
+        if clean.action is Action.CLEAN and is_begun and not paths.isdisjoint(_cleaned(after, clean)):
+            return f"the clean {clean.requested_at}"
+    return None
+
+
+def _cleaned(state: TableState, clean: Instant) -> frozenset[str]:
+    """The files that a clean has deleted or, while it is pending, that it may delete."""
+    if clean.is_completed:
+        files: Mapping[str, Sequence[str]] = state.documents.clean(clean).deleted_files
+    else:
+        path = state.documents.path(Instant(clean.requested_at, Action.CLEAN, State.REQUESTED))
+        files = decode_clean_plan(state.storage.get(path), path=path).files
+    bare = ((partition, name.rpartition("/")[2]) for partition, names in files.items() for name in names)
+    return frozenset(f"{partition}/{name}" if partition else name for partition, name in bare)
+
+
+def plan_leased(
+    handle: TableHandle, lease: Heartbeat, columns: Sequence[str] | None, where: str | None, mode: str
+) -> ScanPlan:
+    """The scan of the snapshot that a lease is on."""
+    state, point = handle.state(), Completion(lease.instant)
+    _check_not_undone(state, lease)
+    try:
+        take_snapshot(state, point)
+    except InvalidInputError as error:
+        raise _ran_out(lease, error) from error
+    return plan_scan(state, columns=columns, where=where, as_of=point, mode=mode)
+
+
+@contextmanager
+def expiry_told(handle: TableHandle, lease: Heartbeat | None = None) -> Iterator[None]:
+    """A file that is not there because it was cleaned raises SnapshotExpiredError, which says how to go on."""
+    try:
+        yield
+    except CorruptTableError as error:
+        raise _explained(handle, lease, error) from error
+
+
+def _explained(handle: TableHandle, lease: Heartbeat | None, error: CorruptTableError) -> LakebedError:
+    if handle.storage.size(error.path) is not None:
+        return error
+    if lease is not None and not lease.is_certain():
+        return _ran_out(lease, error)
+    handle.forget()
+    state = handle.state()
+    if lease is not None:
+        _check_not_undone(state, lease)
+    for clean in state.timeline:
+        if clean.action is Action.CLEAN and error.path in _cleaned(state, clean):
+            return SnapshotExpiredError(
+                f"the clean {clean.requested_at} took {error.path} away while it was being read",
+                hint="read again; for long reads take a lease: with table.lease() as reader",
+            )
+    return error
+
+
+def _check_not_undone(state: TableState, lease: Heartbeat) -> None:
+    """Raises if the newest write of the snapshot was taken back: a lease does not keep anyone from that."""
+    if all(i.completed_at != lease.instant for i in state.timeline.commits()):
+        raise SnapshotExpiredError(
+            f"the write that completed at {lease.instant}, which this snapshot ends with, was rolled back",
+            hint="take a new lease and read again",
+        )
+
+
+def _ran_out(lease: Heartbeat, error: LakebedError) -> SnapshotExpiredError:
+    return SnapshotExpiredError(
+        f"the lease on the snapshot at {lease.instant} ran out, and files of it are gone: {error.what}",
+        hint="take a new lease and read again; a process that is paused for minutes cannot renew its lease",
+    )
