@@ -14,10 +14,12 @@ import pytest
 import lakebed
 from conftest import RealTable
 from lakebed.format.file_names import decode_data_file_name
+from lakebed.metadata.compaction import DELTA_COMMITS
 from lakebed.model.files import BaseFile
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
 from lakebed.options import parse_write_options
+from lakebed.services.doctor import doctor as doctor_module
 from lakebed.services.doctor.doctor import open_doctor_at
 from lakebed.services.doctor.finding import Finding, Kind, Remedy
 from lakebed.services.restore import restore
@@ -255,6 +257,11 @@ def lease_of_the_dead(path: Path) -> Expected:
     return Expected(Kind.LOCK, LEASE_FILE, "somebody died with the lock", "", Remedy.RELEASE)
 
 
+def lease_that_cannot_be_read(path: Path) -> Expected:
+    open_storage(path).create(LEASE_FILE, b"{")
+    return Expected(Kind.LOCK, LEASE_FILE, "lock", "every writer")
+
+
 def hudi_lock_that_never_expires(path: Path) -> Expected:
     open_storage(path).create(".hoodie/lock", b"{}")
     age(path / ".hoodie/lock")
@@ -305,6 +312,12 @@ def torn_file(path: Path) -> Expected:
     data = (path / name).read_bytes()
     (path / name).write_bytes(data[: len(data) // 2])
     return Expected(Kind.LOST_FILE, name, "not as large", "every read")
+
+
+def commit_that_cannot_be_read(path: Path) -> Expected:
+    (file,) = (path / ".hoodie/timeline").glob(f"{newest(path)}_*")
+    file.write_bytes(file.read_bytes()[:50])
+    return Expected(Kind.LOST_FILE, f".hoodie/timeline/{file.name}", file.name, "whoever needs")
 
 
 def hole_in_the_list(path: Path) -> Expected:
@@ -405,6 +418,8 @@ CURED = [
 ]
 TOLD = [
     unreadable_plan,
+    lease_that_cannot_be_read,
+    commit_that_cannot_be_read,
     hudi_lock_that_never_expires,
     lost_file,
     torn_file,
@@ -606,11 +621,9 @@ def test_a_write_that_completes_between_two_looks_is_no_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look that saw half of what others did is not believed."""
-    from lakebed.services.doctor import doctor as module
-
     table = new_table(tmp_path)
     table.upsert(range(6), 0)
-    real, looks = module.list_files, []
+    real, looks = doctor_module.list_files, []
 
     def late(state: Any) -> Any:
         looks.append(state)
@@ -619,7 +632,7 @@ def test_a_write_that_completes_between_two_looks_is_no_finding(
             age(table.path)
         return real(state)
 
-    monkeypatch.setattr(module, "list_files", late)
+    monkeypatch.setattr(doctor_module, "list_files", late)
     assert table.table.doctor() == ()
     assert len(looks) == 2
 
@@ -685,7 +698,7 @@ def test_the_write_that_blocks_compaction_of_the_metadata_table_is_named(
     crash(tmp_path / "t", "publish", ".hoodie/timeline/", write)
     blocker = pending(tmp_path / "t")
     (beat,) = (tmp_path / "t/.hoodie/.heartbeat").iterdir()
-    for number in range(21):
+    for number in range(2 * DELTA_COMMITS):
         table.bulk_insert(rows(number, 1, prefix="more"))
     (finding,) = table.doctor()
     assert (finding.kind, finding.place, finding.remedy) == (Kind.METADATA, blocker, Remedy.BY_HAND)

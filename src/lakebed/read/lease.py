@@ -106,21 +106,28 @@ def expiry_told(handle: TableHandle, lease: Heartbeat | None = None) -> Iterator
 
 
 def _explained(handle: TableHandle, lease: Heartbeat | None, error: CorruptTableError) -> LakebedError:
-    if handle.storage.size(error.path) is not None:
-        return error
-    if lease is not None and not lease.is_certain():
-        return _ran_out(lease, error)
-    handle.forget()
-    state = handle.state()
-    if lease is not None:
-        _check_not_undone(state, lease)
-    for clean in state.timeline:
-        if clean.action is Action.CLEAN and error.path in _cleaned(state, clean):
-            return SnapshotExpiredError(
-                f"the clean {clean.requested_at} took {error.path} away while it was being read",
-                hint="read again; for long reads take a lease: with table.lease() as reader",
-            )
-    return error
+    try:
+        if handle.storage.size(error.path) is not None:
+            return error
+        if lease is not None and not lease.is_certain():
+            return _ran_out(lease, error)
+        handle.forget()
+        state = handle.state()
+        if lease is not None:
+            _check_not_undone(state, lease)
+        cleans = [i for i in state.timeline if i.action is Action.CLEAN and error.path in _cleaned(state, i)]
+    except SnapshotExpiredError as expired:
+        return expired
+    except LakebedError:
+        return error  # There is more amiss than that.
+    return _taken(cleans[-1], error.path) if cleans else error
+
+
+def _taken(clean: Instant, path: str) -> SnapshotExpiredError:
+    return SnapshotExpiredError(
+        f"the clean {clean.requested_at} took {path} away while it was being read",
+        hint="read again; for long reads take a lease: with table.lease() as reader",
+    )
 
 
 def _check_not_undone(state: TableState, lease: Heartbeat) -> None:

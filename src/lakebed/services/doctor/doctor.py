@@ -42,6 +42,7 @@ from lakebed.timeline.config import load_config
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.locks.options import parse_lock_options
 from lakebed.transaction.ports import Ports
+from lakebed.transaction.section import METADATA
 
 _ROUNDS = 3
 """What was repaired may uncover what could not be seen before."""
@@ -69,11 +70,11 @@ class Doctor:
         self, *, quick: bool = False, announce: Callable[[Sequence[Finding]], None] = lambda _: None
     ) -> tuple[Finding, ...]:
         """Repairs what is safe; all that was found, with what became of it. `announce` is told before it is done."""
-        told: dict[tuple[str, str], Finding] = {}
+        told: dict[tuple[Kind, str], Finding] = {}
         for rounds_left in reversed(range(_ROUNDS + 1)):
             found = {(finding.kind, finding.place): finding for finding in self.examine(quick=quick)}
-            told = {key: _looked_at_again(finding, is_there=key in found) for key, finding in told.items()}
-            told |= {key: finding for key, finding in found.items() if key not in told or told[key].outcome is None}
+            tried = {key: finding for key, finding in told.items() if finding.outcome is not None}
+            told = {**found, **{key: _looked_at_again(f, is_there=key in found) for key, f in tried.items()}}
             todo = [finding for finding in told.values() if finding.outcome is None and finding.is_safe]
             if not todo or not rounds_left:
                 break
@@ -147,7 +148,7 @@ def _find_in_entries(look: Look, options: Mapping[str, str], *, quick: bool) -> 
     try:
         found = tuple(_find_in_files(look))
     except CorruptTableError as error:
-        found = (_unreadable(FILES if look.metadata else "timeline", error),)
+        found = (_unreadable(error),)
     yield from found
     if look.metadata is None or any(finding.kind is not Kind.STRAY_FILE for finding in found):
         return  # Without the right files there is nothing to compare an index with.
@@ -189,11 +190,12 @@ def _compared(look: Look, name: str) -> Iterator[Finding]:
     try:
         yield from describe_check(validate_index(TableHandle(look.state.storage, look.config), name, examples=3))
     except CorruptTableError as error:
-        yield _unreadable(name, error)
+        yield _unreadable(error)
 
 
-def _unreadable(name: str, error: CorruptTableError) -> Finding:
-    return Finding(Kind.METADATA, name, error.what, "reads and writes through it", Remedy.BY_HAND, error.hint)
+def _unreadable(error: CorruptTableError) -> Finding:
+    kind = Kind.METADATA if error.path.startswith(METADATA) else Kind.LOST_FILE
+    return Finding(kind, error.path, error.what, "whoever needs what it says", Remedy.BY_HAND, error.hint)
 
 
 def _only_told(finding: Finding) -> Finding:

@@ -102,6 +102,10 @@ def find_dead_locks(locks: Locks, moment: Moment, *, expire_minutes: int) -> Ite
             Remedy.RELEASE,
             "take the lock over, as the next writer would, and give it up",
         )
+    if locks.problem is not None:
+        blocks = "every writer whose lock provider is StorageBasedLockProvider"
+        repair = "remove the file if no writer runs"
+        yield Finding(Kind.LOCK, LEASE_FILE, locks.problem, blocks, Remedy.BY_HAND, repair)
     if locks.file_since is not None and moment.is_dead(locks.file_since):
         age_minutes = (moment.now - locks.file_since).total_seconds() / 60
         expired = bool(expire_minutes) and age_minutes > expire_minutes

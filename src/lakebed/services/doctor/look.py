@@ -84,9 +84,13 @@ class Leftovers:
 
 @dataclass(frozen=True, slots=True)
 class Locks:
-    """The lock files that the table has: a lease that was not given up, and since when Hudi's lock file is there."""
+    """The lock files that the table has: a lease that was not given up, and since when Hudi's lock file is there.
+
+    A lease that cannot be read has a `problem`.
+    """
 
     lease: Lease | None = None
+    problem: str | None = None
     file_since: datetime | None = None
 
 
@@ -168,7 +172,7 @@ def take_look(storage: Storage, config: TableConfig, moment: Moment) -> Look:
         moment=moment,
         state=state,
         pending=pending,
-        plans=_plans(storage, config, pending),
+        plans=_plans(storage, config, state.timeline.pending()),
         written=by_name(storage.list(config.timeline_path)),
         metadata_timeline=load_timeline(storage, config, METADATA),
         metadata_written=by_name(storage.list(f"{METADATA}{config.timeline_path}")),
@@ -242,10 +246,15 @@ def _tickets(storage: Storage) -> frozenset[str]:
 
 
 def _locks(storage: Storage) -> Locks:
-    data = storage.find(LEASE_FILE)
-    lease = None if data is None else decode_lease(data)
     files = {listed.path: listed.modified for listed in storage.list(".hoodie")}
-    return Locks(None if lease is None or lease.expired else lease, files.get(HUDI_LOCK_FILE))
+    since, data = files.get(HUDI_LOCK_FILE), storage.find(LEASE_FILE)
+    if data is None:
+        return Locks(file_since=since)
+    try:
+        lease = decode_lease(data)
+    except CorruptTableError as error:
+        return Locks(problem=error.what, file_since=since)
+    return Locks(None if lease.expired else lease, file_since=since)
 
 
 def written_at(times: Times, config: TableConfig, instant: Instant) -> datetime:

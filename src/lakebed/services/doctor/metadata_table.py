@@ -13,7 +13,7 @@ from lakebed.timeline import Timeline
 from lakebed.transaction.section import METADATA
 
 _OVERDUE = 2 * DELTA_COMMITS
-"""It is compacted after so many delta commits if others complete all the while, and after half as many if not."""
+"""After half as many it is compacted; one that could take in only the oldest makes the rest wait for as many again."""
 
 
 def find_metadata_problems(look: Look) -> Iterator[Finding]:
