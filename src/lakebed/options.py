@@ -177,6 +177,7 @@ _WRITE_VALUES = {
     "hoodie.datasource.write.drop.partition.columns": ("false",),
     "hoodie.datasource.write.insert.dup.policy": ("none",),
     "hoodie.datasource.write.insert.drop.duplicates": ("false",),
+    "hoodie.log.compaction.enable": ("false", "true"),
     "hoodie.datasource.write.payload.class": (),
     "hoodie.datasource.write.reconcile.schema": ("false", "true"),
     "hoodie.index.bucket.engine": (),
@@ -253,9 +254,9 @@ class IndexOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlineOptions:
-    """Which table services follow a write in its process, when they are due.
+    """Which table services follow a write in its process when they are due, and whether passes of the runner cluster.
 
-    `clean_commits` and `clustering_commits` say how many writes lie between two of them.
+    Fields that end in `commits` say how many writes lie between two of them.
     """
 
     clean: bool = field(default=True, metadata={"hoodie": "hoodie.clean.automatic"})
@@ -265,7 +266,8 @@ class InlineOptions:
     log_compaction: bool = field(default=False, metadata={"hoodie": "hoodie.log.compaction.inline"})
     clustering: bool = field(default=False, metadata={"hoodie": "hoodie.clustering.inline"})
     clustering_commits: int = field(default=4, metadata={"hoodie": "hoodie.clustering.inline.max.commits"})
-    clusters_in_passes: bool = field(default=False, metadata={"hoodie": "hoodie.clustering.async.enabled"})
+    passes_cluster: bool = field(default=False, metadata={"hoodie": "hoodie.clustering.async.enabled"})
+    passes_cluster_commits: int = field(default=4, metadata={"hoodie": "hoodie.clustering.async.max.commits"})
 
 
 _INLINE_ALIASES = {

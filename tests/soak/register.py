@@ -67,9 +67,13 @@ def create_register(path: Path, table_type: str, lock: str, *, indexes: Sequence
     )
 
 
+_WHOLE_HISTORY = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
+"""Every write is read again when the run is over."""
+
+
 def register_options(lock: str) -> dict[str, str]:
     """Short heartbeats, so that recovery happens within seconds, and a lock."""
-    return {**_HEARTBEAT, **LOCKS[lock]}
+    return {**_HEARTBEAT, **_WHOLE_HISTORY, **LOCKS[lock]}
 
 
 def open_register(path: Path, lock: str) -> lakebed.Table:

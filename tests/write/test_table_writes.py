@@ -168,7 +168,7 @@ def test_a_result_says_what_the_write_asked_of_the_store(table: lakebed.Table) -
     [
         ("hoodie.datasource.write.operation", "insert", r"table\.insert"),
         ("hoodie.datasource.write.table.type", "MERGE_ON_READ", "table_type"),
-        ("hoodie.clean.automatic", "true", "false"),
+        ("hoodie.clean.async.enabled", "true", "false"),
         ("hoodie.index.type", "GLOBAL_SIMPLE", "auto, simple, bloom or record_index"),
         ("hoodie.parquet.max.file.size", "0", "above 0"),
     ],

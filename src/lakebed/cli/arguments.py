@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lakebed.api import Table
     from lakebed.cli.reports import Report
 
@@ -43,9 +45,8 @@ Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these col
 def open_path(path: str, options: list[str] | None, spark: str | None = None) -> Table:
     """The table at a path, with options given as `key=value`, and a Spark session on a master if one is named."""
     from lakebed.api import open_table
-    from lakebed.engine.session import local_session
 
-    session = None if spark is None else local_session(options={"spark.master": spark})
+    session = None if spark is None else _open_session(spark)
     return open_table(path, spark=session, options=parse_pairs(options))
 
 
@@ -53,6 +54,12 @@ def parse_pairs(options: list[str] | None) -> dict[str, str]:
     """Options given as `key=value`."""
     pairs = (pair.partition("=") for pair in options or ())
     return {key.strip(): value for key, _, value in pairs}
+
+
+def _open_session(master: str) -> SparkSession:
+    from lakebed.engine.session import local_session
+
+    return local_session(options={"spark.master": master})
 
 
 def split_columns(columns: str | None) -> list[str] | None:

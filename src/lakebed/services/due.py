@@ -39,9 +39,13 @@ class InlineServices:
         """What is due, in the order to do it, after a write that completed then; `state` is of after it."""
         return tuple(self._due(state, state.timeline, completed_at))
 
-    def clustering_due(self, state: TableState, timeline: Timeline) -> bool:
-        """Whether enough writes have completed since the last clustering."""
-        return _since(timeline, _last_clustering(state)) >= self.asked.clustering_commits
+    def passes_cluster(self, state: TableState) -> bool:
+        """Whether a pass of all services is to cluster: if asked to, and enough writes have completed since."""
+        limits = (
+            *((self.asked.clustering_commits,) if self.asked.clustering else ()),
+            *((self.asked.passes_cluster_commits,) if self.asked.passes_cluster else ()),
+        )
+        return bool(limits) and _since(state.timeline, _last_clustering(state)) >= min(limits)
 
     def _due(self, state: TableState, timeline: Timeline, now: InstantTime) -> Iterator[str]:
         asked, waiting = self.asked, {i.action for i in timeline.pending()}

@@ -191,11 +191,10 @@ class TableServices:
     def _steps(self) -> Iterator[tuple[str, _Work]]:
         yield "rollback", lambda: list(self.rollback_failed_writes())
         for plan in self._waiting():
-            yield str(plan.action), partial(self._execute_one, plan.requested_at)
+            yield str(plan.action), partial(self._executed, plan.requested_at)
         yield "compaction", self._compact_if_due
-        if self._inline.asked.clustering or self._inline.asked.clusters_in_passes:
-            yield "clustering", self._cluster_if_due
-        yield "clean", lambda: _instants(self.clean())
+        yield "clustering", self._cluster_if_due
+        yield "clean", lambda: self._executed(self.schedule("clean"))
         yield "archive", self._archive
         yield "metadata table", self._maintain
 
@@ -206,10 +205,10 @@ class TableServices:
             "compaction": lambda: [*self._execute_waiting(Action.COMPACTION), *self._compact_if_due()],
             "logcompaction": lambda: [
                 *self._execute_waiting(Action.LOG_COMPACTION),
-                *_instants(self.log_compact()),
+                *self._executed(self.schedule("logcompaction")),
             ],
             "clustering": lambda: [*self._execute_waiting(Action.CLUSTERING), *self._cluster_if_due()],
-            "clean": lambda: _instants(self.clean()),
+            "clean": lambda: self._executed(self.schedule("clean")),
             "archive": self._archive,
         }
 
@@ -224,20 +223,22 @@ class TableServices:
             return
         yield from (Done(service, instant, milliseconds=_milliseconds_since(began)) for instant in found)
 
-    def _execute_one(self, instant: InstantTime) -> Sequence[str]:
-        return _instants(self._run(instant))
+    def _executed(self, instant: InstantTime | None) -> Sequence[str]:
+        """The instant of a plan, if there is one and it was executed here."""
+        result = self._run(instant)
+        return [] if result is None else [result.instant]
 
     def _execute_waiting(self, action: Action) -> Sequence[str]:
-        return [self.execute(plan.requested_at).instant for plan in self._waiting() if plan.action is action]
+        plans = [plan.requested_at for plan in self._waiting() if plan.action is action]
+        return [done for plan in plans for done in self._executed(plan)]
 
     def _compact_if_due(self) -> Sequence[str]:
         options = parse_compaction_options(self._options)
-        return _instants(self._run(schedule_compaction(self._context, options, only_if_due=True)))
+        return self._executed(schedule_compaction(self._context, options, only_if_due=True))
 
     def _cluster_if_due(self) -> Sequence[str]:
-        state = self._context.handle.state()
-        due = self._inline.clustering_due(state, state.timeline)
-        return _instants(self._run(self._schedule_clustering())) if due else []
+        due = self._inline.passes_cluster(self._context.handle.state())
+        return self._executed(self._schedule_clustering()) if due else []
 
     def _archive(self) -> Sequence[str]:
         count = self.archive()
@@ -279,10 +280,6 @@ _EXECUTE: Mapping[Action, Callable[[ServiceContext, InstantTime], ServiceResult]
 
 def _unseen(_service: str) -> None:
     """Where nobody watches."""
-
-
-def _instants(result: ServiceResult | None) -> Sequence[str]:
-    return [] if result is None else [result.instant]
 
 
 def _milliseconds_since(began: float) -> int:
