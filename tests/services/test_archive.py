@@ -16,6 +16,7 @@ from lakebed.model.words import Action
 from lakebed.services.archive import ArchiveLimits, archive_timeline, parse_archive_limits
 from lakebed.services.clean import execute_clean, schedule_clean
 from lakebed.services.clean_plan import Retention
+from lakebed.services.clustering import execute_clustering, schedule_clustering
 from lakebed.services.savepoint import delete_savepoint, savepoint
 from lakebed.services.values import ServiceContext
 from lakebed.storage import open_storage
@@ -274,3 +275,24 @@ def test_limits_and_their_spellings() -> None:
         with pytest.raises(InvalidInputError, match=r"hoodie\.keep"):
             parse_archive_limits(bad)
     assert lakebed.InvalidInputError is InvalidInputError
+
+
+def test_files_of_a_late_attempt_go_with_the_commit_that_does_not_name_them(plain: Modelled) -> None:
+    """Once the commit is forgotten a file is judged by its time alone."""
+    plain.upsert([0], 0)
+    context = context_of(plain.table)
+    plan = schedule_clustering(context, order_by=["ts"])
+    assert plan is not None
+    executions = context.transactions.executions
+    executions.give_up(executions.begin(plan), is_idle=True)
+    execute_clustering(context, plan)
+    [file] = [path for path in Path(plain.path).rglob("*.parquet") if plan in path.name]
+    late = shutil.copy(file, file.with_name(f"late{file.name}"))
+    plain.check_now()
+    for ts in range(1, 5):
+        plain.upsert([0], ts)
+    clean(context)
+    archive_timeline(context, FEW, ONE)
+    assert plan in archived(plain)
+    assert not Path(late).exists()
+    plain.check_now()

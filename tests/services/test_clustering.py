@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -685,3 +686,14 @@ def test_what_is_about_to_be_taken_back_is_not_clustered(tmp_path: Path, table_t
     execute_clustering(service_context(path), planned)
     assert content(path) == before
     check_sound(path)
+
+
+def test_files_of_a_late_attempt_do_not_count(path: Path) -> None:
+    """The plan was executed again and has completed when the first attempt at it goes on."""
+    clustered(path)
+    for file in files_of(path):
+        assert file.base is not None
+        late = file.base.name.replace(file.group.file_id, f"late-{file.group.file_id}")
+        shutil.copy(path / file.path(file.base.name), path / file.path(late))
+    without_metadata = lakebed.open_table(path, options={"hoodie.metadata.enable": "false"})
+    assert without_metadata.to_arrow().num_rows == len(content(path)) == 40

@@ -65,6 +65,7 @@ def archive_timeline(
         if not commits:
             return 0
         others = _others(section, state, commits[-1].requested_at)
+        _delete_unnamed(section, state, commits)
         archive(section, [*commits, *others])
         return len(commits) + len(others)
 
@@ -156,17 +157,31 @@ def _swept(section: Section, state: TableState, rollbacks: Sequence[Instant]) ->
     yield from (rollback for rollback, found in targets.items() if not found & strays)
 
 
+def _delete_unnamed(section: Section, state: TableState, commits: Sequence[Instant]) -> None:
+    """Deletes what attempts left at plans that were executed again: once a commit is forgotten, its time is all a file
+    is judged by. Their rollbacks are on the timeline still: they were requested later.
+    """
+    rollbacks = [i for i in section.timeline.completed() if i.action is Action.ROLLBACK]
+    targets = frozenset(target for rollback in rollbacks for target in _targets(section, rollback))
+    again = [instant for instant in commits if instant.requested_at in targets]
+    named = frozenset(stat.path for instant in again for stat in state.documents.commit(instant).stats)
+    _delete_files(section, [instant.requested_at for instant in again], kept=named)
+
+
 def _targets(section: Section, rollback: Instant) -> frozenset[InstantTime]:
     path = section.path(rollback)
     return frozenset(map(InstantTime, decode_rollback(section.ports.storage.get(path), path=path).commits))
 
 
-def _delete_files(section: Section, instants: Collection[InstantTime]) -> frozenset[InstantTime]:
-    """Deletes all data files of instants, in the metadata table too; the instants that had any."""
+def _delete_files(
+    section: Section, instants: Collection[InstantTime], kept: Collection[str] | None = None
+) -> frozenset[InstantTime]:
+    """Deletes data files of instants, in the metadata table too, or all but those `kept` of the table; who had any."""
     found: set[InstantTime] = set()
     for listed in section.ports.storage.list("", recursive=True) if instants else ():
         folder, _, name = listed.path.rpartition("/")
-        if listed.path.startswith(".hoodie/") and not listed.path.startswith(METADATA):
+        is_data = not listed.path.startswith(".hoodie/") or (kept is None and listed.path.startswith(METADATA))
+        if not is_data or listed.path in (kept or ()):
             continue
         file = decode_data_file_name(name, folder=folder)
         if file is not None and file.instant in instants:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 
 import pyarrow as pa
@@ -181,9 +181,21 @@ class TableState:
         raise CorruptTableError("no commit declares the table's schema", path=self.config.timeline_path)
 
     def _without_strays(self, snapshot: Snapshot) -> DataFiles:
-        """Files by partition; where a retried task left two files of one instant in a group, those its commit names."""
+        """Files by partition, without what tasks left that ran twice or too late.
+
+        Of several files of one instant in a group, those that its commit names; of a replace commit no others at all: a
+        clustering that is executed again makes new groups, and its first attempt may wake up after it has completed.
+        """
+        named = {
+            instant.requested_at: {stat.path for stat in self.documents.commit(instant).stats}
+            for instant in snapshot.timeline.commits()
+            if instant.action is Action.REPLACE_COMMIT
+        }
         return {
-            partition: self._named_by_commits(snapshot, partition, files) for partition, files in self.files.items()
+            partition: self._named_by_commits(
+                snapshot, partition, (file for file in files if _is_named(named, partition, file))
+            )
+            for partition, files in self.files.items()
         }
 
     def _named_by_commits(
@@ -209,3 +221,8 @@ class TableState:
 
     def _find_commit(self, snapshot: Snapshot, requested_at: InstantTime) -> Instant | None:
         return next((i for i in snapshot.timeline.commits() if i.requested_at == requested_at), None)
+
+
+def _is_named(named: Mapping[InstantTime, Collection[str]], partition: str, file: BaseFile | LogFile) -> bool:
+    """Whether a file counts as far as those commits go that say which files are theirs."""
+    return file.instant not in named or "/".join(filter(None, (partition, file.name))) in named[file.instant]
