@@ -11,7 +11,6 @@ from collections import Counter
 from .schedules import run_blocks, run_seeds
 
 PER_BLOCK = 1000
-BLOCKS_PER_LINE = 10
 
 
 def main() -> int:
@@ -40,18 +39,24 @@ def _run(given: argparse.Namespace) -> tuple[Counter[str], list[str]]:
     reached: Counter[str] = Counter()
     failed: list[str] = []
     per_block = min(PER_BLOCK, given.schedules)
-    for number, block in enumerate(run_blocks(given.start, given.schedules // per_block, per_block, given.jobs), 1):
+    for block in run_blocks(given.start, given.schedules // per_block, per_block, given.jobs):
         reached.update(block[0])
         failed += block[1]
         for failure in block[1]:
             _say(failure)
-        if number % BLOCKS_PER_LINE == 0:
-            seconds = time.perf_counter() - began
-            done = reached["schedules"]
-            _say(f"{done} schedules, {len(failed)} failures, {seconds:.0f} s, {1000 * seconds / done:.2f} ms each")
+        _report(reached, len(failed), time.perf_counter() - began)
         if failed and not given.keep_going:
             break
     return reached, failed
+
+
+def _report(reached: Counter[str], failures: int, seconds: float) -> None:
+    """How far it is."""
+    done = reached["schedules"]
+    points = sum(1 for name in reached if re.match(r"C[0-9]+", name))
+    cpu = time.process_time()  # Of this process: with several jobs the work is done in others.
+    rate = f"{seconds:.0f} s, {1000 * seconds / done:.2f} ms each, {1000 * cpu / done:.2f} of CPU"
+    _say(f"{done} schedules, {reached['calls']} calls, {failures} failures, {points} crash points, {rate}")
 
 
 def _summarize(reached: Counter[str], failed: list[str]) -> None:

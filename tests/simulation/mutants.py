@@ -21,6 +21,7 @@ import lakebed.services.compaction_plan as compaction_plan
 import lakebed.services.restore as restore
 import lakebed.services.savepoint as savepoint
 import lakebed.table.handle as handle
+import lakebed.table.state as state_module
 import lakebed.timeline.active as active
 import lakebed.timeline.config as config_module
 import lakebed.transaction.archive as archiving
@@ -746,7 +747,10 @@ mutant("H40", "a removable plan is taken away as soon as a cleaner sees it", wit
     )
 )
 mutant("H42", "an executor that failed says that nobody is at its plan, though a task still writes", with_plans)(
-    lambda: ((jobs.Context, "is_idle_after_failure", True),)
+    lambda: (
+        (jobs.Context, "is_idle_after_failure", True),
+        (state_module, "_is_named", lambda named, partition, file: True),
+    )
 )
 mutant("H43", "a rollback that is done is run again, whatever became of its target since", with_executors)(
     lambda: ((rollback, "_waits", lambda section, rollback: True),)

@@ -43,7 +43,7 @@ from .services import (
     run_keeper,
     run_service,
 )
-from .table import FIRST, FIRST_DONE, DuplicateKeyError, MissingFileError, Shape, new_table
+from .table import FIRST, FIRST_DONE, DuplicateKeyError, Shape, new_table
 from .world import LockKind, Store, World
 
 START_MS = 1_720_000_000_000
@@ -223,7 +223,7 @@ class Schedule:
             self.start_actors()
             self.world.scheduler.run()
             self.check_end()
-        except (ViolationError, StuckError, AssertionError, MissingFileError, DuplicateKeyError) as error:
+        except (ViolationError, StuckError, AssertionError, LakebedError, DuplicateKeyError) as error:
             result.failure = f"{type(error).__name__}: {error}"
         finally:
             self.world.scheduler.close()

@@ -20,12 +20,15 @@ SCHEDULES, PER_BLOCK = 10_000, 500
 ROOT = Path(__file__).parents[2]
 
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOST_AFTER, Fault.PAUSE)
-NEVER = ("commit.P4 lost after", *(f"service.cancel {fault.value}" for fault in FAULTS))
-"""A step that only reads: whatever is written meanwhile is a heartbeat. And one that is too rare to be struck."""
+NEVER = ("commit.P4 lost after",)
+"""A step that only reads: whatever is written meanwhile is a heartbeat."""
+IN_MATRIX = ("restore.", "service.cancel")
+"""Steps that are rare: the crash matrix strikes each of their calls."""
 CRASH_POINTS = (
     *("C1", "C2", "C3", "C4", "C5 C11", "C6", "C7", "C8", "C9", "C10", "C12"),
-    *("C23", "C24", "C25", "C26", "C27", "C28", "C29", "C30", "C37", "C38", "C39", "C40"),
+    *("C23", "C24", "C26", "C27", "C28", "C29", "C37", "C38", "C40"),
 )
+"""All that the protocol names but three, C25, C30 and C39, which the crash matrix is sure to hit."""
 RARE = (
     "takeover",
     "ghost",
@@ -75,8 +78,9 @@ def test_no_schedule_breaks_an_invariant(outcome: tuple[Counter[str], list[str]]
 
 def test_schedules_reach_what_they_are_meant_to_reach(outcome: tuple[Counter[str], list[str]]) -> None:
     reached, _ = outcome
-    steps = [f"{label} {fault.value}" for label in sorted(in_code()) for fault in FAULTS]
-    steps = [step for step in steps if step not in NEVER]
+    labels = sorted(in_code())
+    steps = [f"{label} {fault.value}" for label in labels if not label.startswith(IN_MATRIX) for fault in FAULTS]
+    steps = [*labels, *(step for step in steps if step not in NEVER)]
     missing = [name for name in (*steps, *CRASH_POINTS, *RARE, *SERVICES, *ANSWERS) if not reached[name]]
     assert not missing
 
