@@ -52,17 +52,23 @@ def test_shards_of_keys_in_real_tables(key: str, groups: dict[int, int]):
 
 
 TEXTS = st.lists(st.text(st.characters(codec="utf-8"), max_size=20), max_size=30)
+WORDS = st.lists(st.text(st.characters(codec="ascii"), min_size=1, max_size=20), max_size=30)
 
 
 @settings(max_examples=100, deadline=None)
-@given(TEXTS, st.integers(1, 2**31 - 1), st.sampled_from([pa.string(), pa.large_string(), pa.binary()]))
+@given(
+    st.one_of(TEXTS, WORDS), st.integers(1, 2**31 - 1), st.sampled_from([pa.string(), pa.large_string(), pa.binary()])
+)
 def test_arrays_hash_as_single_keys(texts: list[str], shards: int, kind: pa.DataType):
     expected = [shard_of(text, shards) for text in texts]
     keys = pa.array(["x", *texts]).cast(kind)[1:]
     assert shards_of(keys, shards).tolist() == expected
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_SMALL_COUNT", -1)
-        assert shards_of(keys, shards).tolist() == expected
+        patch.setattr(module, "_KERNEL", "not loaded")
+        for most in (1000, -1):
+            patch.setattr(module, "_MEDIUM_COUNT", most)
+            assert shards_of(keys, shards).tolist() == expected
 
 
 def test_the_least_hash_in_bulk():

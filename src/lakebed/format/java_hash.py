@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,9 +10,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lakebed.format.arrow import ArrowArray
+    from lakebed.format.hfile.native import Bytes, Int64s
 
 _SMALL_COUNT = 256
 """Up to so many keys plain Python is fast enough, and saves the process from loading compiled kernels."""
+_MEDIUM_COUNT = 250_000
+"""Up to so many keys arrays take less time than loading those kernels, once per process."""
+_KERNEL = "lakebed.format.java_hash_kernel"
 
 
 def java_hash(text: str) -> int:
@@ -42,9 +47,27 @@ def shards_of(keys: ArrowArray, shards: int) -> npt.NDArray[np.int32]:
     if len(keys) <= _SMALL_COUNT:
         return np.array([shard_of(key, shards) for key in keys.cast(pa.string()).to_pylist()], np.int32)
     from lakebed.format.hfile.order import binary_buffers
-    from lakebed.format.java_hash_kernel import hash_texts
 
-    text = keys if pa.types.is_large_string(keys.type) else keys.cast(pa.string())
-    hashes = np.empty(len(keys), np.int32)
-    hash_texts(*binary_buffers(text), hashes)
+    data, offsets = binary_buffers(keys if pa.types.is_large_string(keys.type) else keys.cast(pa.string()))
+    hashes = _ascii_hashes(data, offsets) if len(keys) <= _MEDIUM_COUNT and _KERNEL not in sys.modules else None
+    if hashes is None:
+        from lakebed.format.java_hash_kernel import hash_texts
+
+        hashes = np.empty(len(keys), np.int32)
+        hash_texts(data, offsets, hashes)
     return (np.abs(hashes.astype(np.int64)) % shards).astype(np.int32)
+
+
+def _ascii_hashes(data: Bytes, offsets: Int64s) -> npt.NDArray[np.int32] | None:
+    """`java_hash` of texts that are not empty, whose bytes are their UTF-16 units; None if there are others."""
+    import numpy as np
+
+    units, lengths = data[offsets[0] : offsets[-1]], np.diff(offsets)
+    if not len(units) or not lengths.all() or units.max() >= 0x80:
+        return None
+    powers = np.full(int(lengths.max()), 31, np.uint32)
+    powers[0] = 1
+    powers = np.multiply.accumulate(powers)
+    ends = np.repeat(offsets[1:] - offsets[0] - 1, lengths)
+    weighted = units.astype(np.uint32) * powers[ends - np.arange(len(units))]
+    return np.add.reduceat(weighted, offsets[:-1] - offsets[0], dtype=np.uint32).view(np.int32)
