@@ -78,6 +78,7 @@ def _packed(number: int, run: Callable[[], object]) -> pa.RecordBatch:
         result = run()
     except LakebedError as error:
         result = error
+    pa.default_memory_pool().release_unused()  # Spark keeps its workers for other tasks.
     columns = [pa.array([number], pa.int64()), pa.array([pickle.dumps(result)], pa.binary())]
     return pa.record_batch(columns, names=["number", "result"])
 
