@@ -11,6 +11,7 @@ import pyarrow as pa
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.index.record_index import KeyChanges
 from lakebed.index.secondary_index import ValueChanges
+from lakebed.metadata.stored_keys import KeyFiles
 from lakebed.model.commit import CleanMetadata, WriteStat
 from lakebed.model.files import BaseFile
 from lakebed.model.metadata import ColumnStats
@@ -51,7 +52,8 @@ class MetadataChange:
 
     `added` has sizes by file name, `blooms` filter texts by base file name. In `rewritten` partitions the instant does
     more than add files: it supersedes some, or hides file groups. `removed_partitions` are gone, with their files.
-    `keys` are for a record index; `values`, by metadata-table partition, for secondary indexes.
+    `keys` are for a record index, of a large write in `key_files` instead; `values`, by metadata-table partition, for
+    secondary indexes.
     """
 
     added: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -62,6 +64,7 @@ class MetadataChange:
     blooms: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     keys: tuple[KeyChanges, ...] = ()
     values: Mapping[str, ValueChanges] = field(default_factory=dict)
+    key_files: KeyFiles | None = None
 
 
 def change_of_commit(
@@ -70,12 +73,14 @@ def change_of_commit(
     replaced: Iterable[str] = (),
     replaced_keys: Iterable[KeyChanges] = (),
     values: Mapping[str, ValueChanges] | None = None,
+    key_files: KeyFiles | None = None,
     compacts: bool = False,
 ) -> MetadataChange:
     """What a commit means: its files, with their CDC files.
 
-    `replaced` are the partitions in which it hides file groups, `replaced_keys` the keys that go with these. With
-    `compacts` the files take the place of whole file slices, whether these have a base file or not.
+    `replaced` are the partitions in which it hides file groups, `replaced_keys` the keys that go with these; with
+    `key_files`, all keys are there. With `compacts` the files take the place of whole file slices, whether these have a
+    base file or not.
     """
     files = [file for file in written if file.stat.path]
     added: dict[str, dict[str, int]] = {}
@@ -92,8 +97,9 @@ def change_of_commit(
         rewritten=frozenset(replaced).union(f.stat.partition for f in files if compacts or _supersedes(f.stat)),
         column_stats=stats,
         blooms=blooms,
-        keys=(*(_keys(file) for file in files), *replaced_keys),
+        keys=(*(_keys(file) for file in files), *replaced_keys) if key_files is None else (),
         values=values or {},
+        key_files=key_files,
     )
 
 

@@ -6,14 +6,14 @@ before the metadata table's own instant is published, which is not done here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from lakebed.engine.engines import InProcess
 from lakebed.errors import UnsupportedTableError, WriteConflictError
 from lakebed.format.file_names import decode_data_file_name, encode_log_file_name
-from lakebed.format.metadata.keys import data_partition_of_group, group_file_id, group_index, is_group_of
+from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_log
 from lakebed.index.bloom_filters import bloom_entries
@@ -25,6 +25,7 @@ from lakebed.index.record_index import record_index_shards
 from lakebed.index.secondary_index import secondary_index_shards
 from lakebed.metadata.changes import MetadataChange
 from lakebed.metadata.current_stats import StatsReader
+from lakebed.metadata.stored_keys import KeyFiles, ShardSets, StoredEntries, shard_sets
 from lakebed.metadata.table import ROOT, MetadataTable
 from lakebed.model.commit import NO_LOGS, WriteStat
 from lakebed.model.index import IndexDefinition
@@ -38,6 +39,8 @@ FIRST_TOKEN = "0-0-0"
 
 _FEW_ENTRIES = 10_000
 """Up to so many, threads take longer to start than to encode them."""
+_KEY_BYTES = 96 << 20
+"""Keys of a large write whose entries are made at once, unless one shard has more: that takes six times as much."""
 
 Groups = Mapping[str, Sequence[str]]
 """File ids of the file groups of metadata-table partitions, in shard order."""
@@ -45,12 +48,24 @@ Groups = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class ShardWrite:
-    """The entries that an instant has for one shard; of a shard that `is_new`, also none."""
+    """The entries that an instant has for one shard; of a shard that `is_new`, also none. Some are yet to be loaded."""
 
     mdt_partition: str
     file_id: str
-    entries: Entries
+    entries: Entries | StoredEntries
     is_new: bool = False
+
+    @property
+    def at_hand(self) -> Entries:
+        """The entries, which must have been loaded."""
+        assert isinstance(self.entries, Entries), self.file_id
+        return self.entries
+
+    def loaded(self, *, instant_ms: int) -> ShardWrite:
+        """The same, with the entries at hand."""
+        if isinstance(self.entries, Entries):
+            return self
+        return replace(self, entries=self.entries.load(instant_ms=instant_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,22 +121,24 @@ def encode_shard(write: ShardWrite, *, instant: InstantTime, token: str, created
     `token` is unique per attempt of an instant; `created_ms` is the time of day.
     """
     assert token != FIRST_TOKEN, token
+    entries = write.at_hand
     folder = f"{ROOT}{write.mdt_partition}"
     first = {f"{folder}/{_placeholder(write.file_id, instant)}": encode_placeholder_log(instant)}
     placeholder = first if write.is_new else {}
-    if not len(write.entries):
+    if not len(entries):
         return NewFiles(placeholder)
     name = encode_log_file_name(write.file_id, instant, 1, token)
     data = encode_shard_log(
         instant,
-        write.entries.keys,
-        write.entries.values,
-        write.entries.deletes,
+        entries.keys,
+        entries.values,
+        entries.deletes,
         mdt_partition=write.mdt_partition,
         schema=stored_schema(),
         created_ms=created_ms,
     )
-    return NewFiles({**placeholder, f"{folder}/{name}": data}, _log_stat(write, name, instant, len(data)))
+    stat = _log_stat(write, entries, name, instant, len(data))
+    return NewFiles({**placeholder, f"{folder}/{name}": data}, stat)
 
 
 def write_shards(
@@ -129,7 +146,7 @@ def write_shards(
 ) -> tuple[WriteStat, ...]:
     """Stores the log files of shards; the write stats of those that have entries."""
     encode = partial(encode_shard, instant=instant, token=token, created_ms=created_ms)
-    are_few = sum(len(write.entries) for write in writes) < _FEW_ENTRIES
+    are_few = sum(len(write.at_hand) for write in writes) < _FEW_ENTRIES
     shards = [encode(write) for write in writes] if are_few else InProcess().map(writes, encode)
     store_files(storage, {path: data for shard in shards for path, data in shard.files.items()})
     return tuple(shard.stat for shard in shards if shard.stat is not None)
@@ -139,8 +156,22 @@ def write_change(
     storage: Storage, change: MetadataChange, update: Update, *, token: str, created_ms: int
 ) -> tuple[WriteStat, ...]:
     """Plans a change and stores its log files; the write stats are those of the metadata table's delta commit."""
-    writes = plan_change(change, update)
-    return write_shards(storage, writes, instant=update.instant, token=token, created_ms=created_ms)
+    store = partial(write_shards, storage, instant=update.instant, token=token, created_ms=created_ms)
+    return tuple(
+        stat for some in _loaded(plan_change(change, update), change.key_files, update) for stat in store(some)
+    )
+
+
+def _loaded(writes: Sequence[ShardWrite], keys: KeyFiles | None, update: Update) -> Iterator[Sequence[ShardWrite]]:
+    """The writes with their entries: all at once, but those of a large write as many as there is room for."""
+    if keys is None:
+        yield writes
+        return
+    yield [write for write in writes if isinstance(write.entries, Entries)]
+    stored = [write for write in writes if isinstance(write.entries, StoredEntries)]
+    count = max(1, _KEY_BYTES // max(keys.largest_bytes, 1))
+    for first in range(0, len(stored), count):
+        yield [write.loaded(instant_ms=update.instant_ms) for write in stored[first : first + count]]
 
 
 def store_placeholder(storage: Storage, mdt_partition: str, file_id: str, instant: InstantTime) -> None:
@@ -167,15 +198,15 @@ def _placeholder(file_id: str, instant: InstantTime) -> str:
     return encode_log_file_name(file_id, instant, 1, FIRST_TOKEN)
 
 
-def _log_stat(write: ShardWrite, name: str, instant: InstantTime, size: int) -> WriteStat:
+def _log_stat(write: ShardWrite, entries: Entries, name: str, instant: InstantTime, size: int) -> WriteStat:
     return WriteStat(
         file_id=write.file_id,
         path=f"{write.mdt_partition}/{name}",
         partition=write.mdt_partition,
         prev_commit=instant,
-        num_writes=len(write.entries.keys),
-        num_updates=len(write.entries.keys),  # Hudi counts all entries of a log file so, new keys or not.
-        num_deletes=len(write.entries.deletes),
+        num_writes=len(entries.keys),
+        num_updates=len(entries.keys),  # Hudi counts all entries of a log file so, new keys or not.
+        num_deletes=len(entries.deletes),
         total_write_bytes=size,
         file_size=size,
         base_file="",
@@ -250,25 +281,37 @@ def _stats_anew(
 
 def _plan_record_index(change: MetadataChange, update: Update) -> list[ShardWrite]:
     definition = update.definitions.get("record_index")
-    if definition is None or not definition.is_partitioned:
-        entries = record_index_shards(
-            change.keys, lambda _: update.groups["record_index"], instant_ms=update.instant_ms
-        )
-        return [ShardWrite("record_index", file_id, each) for file_id, each in entries.items()]
-    known: dict[str, list[str]] = {}
-    for file_id in update.groups["record_index"]:
-        known.setdefault(data_partition_of_group(file_id) or "", []).append(file_id)
-    new = {
-        partition: [group_file_id("record_index", i, partition) for i in range(update.groups_per_partition)]
-        for partition in {**dict.fromkeys(change.added), **{keys.partition: None for keys in change.keys}}
-        if partition not in known
-    }
-    entries = record_index_shards(change.keys, {**known, **new}.__getitem__, instant_ms=update.instant_ms)
-    created = [file_id for file_ids in new.values() for file_id in file_ids]
+    is_partitioned = definition is not None and definition.is_partitioned
+    sets = shard_sets(
+        update.groups["record_index"], is_partitioned=is_partitioned, shards_of_new=update.groups_per_partition
+    )
+    entries: Mapping[str, Entries | StoredEntries]
+    if change.key_files is None:
+        entries = record_index_shards(change.keys, sets, instant_ms=update.instant_ms)
+    else:
+        _check_shards(change.key_files, sets)
+        entries = change.key_files.by_shard()
+    created = _new_shards(change, sets) if is_partitioned else ()
     return [
         ShardWrite("record_index", file_id, entries.get(file_id, Entries.of({})), is_new=file_id in created)
         for file_id in sorted({*entries, *created})
     ]
+
+
+def _new_shards(change: MetadataChange, sets: ShardSets) -> tuple[str, ...]:
+    """The shards of data partitions that have none yet."""
+    stored = (group.partition for group in (change.key_files.groups if change.key_files else ()))
+    touched = dict.fromkeys((*change.added, *(keys.partition for keys in change.keys), *stored))
+    return tuple(id_ for partition in touched if partition not in sets.by_partition for id_ in sets(partition))
+
+
+def _check_shards(keys: KeyFiles, sets: ShardSets) -> None:
+    """Raises if the keys of a large write were split over other shards than there are now."""
+    if any(group.shards != sets(group.partition) for group in keys.groups):
+        raise WriteConflictError(
+            "the shards of the record index changed while this write ran",
+            hint="run the write again: it then splits its keys as the index does now",
+        )
 
 
 def _secondary_index(partition: str, change: MetadataChange, update: Update) -> dict[str, Entries]:

@@ -20,10 +20,10 @@ from lakebed.format.java_hash import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.record_index import decode_record_index_value
 from lakebed.metadata.key_table import GONE, KeyTable, UInt32s, build_key_table, find_entries, fingerprints
-from lakebed.metadata.record_index import RECORD_INDEX, is_partitioned
+from lakebed.metadata.record_index import RECORD_INDEX, KeyShards, is_partitioned
 from lakebed.metadata.shard import load_whole_shard, open_file, parts_of
 from lakebed.metadata.shard_cache import ShardCache, find_or_build
-from lakebed.metadata.table import ROOT, MetadataTable, ShardFiles
+from lakebed.metadata.table import ROOT, ShardFiles
 from lakebed.model.files import FileGroupId, FileSlice
 
 Int32s = npt.NDArray[np.int32]
@@ -73,7 +73,7 @@ class Locations:
 
 
 def locate_keys(
-    metadata: MetadataTable, keys: ArrowArray, partitions: ArrowArray | None = None, *, cache: ShardCache
+    metadata: KeyShards, keys: ArrowArray, partitions: ArrowArray | None = None, *, cache: ShardCache
 ) -> Locations:
     """Where each of `keys` (strings without nulls) lives.
 
@@ -93,7 +93,7 @@ def locate_keys(
     return found.locations()
 
 
-def locate_everywhere(metadata: MetadataTable, keys: ArrowArray, *, cache: ShardCache) -> tuple[Int64s, Locations]:
+def locate_everywhere(metadata: KeyShards, keys: ArrowArray, *, cache: ShardCache) -> tuple[Int64s, Locations]:
     """Every place of each of `keys`: numbers of keys, ascending, and where those live. A global index has one each."""
     sets: dict[str | None, list[str]] = {}
     for file_slice in metadata.slices(RECORD_INDEX):
@@ -130,13 +130,13 @@ def probe_shard(files: ShardFiles, keys: ArrowArray, cache: ShardCache) -> Locat
     return replace(located, counts=replace(located.counts, keys=len(keys), shards=1, cached=hits, built=misses))
 
 
-def _shard_set(metadata: MetadataTable, partition: str | None) -> tuple[str, ...]:
+def _shard_set(metadata: KeyShards, partition: str | None) -> tuple[str, ...]:
     """File ids of the shards for keys of a data partition, in shard order; None: all."""
     file_ids = (file_slice.group.file_id for file_slice in metadata.slices(RECORD_INDEX))
     return tuple(f for f in file_ids if partition is None or data_partition_of_group(f) == partition)
 
 
-def _locate(metadata: MetadataTable, keys: ArrowArray, shards: tuple[str, ...], cache: ShardCache) -> Locations:
+def _locate(metadata: KeyShards, keys: ArrowArray, shards: tuple[str, ...], cache: ShardCache) -> Locations:
     """Where keys live, by the shards that they hash to."""
     by_id = {files.file_slice.group.file_id: files for files in metadata.shard_files(RECORD_INDEX) or ()}
     numbers = shards_of(keys, len(shards))
@@ -158,7 +158,7 @@ def _locate(metadata: MetadataTable, keys: ArrowArray, shards: tuple[str, ...], 
 class _Probe:
     """Keys to look for in one shard, and their row numbers. `files` is None if only the metadata table can read it."""
 
-    metadata: MetadataTable
+    metadata: KeyShards
     shard: str
     files: ShardFiles | None
     rows: Int64s

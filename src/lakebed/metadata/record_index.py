@@ -2,19 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
 from lakebed.format.java_hash import shard_of
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.record_index import RecordLocation, decode_record_index, decode_record_index_value
-from lakebed.metadata.table import MetadataTable
+from lakebed.metadata.shard import Shard, load_whole_shard
+from lakebed.metadata.table import ROOT, MetadataTable, ShardFiles
+from lakebed.model.files import FileSlice
+from lakebed.model.index import IndexDefinition
 
 RECORD_INDEX = "record_index"
 
 
-def is_partitioned(metadata: MetadataTable) -> bool:
+class KeyShards(Protocol):
+    """What locating keys asks of a metadata table."""
+
+    @property
+    def definitions(self) -> Mapping[str, IndexDefinition]:
+        """Index definitions by metadata-table partition."""
+        ...
+
+    @property
+    def is_near(self) -> bool:
+        """Whether reading its files takes no time to speak of."""
+        ...
+
+    def slices(self, partition: str) -> tuple[FileSlice, ...]:
+        """The newest slice of each file group, in shard order."""
+        ...
+
+    def shard(self, partition: str, file_id: str) -> Shard:
+        """One file group."""
+        ...
+
+    def shard_files(self, partition: str) -> tuple[ShardFiles, ...] | None:
+        """The files of all shards, in shard order; None if they do not speak for themselves."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecordIndexFiles:
+    """The record index of a metadata table by itself, for a worker that locates keys. Picklable."""
+
+    definitions: Mapping[str, IndexDefinition]
+    files: tuple[ShardFiles, ...]
+    is_near: bool
+
+    def slices(self, partition: str) -> tuple[FileSlice, ...]:
+        """The newest slice of each file group, in shard order."""
+        assert partition == RECORD_INDEX, partition
+        return tuple(files.file_slice for files in self.files)
+
+    def shard(self, partition: str, file_id: str) -> Shard:
+        """One file group."""
+        assert partition == RECORD_INDEX, partition
+        files = next(files for files in self.files if files.file_slice.group.file_id == file_id)
+        return load_whole_shard(files.storage, files.file_slice, root=ROOT)
+
+    def shard_files(self, partition: str) -> tuple[ShardFiles, ...]:
+        """The files of all shards, in shard order."""
+        assert partition == RECORD_INDEX, partition
+        return self.files
+
+
+def record_index_files(metadata: MetadataTable) -> RecordIndexFiles:
+    """The record index as it stands for that reader."""
+    files = metadata.shard_files(RECORD_INDEX)
+    assert files is not None, "tables that are written have timeline layout 2"
+    named = {name: found for name, found in metadata.definitions.items() if name == RECORD_INDEX}
+    return RecordIndexFiles(named, files, metadata.is_near)
+
+
+def is_partitioned(metadata: KeyShards) -> bool:
     """Whether keys are unique per data partition only."""
     definition = metadata.definitions.get(RECORD_INDEX)
     return definition is not None and definition.is_partitioned

@@ -1,0 +1,132 @@
+"""Record keys that a large write brought or took, in files, split by the shards of the record index that are to know.
+
+So many keys never come together in one process: the entries of a shard are made from its own keys alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.engine.exchange import Label, Run, Shelf, StagedFile, runs
+from lakebed.format.arrow import ArrowArray
+from lakebed.format.java_hash import shards_of
+from lakebed.format.metadata.keys import data_partition_of_group, group_file_id
+from lakebed.index.entries import Entries
+from lakebed.index.record_index import KeyChanges, record_index_shards
+
+_KEY = "key"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSets:
+    """File ids of the shards that hold keys of a data partition: those of `whole`, or the partition's own."""
+
+    whole: tuple[str, ...] = ()
+    by_partition: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    is_partitioned: bool = False
+    shards_of_new: int = 1
+
+    def __call__(self, partition: str) -> tuple[str, ...]:
+        """The shards for keys of a data partition, in shard order; those that a new one is given."""
+        if not self.is_partitioned:
+            return self.whole
+        new = (group_file_id("record_index", number, partition) for number in range(self.shards_of_new))
+        return self.by_partition.get(partition) or tuple(new)
+
+
+def shard_sets(file_ids: Sequence[str], *, is_partitioned: bool, shards_of_new: int = 1) -> ShardSets:
+    """The sets that the shards of an index make up; `file_ids` are in shard order."""
+    if not is_partitioned:
+        return ShardSets(whole=tuple(file_ids))
+    found: dict[str, tuple[str, ...]] = {}
+    for file_id in file_ids:
+        partition = data_partition_of_group(file_id) or ""
+        found[partition] = (*found.get(partition, ()), file_id)
+    return ShardSets(by_partition=found, is_partitioned=True, shards_of_new=shards_of_new)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKeys:
+    """Keys that came into a file group or left it. Labels are the number of the shard, and whether they left."""
+
+    partition: str
+    file_id: str
+    shards: tuple[str, ...]
+    file: StagedFile
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFiles:
+    """The keys of all file groups of a write."""
+
+    shelf: Shelf
+    groups: tuple[StoredKeys, ...]
+
+    @property
+    def largest_bytes(self) -> int:
+        """What the keys of the shard that has most of them take."""
+        sizes: Counter[str] = Counter()
+        for group in self.groups:
+            for (number, _), (first, last) in zip(group.file.labels, pairwise(group.file.starts), strict=True):
+                sizes[group.shards[number]] += (last - first) * group.file.bytes // group.file.rows
+        return max(sizes.values(), default=0)
+
+    def by_shard(self) -> dict[str, StoredEntries]:
+        """What each shard that has any is to know, by its file id."""
+        found: dict[str, list[tuple[StoredKeys, Run, Run]]] = {}
+        for group in self.groups:
+            of_label = runs([group.file])
+            for number in sorted({number for number, _ in of_label}):
+                pair = of_label.get((number, False), Run(())), of_label.get((number, True), Run(()))
+                found.setdefault(group.shards[number], []).append((group, *pair))
+        return {shard: StoredEntries(self.shelf, shard, tuple(parts)) for shard, parts in sorted(found.items())}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntries:
+    """The entries of one shard, not read yet: file groups, and the keys that came and left in each."""
+
+    shelf: Shelf
+    shard: str
+    parts: tuple[tuple[StoredKeys, Run, Run], ...]
+
+    def load(self, *, instant_ms: int) -> Entries:
+        """The entries."""
+        found = record_index_shards(self._changes(), lambda _: (self.shard,), instant_ms=instant_ms)
+        return found.get(self.shard, Entries.of({}))
+
+    def _changes(self) -> Iterator[KeyChanges]:
+        for group, came, left in self.parts:
+            yield KeyChanges(group.partition, group.file_id, self._keys(came), self._keys(left))
+
+    def _keys(self, run: Run) -> ArrowArray | None:
+        tables = list(self.shelf.read(run.cut(0, len(run))))
+        return pa.concat_tables(tables)[_KEY].combine_chunks() if tables else None
+
+
+def store_keys(shelf: Shelf, change: KeyChanges, shards: tuple[str, ...]) -> StoredKeys | None:
+    """Puts the keys of a file group where the commit finds them; None if there are none."""
+    parts = [*_by_shard(change.inserted, len(shards), left=False), *_by_shard(change.deleted, len(shards), left=True)]
+    if not parts:
+        return None
+    table = pa.table({_KEY: pa.chunked_array([keys for _, keys in parts], pa.string())})
+    starts = np.cumsum([0, *(len(keys) for _, keys in parts)]).tolist()
+    file = shelf.put(table, [label for label, _ in parts], starts)
+    return StoredKeys(change.partition, change.file_id, shards, file)
+
+
+def _by_shard(keys: ArrowArray | None, shards: int, *, left: bool) -> Iterator[tuple[Label, ArrowArray]]:
+    if keys is None or not len(keys):
+        return
+    whole = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    numbers = shards_of(whole, shards)
+    order = np.argsort(numbers, kind="stable")
+    bounds = np.searchsorted(numbers[order], np.arange(shards + 1))
+    for number in np.flatnonzero(np.diff(bounds)).tolist():
+        yield (number, left), whole.take(pa.array(order[bounds[number] : bounds[number + 1]]))
