@@ -29,10 +29,10 @@ from benchmarks.settings import Settings
 ROUNDS = 3
 PHASES = (
     ("open the table", "lakebed.open_table"),
-    ("prepare rows", "lakebed.write.input.prepare_batches"),
+    ("prepare rows", "lakebed.write.input.ArrowInput.prepare"),
     ("begin", "lakebed.transaction.transactions.Transactions.begin"),
     ("context", "lakebed.write.writer.write_context"),
-    ("combine duplicates", "lakebed.write.verbs.combine_duplicates"),
+    ("combine duplicates", "lakebed.write.arrange.combine_duplicates"),
     ("plan", "lakebed.write.writer.plan_rows"),
     ("  tag by the record index", "lakebed.write.writer.tag_by_index"),
     ("  tag by reading keys", "lakebed.write.writer.find_in_files"),

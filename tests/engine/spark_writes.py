@@ -173,7 +173,7 @@ def check_retries(spark: SparkSession, folder: Path) -> None:
     """A task of every job fails once after it has done its work: that work leaves nothing behind."""
     failures = folder / "failures"
     failures.mkdir()
-    table = new_table(spark, folder / "table", "mor")
+    table = new_table(spark, folder / "table", "mor", indexes=("record",))
     with tasks_on_spark(flaky(failures)):
         written = [
             table.bulk_insert(all_types(spark, 0, 12, ts=1)),
@@ -182,9 +182,12 @@ def check_retries(spark: SparkSession, folder: Path) -> None:
     # Rows are staged, written; then staged, looked for, written.
     assert sorted(path.name for path in failures.iterdir()) == ["1", "2", "3", "4", "5"]
     assert "rows-" in (failures / "1").read_text()
+    assert [result.jobs for result in written] == [2, 3]
     assert [(result.inserted, result.updated) for result in written] == [(12, 0), (4, 4)]
     rows = table.to_arrow(columns=["number", "ts"]).sort_by("number").to_pylist()
     assert rows == [{"number": number, "ts": 1 if number < 8 else 2} for number in range(16)]
+    found = table.indexes.validate("record_index")
+    assert (found.checked, found.is_sound) == (16, True)
     named = {path for result in written for path in result.files}
     assert data_files(folder / "table") == named
     check_left_nothing(folder / "table")

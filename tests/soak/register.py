@@ -9,13 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 
 import lakebed
-from lakebed.engine.engines import InProcess
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
 from lakebed.write.operations import UPSERT
-from lakebed.write.prepare import PreparePlan
+from lakebed.write.prepare import PreparePlan, prepare_batch
 from lakebed.write.prepare import plan_rows as plan_columns
-from lakebed.write.staging import Prepared, RowSource, prepare_batches
+from lakebed.write.staging import Prepared, RowSource
 from lakebed.write.writer import WriteResult
 
 PARTITIONS = 6
@@ -137,7 +136,7 @@ class _ReadInside:
         raise NotImplementedError
 
     def prepare(self, storage: Storage, plan: PreparePlan) -> RowSource:
-        return lambda instant: Prepared(prepare_batches(iter([self.make(instant)]), plan), InProcess())
+        return lambda instant, _: Prepared(prepare_batch(self.make(instant), plan))
 
 
 def _batch(lists: Mapping[str, Sequence[int]]) -> pa.RecordBatch:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +19,9 @@ _COMPACTED_SHARE = {"avro": 0.35, "parquet": 1.0}
 
 FileIds = Callable[[], str]
 """A new file id: a UUID and a counter, `<uuid>-0`."""
+
+Numbers = TypeVar("Numbers", Ints, range)
+"""Row numbers: those of rows at hand, or of rows that are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +62,28 @@ def assign_rows(
     new_file_id: FileIds,
 ) -> tuple[Assignment, ...]:
     """Every tagged row goes where it lives; `inserts`, by partition, into small files and then new file groups."""
-    filled: dict[int, Ints] = {}
-    new: list[Assignment] = []
     nothing = np.empty(0, np.int64)
+    filled, rest = fill_files(inserts, spaces, rows_per_file)
+    new = [
+        Assignment(FileGroupId(partition, new_file_id()), None, nothing, nothing, part)
+        for partition, parts in rest.items()
+        for part in parts
+    ]
+    return (*_existing(tags, filled, slices), *new)
+
+
+def fill_files(
+    inserts: Mapping[str, Numbers], spaces: Mapping[str, Sequence[Space]], rows_per_file: int
+) -> tuple[dict[int, Numbers], dict[str, list[Numbers]]]:
+    """Which inserts go into which small file, by the number of its slice, and those of new file groups by partition."""
+    filled: dict[int, Numbers] = {}
+    new: dict[str, list[Numbers]] = {}
     for partition, rows in inserts.items():
         rest = rows
         for space in spaces.get(partition, ()):
             filled[space.target], rest = rest[: space.rows], rest[space.rows :]
-        new += [
-            Assignment(FileGroupId(partition, new_file_id()), None, nothing, nothing, part)
-            for part in _split(rest, rows_per_file)
-        ]
-    return (*_existing(tags, filled, slices), *new)
+        new[partition] = _split(rest, rows_per_file)
+    return filled, new
 
 
 def small_files(
@@ -114,7 +129,8 @@ def _existing(tags: Tags, filled: Mapping[int, Ints], slices: Sequence[FileSlice
         )
 
 
-def _split(rows: Ints, size: int) -> list[Ints]:
+def _split(rows: Numbers, size: int) -> list[Numbers]:
     """Parts of about equal length, none longer than `size`."""
     count = -(-len(rows) // max(size, 1))
-    return list(np.array_split(rows, count)) if count else []
+    bounds = [len(rows) * part // max(count, 1) for part in range(count + 1)]
+    return [rows[first:last] for first, last in pairwise(bounds)]

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
+from lakebed.engine.exchange import Shelf
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import RolledBackError, ServiceCancelledError, WriteConflictError
+from lakebed.index.record_index import KeyChanges
+from lakebed.metadata.entries import list_groups
+from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.metadata.stored_keys import ShardSets, StoredKeys, shard_sets, store_keys
+from lakebed.model.words import RECORD_KEY
+from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.table import TableState
 from lakebed.transaction.markers import load_markers
 from lakebed.transaction.settle import delete_file
 from lakebed.write.base_file import create_base_file
@@ -23,6 +33,55 @@ def run_write_task(task: WriteTask) -> tuple[WrittenFile, ...]:
     if task.file_slice is None:
         return create_base_file(task)
     return append_log_file(task) if is_append(task) else merge_base_file(task)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenGroup:
+    """What a task of a large write made: files, and keys that are stored by themselves."""
+
+    files: tuple[WrittenFile, ...]
+    keys: tuple[StoredKeys, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStaged:
+    """Runs tasks of a large write, or scans of keys that it hides. Keys stay in files, none without a record index."""
+
+    shelf: Shelf
+    shards: ShardSets | None
+
+    def __call__(self, task: WriteTask | SliceTask) -> WrittenGroup:
+        """What the task makes. Running it again makes other files."""
+        if isinstance(task, SliceTask):
+            return WrittenGroup((), self._stored(hidden_keys(task, read_slice(task))))
+        files = run_write_task(task)
+        changes = (
+            KeyChanges(file.stat.partition, file.stat.file_id, file.inserted_keys, file.deleted_keys) for file in files
+        )
+        keys = tuple(stored for change in changes for stored in self._stored(change))
+        return WrittenGroup(tuple(replace(file, inserted_keys=None, deleted_keys=None) for file in files), keys)
+
+    def _stored(self, change: KeyChanges) -> tuple[StoredKeys, ...]:
+        if self.shards is None:
+            return ()
+        stored = store_keys(self.shelf, change, self.shards(change.partition))
+        return () if stored is None else (stored,)
+
+
+def key_shards(state: TableState) -> ShardSets | None:
+    """The shards that the keys of a write go to; None if the table keeps no record index."""
+    config = state.config
+    if RECORD_INDEX not in (*config.metadata_partitions, *config.metadata_partitions_inflight):
+        return None
+    definition = state.definitions.get(RECORD_INDEX)
+    is_partitioned = definition is not None and definition.is_partitioned
+    return shard_sets(list_groups(state.storage, [RECORD_INDEX])[RECORD_INDEX], is_partitioned=is_partitioned)
+
+
+def hidden_keys(scan: SliceTask, rows: pa.Table) -> KeyChanges:
+    """The keys of a file group that a write hides, as its scan read them."""
+    group = scan.file_slice.group
+    return KeyChanges(group.partition, group.file_id, deleted=rows[RECORD_KEY])
 
 
 def find_strays(context: WriteContext, written: Sequence[WrittenFile]) -> tuple[str, ...]:

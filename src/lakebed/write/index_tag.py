@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from lakebed.engine.engines import Engine
 from lakebed.errors import InvalidInputError
-from lakebed.metadata import MetadataTable
 from lakebed.metadata.key_locations import Locations, locate_everywhere, locate_keys
-from lakebed.metadata.record_index import is_partitioned
+from lakebed.metadata.record_index import KeyShards, is_partitioned
 from lakebed.metadata.shard_cache import ShardCache
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId
@@ -35,7 +34,7 @@ _NUMBER = "lakebed.number"
 class KeyIndex:
     """The record index of a snapshot whose slices `scans` read. If it `moves` rows, those whose partition changed."""
 
-    metadata: MetadataTable
+    metadata: KeyShards
     config: TableConfig
     scans: Sequence[SliceTask]
     engine: Engine
@@ -60,7 +59,7 @@ def tag_by_index(rows: pa.Table, index: KeyIndex, *, everywhere: bool = False) -
     return replace(_move_rows(rows, tags, index), counts=found.counts)
 
 
-def find_taken(keys: pa.Array, partitions: pa.Array, metadata: MetadataTable, cache: ShardCache) -> pa.Array:
+def find_taken(keys: pa.Array, partitions: pa.Array, metadata: KeyShards, cache: ShardCache) -> pa.Array:
     """Those of the keys that have an entry: another write was faster to insert them."""
     found = locate_keys(metadata, keys, partitions, cache=cache)
     return keys.filter(pa.array(found.codes >= 0))

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from lakebed.engine.engines import InProcess
+from lakebed.engine.exchange import Split
 from lakebed.engine.spark import OnSpark
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import META_COLUMNS
 from lakebed.storage import Storage
 from lakebed.write.inputs import arrow_batches, to_arrow_schema
 from lakebed.write.prepare import PreparePlan
-from lakebed.write.staging import Prepared, RowSource, StageTask, prepare_batches
+from lakebed.write.staging import (
+    Prepared,
+    RowSource,
+    Staged,
+    StageTask,
+    prepared_tables,
+    shelf_of,
+    stage_tables,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,6 +33,8 @@ if TYPE_CHECKING:
 
 _DRIVER_BYTES = 256 << 20
 """Rows that need no more are written by the driver: Spark jobs would take longer than the work."""
+_READER_BYTES = 1 << 30
+"""Prepared rows of a reader that are held; if there are more, all are staged."""
 
 
 class Input(Protocol):
@@ -49,10 +61,11 @@ class Input(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ArrowInput:
-    """Rows in this process."""
+    """Rows in this process. Beyond `bytes_max` they are not held: a reader may have more than there is room for."""
 
     schema: pa.Schema
     source: Iterator[pa.RecordBatch]
+    bytes_max: int | None = None
 
     @property
     def jobs(self) -> int:
@@ -64,10 +77,21 @@ class ArrowInput:
         return self.source
 
     def prepare(self, storage: Storage, plan: PreparePlan) -> RowSource:
-        """Prepares the rows at once: what is wrong with them shows before anything is written."""
-        del storage
-        prepared = Prepared(prepare_batches(self.source, plan), InProcess())
-        return lambda _: prepared
+        """Prepares the rows at once: what is wrong with them shows before anything is written.
+
+        Rows that are more than can be held are staged once the write has begun.
+        """
+        tables = prepared_tables(self.source, plan)
+        held, is_all = _held(tables, self.bytes_max)
+        if is_all:
+            prepared = Prepared(_joined(held, plan))
+            return lambda *_: prepared
+
+        def staged(instant: InstantTime, split: Split) -> Staged:
+            shelf = shelf_of(storage, instant)
+            return Staged(shelf, stage_tables(shelf, chain(held, tables), split), InProcess())
+
+        return staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +114,15 @@ class SparkInput:
     def prepare(self, storage: Storage, plan: PreparePlan) -> RowSource:
         """Stages the rows once the write has begun; what is wrong with them then ends the write."""
 
-        def prepared(instant: InstantTime) -> Prepared:
-            staged = self.engine.fold(self.frame, StageTask(storage, instant, plan))
-            parts = [part for part in staged if part is not None]
-            tables = [part.read() for part in parts]
-            rows = pa.concat_tables(tables).unify_dictionaries() if tables else plan.schema.empty_table()
-            is_small = sum(part.bytes for part in parts) <= _DRIVER_BYTES
-            return Prepared(rows, InProcess() if is_small else self.engine)
+        def staged(instant: InstantTime, split: Split) -> Prepared | Staged:
+            shelf = shelf_of(storage, instant)
+            parts = self.engine.fold(self.frame, StageTask(shelf, plan, split))
+            rows = Staged(shelf, tuple(file for part in parts for file in part), self.engine)
+            if rows.bytes > _DRIVER_BYTES:
+                return rows
+            return Prepared(_joined([shelf.read_unsplit(file) for file in rows.files], plan))
 
-        return prepared
+        return staged
 
 
 def open_input(rows: object) -> Input:
@@ -106,7 +130,22 @@ def open_input(rows: object) -> Input:
     if _is_spark_frame(rows):
         return _open_frame(rows)
     schema, batches = arrow_batches(rows)
-    return ArrowInput(schema, batches)
+    return ArrowInput(schema, batches, _READER_BYTES if isinstance(rows, pa.RecordBatchReader) else None)
+
+
+def _held(tables: Iterator[pa.Table], bytes_max: int | None) -> tuple[list[pa.Table], bool]:
+    """The first tables, as many as may be held, and whether these are all."""
+    held, size = [], 0
+    for table in tables:
+        held.append(table)
+        size += table.nbytes
+        if bytes_max is not None and size > bytes_max:
+            return held, False
+    return held, True
+
+
+def _joined(tables: list[pa.Table], plan: PreparePlan) -> pa.Table:
+    return pa.concat_tables(tables).unify_dictionaries() if tables else plan.schema.empty_table()
 
 
 def _open_frame(frame: Any) -> SparkInput:

@@ -15,6 +15,7 @@ from lakebed.metadata.changes import MetadataChange, change_of_commit
 from lakebed.metadata.column_stats import PARTITION_STATS
 from lakebed.metadata.current_stats import CurrentStats
 from lakebed.metadata.entries import Update, find_groups, write_change
+from lakebed.metadata.stored_keys import KeyFiles
 from lakebed.model.commit import CommitMetadata, IndexedPartition, WriteStat, stats_by_partition
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
@@ -31,7 +32,7 @@ from lakebed.write.values import WriteContext, WrittenFile
 class CommitChanges:
     """The files of a write, and the file groups that it replaces, for every index that the table has.
 
-    With `compacts` the files take the place of whole file slices.
+    The keys of a large write are in `key_files`. With `compacts` the files take the place of whole file slices.
     """
 
     state: TableState
@@ -39,6 +40,7 @@ class CommitChanges:
     written: Sequence[WrittenFile]
     replaced: frozenset[FileGroupId]
     replaced_keys: tuple[KeyChanges, ...] = ()
+    key_files: KeyFiles | None = None
     compacts: bool = False
 
     def write(self, section: Section, instant: InstantTime) -> CommitMetadata:
@@ -60,6 +62,7 @@ class CommitChanges:
             self.written,
             replaced=sorted({group.partition for group in self.replaced}),
             replaced_keys=self.replaced_keys,
+            key_files=self.key_files,
             compacts=self.compacts,
         )
         if PARTITION_STATS in partitions and self._was_overtaken(state):
@@ -70,13 +73,13 @@ class CommitChanges:
         """Raises for an index that was created since this write began, unless the write is fit for it.
 
         Statistics, filters and the keys that an overwrite hides are gathered only for a table that has the index. New
-        keys are, but another write may have brought them, too: only an index in which they are looked up tells.
+        keys are, but another write may have brought them, too: only an index in which they are looked up tells. Keys of
+        a large write are kept only if there is an index to be told.
         """
         config = self.context.config
         known = (*config.metadata_partitions, *config.metadata_partitions_inflight)
-        is_fit = not self.replaced and not any(
-            file.inserted_keys is not None and len(file.inserted_keys) for file in self.written
-        )
+        brings_keys = any(file.inserted_keys is not None and len(file.inserted_keys) for file in self.written)
+        is_fit = not self.replaced and not brings_keys and self.key_files is None
         for partition in partitions:
             if partition not in known and not (partition == "record_index" and is_fit):
                 raise WriteConflictError(

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from lakebed.engine.engines import Engine
+from lakebed.engine.exchange import Shelf, StagedFile
 from lakebed.metadata.key_locations import ProbeCounts
 from lakebed.model.commit import CommitMetadata, WriteStat
-from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, TableType
 from lakebed.read.file_slice import SliceTask
 from lakebed.transaction.conflicts import WriteKind, WriteSet
-from lakebed.write.assign import Assignment, FileIds, assign_rows, small_files
+from lakebed.write.assign import Assignment, FileIds, assign_rows
 from lakebed.write.operations import Operation, Replaces
-from lakebed.write.tag import Ints, Tagged, Tags, find_keys, join_finds, plan_finds, rows_by_partition
+from lakebed.write.room import Room, logs_inserts
+from lakebed.write.tag import NO_TAGS, Ints, Tagged, Tags, find_keys, join_finds, plan_finds, rows_by_partition
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
 
 
@@ -43,15 +44,16 @@ Finder = Callable[[pa.Table], Tagged]
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """Tasks of a write, where they run, and what the write replaces."""
+    """Tasks of a write, where they run, and what the write replaces. The rows of a large one are on a `shelf`."""
 
     operation: Operation
     tasks: tuple[WriteTask, ...]
     replaced: Mapping[str, tuple[str, ...]]
     engine: Engine
     counts: ProbeCounts | None = None
-    new_keys: pa.Table | None = None
+    new_keys: pa.Table | tuple[StagedFile, ...] | None = None
     """Record keys and partition paths of rows that the record index did not know; None if it was not asked."""
+    shelf: Shelf | None = None
 
     @property
     def write_set(self) -> WriteSet:
@@ -94,26 +96,16 @@ def plan_rows(
     engine: Engine,
     find: Finder,
     *,
-    row_bytes: float,
-    busy: frozenset[FileGroupId],
+    room: Room,
     new_file_id: FileIds,
 ) -> WritePlan:
-    """The tasks that write `rows`. `find` looks in the snapshot's `slices`; `busy` groups are not filled."""
-    tagged = find(rows) if operation.finds_keys else Tagged(rows, _no_tags())
-    rows, tags = tagged.rows, tagged.tags
-    inserts = _inserts(rows, tags)
-    with_logs = operation.finds_keys and logs_inserts(context.config)
-    spaces = (
-        small_files(slices, context.files, row_bytes, excluded=busy, with_logs=with_logs)
-        if operation.fills_files
-        else {}
-    )
-    rows_per_file = max(int(context.files.target_bytes / row_bytes), 1)
-    assignments = assign_rows(tags, inserts, slices, spaces, rows_per_file, new_file_id)
-    tasks = _tasks(rows, assignments, context, is_blind=not operation.finds_keys)
-    return WritePlan(
-        operation, tasks, _replaced(operation, slices, rows), engine, tagged.counts, _new_keys(tagged, inserts)
-    )
+    """The tasks that write `rows`. `find` looks in the snapshot's `slices`."""
+    tagged = find(rows) if operation.finds_keys else Tagged(rows, NO_TAGS)
+    inserts = inserts_by_partition(tagged.rows, tagged.tags)
+    assignments = assign_rows(tagged.tags, inserts, slices, room.spaces, room.rows_per_file, new_file_id)
+    tasks = _tasks(tagged.rows, assignments, context, is_blind=not operation.finds_keys)
+    replaced = replaced_by(operation, slices, rows_by_partition(tagged.rows))
+    return WritePlan(operation, tasks, replaced, engine, tagged.counts, new_keys(tagged, inserts))
 
 
 def is_append(task: WriteTask) -> bool:
@@ -127,21 +119,14 @@ def is_append(task: WriteTask) -> bool:
     return not task.has_inserts or (logs_inserts(config) and not task.is_blind)
 
 
-def logs_inserts(config: TableConfig) -> bool:
-    """Whether new keys may lie in log files alone: where a record index tells everyone that they are there.
-
-    Apache Hudi's other indexes look for keys in base files only, and would insert such a key again.
-    """
-    return config.table_type is TableType.MERGE_ON_READ and "record_index" in config.metadata_partitions
-
-
 def find_in_files(rows: pa.Table, scans: Sequence[SliceTask], engine: Engine, rule: TagRule) -> Tagged:
     """Rows with the slices that hold their keys, found by reading the keys of files. `scans` do that."""
     candidates = plan_finds(rows, scans, everywhere=rule.everywhere, prune=rule.prune)
     return Tagged(rows, join_finds(candidates, engine.map([candidate.task for candidate in candidates], find_keys)))
 
 
-def _new_keys(tagged: Tagged, inserts: Mapping[str, Ints]) -> pa.Table | None:
+def new_keys(tagged: Tagged, inserts: Mapping[str, Ints]) -> pa.Table | None:
+    """Record keys and partition paths of the inserts that do not move; None if the record index was not asked."""
     if tagged.counts is None:
         return None
     numbers = np.concatenate([*inserts.values(), np.empty(0, np.int64)])
@@ -149,12 +134,7 @@ def _new_keys(tagged: Tagged, inserts: Mapping[str, Ints]) -> pa.Table | None:
     return tagged.rows.select([RECORD_KEY, PARTITION_PATH]).take(pa.array(numbers))
 
 
-def _no_tags() -> Tags:
-    nothing = np.empty(0, np.int64)
-    return Tags(nothing, nothing, nothing)
-
-
-def _inserts(rows: pa.Table, tags: Tags) -> dict[str, Ints]:
+def inserts_by_partition(rows: pa.Table, tags: Tags = NO_TAGS) -> dict[str, Ints]:
     """Rows that no slice holds, by partition; deletes among them have nothing to delete."""
     is_new = np.ones(rows.num_rows, bool)
     is_new[tags.rows] = False
@@ -202,19 +182,25 @@ class Picked:
         Deletes by key do not know the path before.
         """
         own = self.assignment
-        rows = self.table.take(pa.array(own.rows))
-        path = pa.array([own.group.partition], pa.string())
-        paths = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), path)
-        rows = rows.set_column(rows.schema.get_field_index(PARTITION_PATH), PARTITION_PATH, paths)
+        rows = with_partition(self.table.take(pa.array(own.rows)), own.group.partition)
         positions = np.concatenate([own.positions, np.full(len(own.inserts), -1)])
         return rows.append_column(POSITION, pa.array(positions)).append_column(IS_INSERT, pa.array(own.is_insert))
 
 
-def _replaced(operation: Operation, slices: Sequence[FileSlice], rows: pa.Table) -> dict[str, tuple[str, ...]]:
+def with_partition(rows: pa.Table, partition: str) -> pa.Table:
+    """Rows with the path of the partition that they are written to."""
+    path = pa.array([partition], pa.string())
+    paths = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), path)
+    return rows.set_column(rows.schema.get_field_index(PARTITION_PATH), PARTITION_PATH, paths)
+
+
+def replaced_by(
+    operation: Operation, slices: Sequence[FileSlice], partitions: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    """The file groups that an operation with rows for these partitions hides, by partition."""
     if operation.replaces is Replaces.NOTHING:
         return {}
-    wanted = None if operation.replaces is Replaces.TABLE else set(rows_by_partition(rows))
-    return replaced_groups(slices, wanted)
+    return replaced_groups(slices, None if operation.replaces is Replaces.TABLE else set(partitions))
 
 
 def replaced_groups(slices: Sequence[FileSlice], partitions: set[str] | None) -> dict[str, tuple[str, ...]]:

@@ -1,77 +1,92 @@
-"""Rows on their way between processes: Arrow files in the folder of an instant's markers, gone with them."""
+"""Prepared rows on their way to a write: at hand, or in the folder of an instant's markers, gone with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lakebed.engine.engines import Engine
-from lakebed.engine.randomness import new_token
+from lakebed.engine.exchange import Shelf, Split, StagedFile
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
 from lakebed.transaction.markers import marker_folder
-from lakebed.transaction.settle import create_file
 from lakebed.write.prepare import PreparePlan, prepare_batch
 
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """Rows in a file."""
-
-    storage: Storage
-    path: str
-    rows: int
-    bytes: int
-
-    def read(self) -> pa.Table:
-        """The rows."""
-        with self.storage.arrow_file(self.path) as file:
-            return pa.ipc.open_file(file).read_all()
-
-
-def stage_table(storage: Storage, instant: InstantTime, table: pa.Table) -> Staged:
-    """Puts rows where any process of the write finds them."""
-    path = f"{marker_folder(instant)}/rows-{new_token()}.arrow"
-    sink = pa.BufferOutputStream()
-    # One dictionary per column: the file format has no replacements.
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table.unify_dictionaries())
-    create_file(storage, path, sink.getvalue().to_pybytes())
-    return Staged(storage, path, table.num_rows, table.nbytes)
+CHUNK_BYTES = 64 << 20
+"""Rows that a task holds before it stages them."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageTask:
-    """Prepares rows in a worker and stages them; each call makes a new file, and its result says which."""
+    """Prepares rows in a worker and stages them, split; each call makes new files, and its result says which."""
 
-    storage: Storage
-    instant: InstantTime
+    shelf: Shelf
     plan: PreparePlan
+    split: Split
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Staged | None:
-        """The prepared rows of one partition of the input; None if it has none."""
-        rows = prepare_batches(batches, self.plan)
-        return stage_table(self.storage, self.instant, rows) if rows.num_rows else None
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> tuple[StagedFile, ...]:
+        """The prepared rows of one partition of the input; none if it has none."""
+        return stage_tables(self.shelf, prepared_tables(batches, self.plan), self.split)
 
 
-def prepare_batches(batches: Iterator[pa.RecordBatch], plan: PreparePlan) -> pa.Table:
-    """The prepared rows of batches, in their order."""
-    tables, first_row = [], 0
+def stage_tables(shelf: Shelf, tables: Iterable[pa.Table], split: Split) -> tuple[StagedFile, ...]:
+    """Stages prepared rows, some of them at a time."""
+    files = (shelf.put_split(pa.concat_tables(chunk).unify_dictionaries(), split) for chunk in _chunks(tables))
+    return tuple(file for file in files if file is not None)
+
+
+def prepared_tables(batches: Iterator[pa.RecordBatch], plan: PreparePlan) -> Iterator[pa.Table]:
+    """The prepared rows of each batch."""
+    first_row = 0
     for batch in batches:
-        tables.append(prepare_batch(batch, plan, first_row=first_row))
+        yield prepare_batch(batch, plan, first_row=first_row)
         first_row += batch.num_rows
-    return pa.concat_tables(tables).unify_dictionaries() if tables else plan.schema.empty_table()
+
+
+def shelf_of(storage: Storage, instant: InstantTime) -> Shelf:
+    """Where the rows of an instant are staged."""
+    return Shelf(storage, marker_folder(instant))
+
+
+def _chunks(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
+    held, size = [], 0
+    for table in tables:
+        held.append(table)
+        size += table.nbytes
+        if size >= CHUNK_BYTES:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Prepared rows, and where the rest of the work on them is done."""
+    """Prepared rows at hand: this process does the rest of the work."""
 
     rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Prepared rows in files, and where the rest of the work on them is done."""
+
+    shelf: Shelf
+    files: tuple[StagedFile, ...]
     engine: Engine
 
+    @property
+    def rows(self) -> int:
+        """How many they are."""
+        return sum(file.rows for file in self.files)
 
-RowSource = Callable[[InstantTime], Prepared]
-"""Gives prepared rows once the instant that writes them has begun."""
+    @property
+    def bytes(self) -> int:
+        """What they take."""
+        return sum(file.bytes for file in self.files)
+
+
+RowSource = Callable[[InstantTime, Split], Prepared | Staged]
+"""Gives prepared rows once the instant that writes them has begun, in files if they are too many, split as is said."""

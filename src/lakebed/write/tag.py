@@ -37,6 +37,10 @@ class Tags:
     positions: Ints
 
 
+NO_TAGS = Tags(*(np.empty(0, np.int64) for _ in range(3)))
+"""No row is anywhere yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tagged:
     """Rows to write, with their tags, and what it took to find them in the record index.

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakebed.engine.engines import InProcess
 from lakebed.errors import InvalidInputError
-from lakebed.model.instant import InstantTime
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.options import WriteOptions
 from lakebed.table import TableHandle
-from lakebed.write.dedupe import combine_duplicates
+from lakebed.write.arrange import Arrangement
 from lakebed.write.input import Input, open_input
-from lakebed.write.keys import find_field, generate_keys, plan_keys, record_keys
+from lakebed.write.keys import find_field, plan_keys, record_keys
 from lakebed.write.operations import (
     BULK_INSERT,
     DELETE,
@@ -90,25 +88,25 @@ class TableWrites:
                 hint="use insert or bulk_insert; make a table with a key for upserts",
             )
         rule = self._rule()
-        prepare = given.prepare(self._handle.storage, plan)
-
-        def source(instant: InstantTime) -> Prepared:
-            prepared = prepare(instant)
-            rows = prepared.rows if has_keys else generate_keys(prepared.rows, instant)
-            return replace(prepared, rows=self._arrange(rows, operation, rule))
-
-        result = self._writer.write_rows(source, plan.columns, operation, rule)
+        source = given.prepare(self._handle.storage, plan)
+        result = self._writer.write_rows(source, plan.columns, operation, rule, self._arrangement(operation, rule))
         return replace(result, jobs=given.jobs)
 
-    def _arrange(self, rows: pa.Table, operation: Operation, rule: TagRule) -> pa.Table:
+    def _arrangement(self, operation: Operation, rule: TagRule) -> Arrangement:
         config = self._handle.config
-        if operation.combines or (self._options.combine_inserts and not operation.finds_keys):
-            rows = combine_duplicates(rows, config.ordering_fields, config.merge_mode, by_partition=not rule.is_global)
-        return _sorted(rows, self._options.sort_mode) if operation is BULK_INSERT else rows
+        combines = operation.combines or (self._options.combine_inserts and not operation.finds_keys)
+        return Arrangement(
+            config,
+            combines=combines and bool(config.key_fields),
+            by_partition=not rule.is_global,
+            sorts=operation is BULK_INSERT and self._options.sort_mode != "none",
+            generates=not config.key_fields,
+        )
 
     def _delete_keys(self, keys: pa.Array) -> WriteResult:
-        prepared = Prepared(_key_rows(keys), InProcess())
-        return self._writer.write_rows(lambda _: prepared, pa.schema([]), DELETE, self._rule(everywhere=True))
+        prepared = Prepared(_key_rows(keys))
+        rule, as_they_are = self._rule(everywhere=True), Arrangement(self._handle.config)
+        return self._writer.write_rows(lambda *_: prepared, pa.schema([]), DELETE, rule, as_they_are)
 
     def _rule(self, *, everywhere: bool = False) -> TagRule:
         """How keys are found: by the record index if there is one, unless the options ask for another way."""
@@ -139,8 +137,3 @@ def _key_rows(keys: pa.Array) -> pa.Table:
     """Deletes of keys that may be in any partition."""
     paths = pa.DictionaryArray.from_arrays(np.zeros(len(keys), np.int32), pa.array([""], pa.string()))
     return pa.table({RECORD_KEY: keys, PARTITION_PATH: paths, IS_DELETE: pa.repeat(pa.scalar(True), len(keys))})
-
-
-def _sorted(rows: pa.Table, mode: str) -> pa.Table:
-    """Rows by key; writing keeps their order inside each partition, so both sort modes come to the same."""
-    return rows if mode == "none" else rows.sort_by([(RECORD_KEY, "ascending")])

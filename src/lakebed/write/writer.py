@@ -11,19 +11,19 @@ from functools import partial
 import pyarrow as pa
 
 from lakebed.engine.engines import Engine, InProcess
+from lakebed.engine.exchange import lots
 from lakebed.engine.randomness import new_file_id
-from lakebed.engine.threads import map_tasks
 from lakebed.errors import CommitUnknownError, LakebedError, WriteConflictError
 from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
 from lakebed.index.record_index import KeyChanges
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.maintenance import is_due, maintain
-from lakebed.metadata.record_index import RECORD_INDEX
-from lakebed.metadata.shard_cache import ShardCache, default_cache
+from lakebed.metadata.record_index import RECORD_INDEX, record_index_files
+from lakebed.metadata.shard_cache import default_cache
+from lakebed.metadata.stored_keys import KeyFiles
 from lakebed.model.commit import CommitMetadata, stats_by_partition
-from lakebed.model.files import FileGroupId
 from lakebed.model.instant import InstantTime
-from lakebed.model.words import PARTITION_PATH, RECORD_KEY, State
+from lakebed.model.words import RECORD_KEY, State
 from lakebed.options import WriteOptions
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.scan import plan_slices
@@ -31,27 +31,38 @@ from lakebed.storage import Requests
 from lakebed.table import TableHandle, TableState
 from lakebed.timeline import Timeline
 from lakebed.transaction.attempt import Attempt
-from lakebed.transaction.pending import pending_rivals
 from lakebed.transaction.section import Section
 from lakebed.transaction.settle import create_file
 from lakebed.transaction.transactions import Transactions
+from lakebed.write.arrange import Arrangement
+from lakebed.write.buckets import plan_split
 from lakebed.write.checks import check_schema, check_writable
 from lakebed.write.context import write_context
-from lakebed.write.execute import delete_strays, run_write_task
-from lakebed.write.index_tag import KeyIndex, find_taken, tag_by_index
+from lakebed.write.execute import RunStaged, delete_strays, hidden_keys, key_shards, run_write_task
+from lakebed.write.index_tag import KeyIndex, tag_by_index
 from lakebed.write.metadata import CommitChanges
 from lakebed.write.metrics import METRICS, Phases, probe_metrics
+from lakebed.write.new_keys import check_new_keys
 from lakebed.write.operations import DELETE_PARTITION, Operation
-from lakebed.write.plan import Finder, TagRule, WritePlan, find_in_files, key_scans, plan_rows, replaced_groups
+from lakebed.write.plan import (
+    Finder,
+    TagRule,
+    WritePlan,
+    find_in_files,
+    key_scans,
+    plan_rows,
+    replaced_groups,
+)
+from lakebed.write.room import find_room
 from lakebed.write.schema import declared_schema
-from lakebed.write.staging import RowSource, stage_table
+from lakebed.write.staged_plan import plan_staged
+from lakebed.write.staging import RowSource, Staged
+from lakebed.write.tag_lot import TaggedLot, TagLot, tag_in_worker
 from lakebed.write.values import WriteContext, WriteTask, WrittenFile
 
 _LOG = logging.getLogger(__name__)
-_TYPICAL_FILE_BYTES = 1 << 20
-"""Base files below this size are mostly footer and say nothing about the size of a row."""
-_ENCODED_SHARE = 0.4
-"""What is left of Arrow's bytes in a base file, where no earlier file tells."""
+_LOT_BYTES = 64 << 20
+"""Rows that a task of a large write tags at once, unless those of one bucket are more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +94,42 @@ class Writer:
         self._options = options
         self._cache = default_cache()
 
-    def write_rows(self, source: RowSource, columns: pa.Schema, operation: Operation, rule: TagRule) -> WriteResult:
+    def write_rows(
+        self, source: RowSource, columns: pa.Schema, operation: Operation, rule: TagRule, arrangement: Arrangement
+    ) -> WriteResult:
         """Writes prepared rows whose data columns are `columns`."""
 
         def plan(state: TableState, context: WriteContext) -> WritePlan:
-            prepared = source(context.instant)
+            given = source(context.instant, plan_split(state, operation, rule, arrangement))
             scans = plan_slices(state, state.latest, state.latest_slices, columns=None, where=None, is_latest=True)
-            return plan_rows(
-                prepared.rows,
-                operation,
-                context,
-                tuple(scan.file_slice for scan in scans.tasks),
-                prepared.engine,
-                self._finder(state, scans.tasks, prepared.engine, rule),
-                row_bytes=_row_bytes(state, prepared.rows),
-                busy=_busy_groups(state),
-                new_file_id=new_file_id,
-            )
+            slices = tuple(scan.file_slice for scan in scans.tasks)
+            if isinstance(given, Staged):
+                tagged = self._tag_lots(given, state, scans.tasks, operation, rule, arrangement)
+                room = find_room(state, operation, context, slices, rows_bytes=given.bytes, rows=given.rows)
+                return plan_staged(
+                    given, tagged, operation, context, slices, arrangement, room=room, new_file_id=new_file_id
+                )
+            rows = arrangement.whole(given.rows, context.instant)
+            find = self._finder(state, scans.tasks, InProcess(), rule)
+            room = find_room(state, operation, context, slices, rows_bytes=rows.nbytes, rows=rows.num_rows)
+            return plan_rows(rows, operation, context, slices, InProcess(), find, room=room, new_file_id=new_file_id)
 
         return self._run(operation, columns, plan)
+
+    def _tag_lots(
+        self,
+        staged: Staged,
+        state: TableState,
+        scans: Sequence[SliceTask],
+        operation: Operation,
+        rule: TagRule,
+        arrangement: Arrangement,
+    ) -> Sequence[TaggedLot]:
+        """Staged rows, one per key and with the slices that hold it; none if they can be written as they are."""
+        if not operation.finds_keys and not arrangement.combines:
+            return ()
+        find = self._finder(state, scans, InProcess(1), rule, travels=True) if operation.finds_keys else None
+        return staged.engine.map(lots(staged.files, _LOT_BYTES), TagLot(staged.shelf, arrangement, find))
 
     def delete_partitions(self, partitions: Iterable[str]) -> WriteResult:
         """Hides every file group of partitions, given as their paths."""
@@ -113,12 +141,17 @@ class Writer:
 
         return self._run(DELETE_PARTITION, pa.schema([]), plan)
 
-    def _finder(self, state: TableState, scans: Sequence[SliceTask], engine: Engine, rule: TagRule) -> Finder:
+    def _finder(
+        self, state: TableState, scans: Sequence[SliceTask], engine: Engine, rule: TagRule, *, travels: bool = False
+    ) -> Finder:
+        """What finds keys; one that `travels` to workers is picklable."""
         if not rule.by_index:
             return partial(find_in_files, scans=key_scans(scans), engine=engine, rule=rule)
         if not isinstance(state.metadata, MetadataTable) or not state.metadata.has(RECORD_INDEX):
             raise WriteConflictError("the record index was dropped while the write began", hint="run the write again")
         index = KeyIndex(state.metadata, state.config, scans, engine, self._cache, rule.moves)
+        if travels:
+            return partial(tag_in_worker, index=replace(index, metadata=record_index_files(state.metadata)))
         return partial(tag_by_index, index=index, everywhere=rule.everywhere)
 
     def _run(self, operation: Operation, columns: pa.Schema, make_plan: _Planner) -> WriteResult:
@@ -132,9 +165,9 @@ class Writer:
             plan = make_plan(state, context)
             phases.end("plan")
             self._transactions.declare(attempt, plan.declaration)
-            written = self._execute(state, context, plan)
+            written, keys = self._execute(state, context, plan)
             phases.end("write")
-            result = self._commit(attempt, state, context, plan, written, phases)
+            result = self._commit(attempt, state, context, plan, written, keys, phases)
             result = replace(result, requests=self._handle.storage.counts.snapshot() - before)
         except CommitUnknownError:
             attempt.heartbeat.rest()  # It may have taken place: nothing may be deleted. If not, others find it dead.
@@ -164,13 +197,23 @@ class Writer:
         except LakebedError as error:
             _LOG.warning("the metadata table was not maintained: %s", error)
 
-    def _execute(self, state: TableState, context: WriteContext, plan: WritePlan) -> tuple[WrittenFile, ...]:
+    def _execute(
+        self, state: TableState, context: WriteContext, plan: WritePlan
+    ) -> tuple[tuple[WrittenFile, ...], KeyFiles | None]:
+        """The files that a write made, and the keys of a large one."""
         _create_partitions(state, context, {task.group.partition for task in plan.tasks})
-        results = plan.engine.map(_sent_tasks(plan), run_write_task)
-        written = tuple(file for files in results for file in files)
+        keys = None
+        if plan.shelf is None:
+            written = tuple(file for files in plan.engine.map(plan.tasks, run_write_task) for file in files)
+        else:
+            run = RunStaged(plan.shelf, key_shards(state))
+            tasks: list[WriteTask | SliceTask] = [*plan.tasks, *_hidden_scans(state, plan)]
+            results = plan.engine.map(tasks, run)
+            written = tuple(file for result in results for file in result.files)
+            keys = KeyFiles(plan.shelf, tuple(stored for result in results for stored in result.keys))
         if not isinstance(plan.engine, InProcess):  # Which runs no task twice.
             delete_strays(context, written)
-        return written
+        return written, keys
 
     def _commit(
         self,
@@ -179,6 +222,7 @@ class Writer:
         context: WriteContext,
         plan: WritePlan,
         written: Sequence[WrittenFile],
+        keys: KeyFiles | None,
         phases: Phases,
     ) -> WriteResult:
         schema = declared_schema(context.schema, context.config, meta_columns=False)
@@ -190,7 +234,7 @@ class Writer:
             extra_metadata={"schema": schema, METRICS: json.dumps(metrics)},
         )
         seen = frozenset(instant.requested_at for instant in state.timeline.commits())
-        changes = CommitChanges(state, context, written, plan.replaced_groups, _replaced_keys(state, plan))
+        changes = CommitChanges(state, context, written, plan.replaced_groups, _replaced_keys(state, plan), keys)
         completed_at = self._transactions.commit(
             attempt, plan.write_set, seen, metadata, changes, also=self._last_checks(state, plan)
         )
@@ -209,23 +253,12 @@ class Writer:
     def _last_checks(self, state: TableState, plan: WritePlan) -> Callable[[Section], None]:
         def check(section: Section) -> None:
             check_schema(state, section)
-            _check_new_keys(state, plan.new_keys, section, self._cache)
+            check_new_keys(state, plan, section, self._cache)
 
         return check
 
 
 _Planner = Callable[[TableState, WriteContext], WritePlan]
-
-
-def _sent_tasks(plan: WritePlan) -> Sequence[WriteTask]:
-    """The tasks of a plan. Those for other processes have their rows in files: all of them are sent to each worker."""
-    if isinstance(plan.engine, InProcess):
-        return plan.tasks
-    return list(map_tasks(plan.tasks, _with_staged_rows))
-
-
-def _with_staged_rows(task: WriteTask) -> WriteTask:
-    return replace(task, rows=stage_table(task.context.storage, task.context.instant, task.rows.read()))
 
 
 def _create_partitions(state: TableState, context: WriteContext, partitions: Iterable[str]) -> None:
@@ -238,49 +271,17 @@ def _create_partitions(state: TableState, context: WriteContext, partitions: Ite
             create_file(context.storage, path, encode_partition_metafile(metafile, date=context.instant))
 
 
-def _busy_groups(state: TableState) -> frozenset[FileGroupId]:
-    """File groups that a compaction or clustering is planned for."""
-    rivals = pending_rivals(state.storage, state.config, state.timeline)
-    return frozenset(group for rival in rivals for group in rival.writes.rewritten)
-
-
-def _row_bytes(state: TableState, rows: pa.Table) -> float:
-    """What a row needs on disk: as in the newest commit with a file that is large enough to tell."""
-    for instant in reversed(state.timeline.commits()):
-        stats = [
-            stat
-            for stat in state.documents.commit(instant).stats
-            if stat.file_size >= _TYPICAL_FILE_BYTES and stat.num_writes and stat.path.endswith(".parquet")
-        ]
-        if stats:
-            return sum(stat.file_size for stat in stats) / sum(stat.num_writes for stat in stats)
-    return max(rows.nbytes * _ENCODED_SHARE / max(rows.num_rows, 1), 1.0)
-
-
 def _replaced_keys(state: TableState, plan: WritePlan) -> tuple[KeyChanges, ...]:
     """The keys that a write hides, for a record index: those of the file groups that it replaces."""
-    hidden = [s for s in state.latest_slices if s.group in plan.replaced_groups]
+    if plan.shelf is not None:
+        return ()  # Tasks have read them.
+    scans = _hidden_scans(state, plan)
+    return tuple(map(hidden_keys, scans, plan.engine.map(scans, read_slice)))
+
+
+def _hidden_scans(state: TableState, plan: WritePlan) -> Sequence[SliceTask]:
+    """Scans of the keys that a write hides, if there is a record index to be told."""
+    hidden = tuple(s for s in state.latest_slices if s.group in plan.replaced_groups)
     if not hidden or "record_index" not in state.config.metadata_partitions:
         return ()
-    scans = plan_slices(state, state.latest, tuple(hidden), columns=[RECORD_KEY], where=None, is_latest=True)
-    keys = plan.engine.map(scans.tasks, read_slice)
-    return tuple(
-        KeyChanges(scan.file_slice.group.partition, scan.file_slice.group.file_id, deleted=table[RECORD_KEY])
-        for scan, table in zip(scans.tasks, keys, strict=True)
-    )
-
-
-def _check_new_keys(state: TableState, new_keys: pa.Table | None, section: Section, cache: ShardCache) -> None:
-    """Refuses to commit when another write inserted a key that is new to ours too: the table would have it twice."""
-    current = state.at(section.config, section.timeline)
-    if new_keys is None or current is state or not isinstance(current.metadata, MetadataTable):
-        return
-    if not current.metadata.has("record_index"):  # It was dropped meanwhile, and with it the promise of unique keys.
-        return
-    keys, paths = (new_keys[name].unify_dictionaries().combine_chunks() for name in (RECORD_KEY, PARTITION_PATH))
-    taken = find_taken(keys, paths, current.metadata, cache)
-    if len(taken):
-        raise WriteConflictError(
-            f"another write inserted {len(taken)} of the same keys meanwhile, {taken[0].as_py()!r} among them",
-            hint="run the write again: it then updates them",
-        )
+    return plan_slices(state, state.latest, hidden, columns=[RECORD_KEY], where=None, is_latest=True).tasks

@@ -1,0 +1,63 @@
+"""Keys that are new to a write, looked for again when it commits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakebed.engine.exchange import Shelf, StagedFile
+from lakebed.errors import WriteConflictError
+from lakebed.metadata import MetadataTable
+from lakebed.metadata.record_index import KeyShards, record_index_files
+from lakebed.metadata.shard_cache import ShardCache, default_cache
+from lakebed.model.words import PARTITION_PATH, RECORD_KEY
+from lakebed.table import TableState
+from lakebed.transaction.section import Section
+from lakebed.write.index_tag import find_taken
+from lakebed.write.plan import WritePlan
+
+
+def check_new_keys(state: TableState, plan: WritePlan, section: Section, cache: ShardCache) -> None:
+    """Refuses to commit when another write inserted a key that is new to ours too: the table would have it twice."""
+    current = state.at(section.config, section.timeline)
+    if plan.new_keys is None or current is state or not isinstance(current.metadata, MetadataTable):
+        return
+    if not current.metadata.has("record_index"):  # It was dropped meanwhile, and with it the promise of unique keys.
+        return
+    taken = _taken_keys(plan, plan.new_keys, current.metadata, cache)
+    if len(taken):
+        raise WriteConflictError(
+            f"another write inserted {len(taken)} of the same keys meanwhile, {taken[0].as_py()!r} among them",
+            hint="run the write again: it then updates them",
+        )
+
+
+def _taken_keys(
+    plan: WritePlan, new_keys: pa.Table | Sequence[StagedFile], metadata: MetadataTable, cache: ShardCache
+) -> pa.Array:
+    """Those of the new keys that have an entry by now; those of a large write are looked for where its tasks run."""
+    if isinstance(new_keys, pa.Table):
+        return _taken_in(new_keys, metadata, cache)
+    assert plan.shelf is not None, "they were staged"
+    found = plan.engine.map(new_keys, FindTaken(plan.shelf, record_index_files(metadata)))
+    return pa.chunked_array(found, pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class FindTaken:
+    """Finds those of the new keys in a file that an index has an entry for."""
+
+    shelf: Shelf
+    index: KeyShards
+
+    def __call__(self, file: StagedFile) -> pa.Array:
+        """The keys."""
+        (table,) = self.shelf.read([file.range(0, file.rows)])
+        return _taken_in(table, self.index, default_cache())
+
+
+def _taken_in(new_keys: pa.Table, index: KeyShards, cache: ShardCache) -> pa.Array:
+    keys, paths = (new_keys[name].unify_dictionaries().combine_chunks() for name in (RECORD_KEY, PARTITION_PATH))
+    return find_taken(keys, paths, index, cache)
