@@ -10,9 +10,9 @@ from benchmarks.report import print_conditions
 from benchmarks.settings import Settings
 
 READS = ("codecs", "avro", "scan", "lookup", "append")
-WRITES = ("write", "phases", "write_spark", "memory", "index", "compaction", "clustering", "growth")
+WRITES = ("write", "phases", "write_spark", "memory", "memory_spark", "index", "compaction", "clustering", "growth")
 WITH_SETTINGS = ("lookup", *WRITES)
-ON_DEMAND = ("append", "phases", "write_spark", "memory", "index", "compaction", "clustering", "growth")
+ON_DEMAND = ("append", *(name for name in WRITES if name != "write"))
 """Long ones, and those that answer a question of their own: they run when they are named."""
 
 
