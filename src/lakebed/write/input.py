@@ -89,7 +89,7 @@ class ArrowInput:
 
         def staged(instant: InstantTime, split: Split) -> Staged:
             shelf = shelf_of(storage, instant)
-            return Staged(shelf, stage_tables(shelf, chain(held, tables), split), InProcess())
+            return Staged(shelf, stage_tables(shelf, chain(_let_go(held), tables), split), InProcess())
 
         return staged
 
@@ -142,6 +142,12 @@ def _held(tables: Iterator[pa.Table], bytes_max: int | None) -> tuple[list[pa.Ta
         if bytes_max is not None and size > bytes_max:
             return held, False
     return held, True
+
+
+def _let_go(held: list[pa.Table]) -> Iterator[pa.Table]:
+    """The tables, which are no longer held."""
+    while held:
+        yield held.pop(0)
 
 
 def _joined(tables: list[pa.Table], plan: PreparePlan) -> pa.Table:

@@ -49,7 +49,10 @@ class TableWrites:
         return self._write(rows, INSERT)
 
     def bulk_insert(self, rows: object) -> WriteResult:
-        """Adds rows to new files, in the order that the option hoodie.bulkinsert.sort.mode asks for."""
+        """Adds rows to new files, in the order that the option hoodie.bulkinsert.sort.mode asks for.
+
+        Of rows that are too many for one process, those of each file are brought into that order.
+        """
         return self._write(rows, BULK_INSERT)
 
     def overwrite(self, rows: object, *, whole_table: bool) -> WriteResult:
