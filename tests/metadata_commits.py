@@ -54,6 +54,7 @@ class File:
     bloom_text: bytes | None
     inserted_keys: pa.Array | None = None
     deleted_keys: pa.Array | None = None
+    ordering: pa.Array | None = None
 
 
 @dataclass

@@ -88,7 +88,9 @@ def parse_table_options(options: Mapping[str, str]) -> ReadOptions:
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:
     """The options that are for the store: credentials, endpoints and the like."""
     return {
-        key: str(value) for key, value in options.items() if not key.startswith(("hoodie.", "as.of.")) and key != "path"
+        key: str(value)
+        for key, value in options.items()
+        if not key.startswith(("hoodie.", "lakebed.", "as.of.")) and key != "path"
     }
 
 
@@ -222,7 +224,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexOptions:
-    """How many shards a new record index is given, where the call does not say."""
+    """How many shards a new record index is given, where the call does not say, and what its entries carry."""
 
     global_min: int = field(
         default=10, metadata={"hoodie": "hoodie.metadata.global.record.level.index.min.filegroup.count"}
@@ -240,6 +242,7 @@ class IndexOptions:
     shard_bytes_max: int = field(
         default=1 << 30, metadata={"hoodie": "hoodie.metadata.record.index.max.filegroup.size"}
     )
+    ordering: str = field(default="off", metadata={"hoodie": "lakebed.record.index.ordering"})
 
     @property
     def global_sizing(self) -> tuple[int, int, float, int]:
@@ -361,6 +364,8 @@ def _parse(key: str, text: str, kind: object) -> object:
             return _INDEX_TYPES[word]
         if key == "hoodie.bulkinsert.sort.mode":
             return _SORT_MODES[word]
+        if key == "lakebed.record.index.ordering":
+            return {"off": "off", "on": "on", "current": "current"}[word]
         if key == "hoodie.logfile.data.block.format":
             return {"avro": "avro", "parquet": "parquet"}[word]
         if kind == "bool":
@@ -375,6 +380,7 @@ def _parse(key: str, text: str, kind: object) -> object:
         choices = {
             "hoodie.index.type": "auto, simple, bloom or record_index",
             "hoodie.bulkinsert.sort.mode": "none, partition_sort or global_sort",
+            "lakebed.record.index.ordering": "off, on or current",
             "hoodie.logfile.data.block.format": "avro or parquet",
         }
         wanted = choices.get(key) or _WANTED[str(kind)]

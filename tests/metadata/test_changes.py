@@ -19,6 +19,7 @@ class File:
     bloom_text: bytes | None = None
     inserted_keys: pa.Array | None = None
     deleted_keys: pa.Array | None = None
+    ordering: pa.Array | None = None
 
 
 def base(partition: str, number: int, *, follows: str | None = None, **more: object) -> File:

@@ -77,6 +77,7 @@ class File:
     bloom_text: bytes | None = None
     inserted_keys: pa.Array | None = None
     deleted_keys: pa.Array | None = None
+    ordering: pa.Array | None = None
 
 
 class World:

@@ -1,6 +1,7 @@
 """Entries of the `record_index` partition: the file group of each record key.
 
-Only keys that came, went or moved are written: a key that stays in its file group keeps its entry. A global index has
+Only keys that came, went or moved are written: a key that stays in its file group keeps its entry, unless entries carry
+ordering values and are kept current, which is an option. A global index has
 one set of shards, so that a key that moves is both inserted and deleted: the insert counts. A partitioned index has a
 set of shards per data partition, where both count.
 """
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray, pc
-from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
+from lakebed.format.metadata.record_index import RecordLocation, encode_ordered_entries, encode_record_index_value
 from lakebed.index.entries import Entries, concat_texts, concat_values, split_entries
 
 AVERAGE_ENTRY_BYTES = 48
@@ -33,16 +34,24 @@ class ShardSizing:
 
 @dataclass(frozen=True, slots=True)
 class KeyChanges:
-    """Record keys that an instant brought into a file group, and those that it took out of it."""
+    """Record keys that an instant brought into a file group, and those that it took out of it.
+
+    `ordering` has the numbers of the ordering values of those that came, null for none; None for none at all.
+    """
 
     partition: str
     file_id: str
     inserted: pa.Array | None = None
     deleted: pa.Array | None = None
+    ordering: pa.Array | None = None
 
 
 def record_index_shards(
-    changes: Iterable[KeyChanges], shards_for: Callable[[str], Sequence[str]], *, instant_ms: int
+    changes: Iterable[KeyChanges],
+    shards_for: Callable[[str], Sequence[str]],
+    *,
+    instant_ms: int,
+    has_ordering: bool = False,
 ) -> dict[str, Entries]:
     """The entries of each shard that has any, by file id. `instant_ms` is the instant in milliseconds since 1970.
 
@@ -51,17 +60,21 @@ def record_index_shards(
     """
     parts: dict[tuple[str, ...], list[Entries]] = {}
     for change in changes:
-        parts.setdefault(tuple(shards_for(change.partition)), []).append(key_entries(change, instant_ms=instant_ms))
+        entries = key_entries(change, instant_ms=instant_ms, has_ordering=has_ordering)
+        parts.setdefault(tuple(shards_for(change.partition)), []).append(entries)
     found: dict[str, Entries] = {}
-    for shards, entries in parts.items():
-        found.update(split_entries(_join(entries), shards))
+    for shards, every in parts.items():
+        found.update(split_entries(_join(every), shards))
     return dict(sorted(found.items()))
 
 
-def key_entries(change: KeyChanges, *, instant_ms: int) -> Entries:
-    """The entries for the keys of one file group, of all shards."""
-    value = encode_record_index_value(RecordLocation(change.partition, change.file_id, instant_ms))
+def key_entries(change: KeyChanges, *, instant_ms: int, has_ordering: bool = False) -> Entries:
+    """The entries for the keys of one file group, of all shards; of a schema with ordering values, or without."""
+    location = RecordLocation(change.partition, change.file_id, instant_ms)
     keys, deletes = _texts(change.inserted), _texts(change.deleted)
+    if has_ordering and change.ordering is not None:
+        return Entries(keys, encode_ordered_entries(location, change.ordering), deletes)
+    value = encode_record_index_value(location, has_ordering=has_ordering)
     ids = pa.array(np.zeros(len(keys), np.int32))
     return Entries(keys, pa.DictionaryArray.from_arrays(ids, pa.array([value], pa.binary())), deletes)
 

@@ -24,7 +24,7 @@ from lakebed.index.files import no_files
 from lakebed.metadata.entries import store_file, store_placeholder
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import NO_LOGS, WriteStat
-from lakebed.model.index import IndexDefinition
+from lakebed.model.index import ORDERING_FIELD, ORDERING_IS_CURRENT, EntryOrdering, IndexDefinition
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from lakebed.storage import Storage
@@ -86,9 +86,11 @@ def column_stats_definition(schema: pa.Schema, *, has_meta_columns: bool) -> Ind
     return IndexDefinition("column_stats", "column_stats", "column_stats", source_fields=fields, version="V2")
 
 
-def record_index_definition(*, is_partitioned: bool) -> IndexDefinition:
-    """A record index over the whole table, or one per data partition."""
+def record_index_definition(*, is_partitioned: bool, ordering: EntryOrdering | None = None) -> IndexDefinition:
+    """A record index over the whole table, or one per data partition, whose entries carry ordering values or not."""
     options = {"isPartitioned": str(is_partitioned).lower()}
+    if ordering is not None:
+        options |= {ORDERING_FIELD: ordering.field, ORDERING_IS_CURRENT: str(ordering.is_current).lower()}
     return IndexDefinition("record_index", "record_index", options=options, version="V1")
 
 
@@ -190,13 +192,16 @@ def store_base(
     token: str,
     created_ms: int,
     in_order: bool = False,
+    has_ordering: bool = False,
 ) -> WriteStat:
-    """Stores the base file of a shard: all its entries, whose keys are unique, given in ascending order or in any."""
+    """Stores the base file of a shard: all its entries, whose keys are unique, given in ascending order or in any.
+
+    `has_ordering`: they are entries of a record index, of the schema with ordering values.
+    """
     assert not len(entries.deletes), "a base file has nothing to delete"
     name = encode_base_file_name(file_id, token, instant, ".hfile")
-    data = encode_shard_base(
-        entries.keys, entries.values, schema=stored_schema(), created_ms=created_ms, in_order=in_order
-    )
+    schema = stored_schema(has_ordering=has_ordering)
+    data = encode_shard_base(entries.keys, entries.values, schema=schema, created_ms=created_ms, in_order=in_order)
     path = f"{mdt_partition}/{name}"
     store_file(storage, f"{ROOT}{path}", data)
     return WriteStat(

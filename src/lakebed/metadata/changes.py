@@ -37,7 +37,12 @@ class Written(Protocol):
 
     @property
     def inserted_keys(self) -> pa.Array | None:
-        """Record keys that were not in its file group before."""
+        """Record keys whose entry is to be written: those that were not in its file group before."""
+        ...
+
+    @property
+    def ordering(self) -> pa.Array | None:
+        """The numbers of their ordering values, null for none; None for none at all."""
         ...
 
     @property
@@ -97,7 +102,7 @@ def change_of_commit(
         rewritten=frozenset(replaced).union(f.stat.partition for f in files if compacts or _supersedes(f.stat)),
         column_stats=stats,
         blooms=blooms,
-        keys=(*(_keys(file) for file in files), *replaced_keys) if key_files is None else (),
+        keys=(*(key_changes(file) for file in files), *replaced_keys) if key_files is None else (),
         values=values or {},
         key_files=key_files,
     )
@@ -120,8 +125,9 @@ def _supersedes(stat: WriteStat) -> bool:
     return stat.prev_commit is not None and isinstance(decode_data_file_name(_name(stat.path)), BaseFile)
 
 
-def _keys(file: Written) -> KeyChanges:
-    return KeyChanges(file.stat.partition, file.stat.file_id, file.inserted_keys, file.deleted_keys)
+def key_changes(file: Written) -> KeyChanges:
+    """What a record index is to know of a file."""
+    return KeyChanges(file.stat.partition, file.stat.file_id, file.inserted_keys, file.deleted_keys, file.ordering)
 
 
 def _name(path: str) -> str:

@@ -66,7 +66,8 @@ def compact_shard(
     shard = load_whole_shard(storage, file_slice, root=ROOT)
     merged = merge_shard(shard, partition, has_base=file_slice.base is not None, stats_version=stats_version)
     name = encode_base_file_name(file_id, token, instant, ".hfile")
-    data = encode_shard_base(merged.keys, merged.values, schema=stored_schema(), created_ms=created_ms, in_order=True)
+    schema = stored_schema(has_ordering=merged.has_ordering)
+    data = encode_shard_base(merged.keys, merged.values, schema=schema, created_ms=created_ms, in_order=True)
     store_file(storage, f"{ROOT}{file_slice.path(name)}", data)
     return _stat(file_slice, file_slice.path(name), merged, len(data))
 

@@ -48,12 +48,16 @@ Groups = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class ShardWrite:
-    """The entries that an instant has for one shard; of a shard that `is_new`, also none. Some are yet to be loaded."""
+    """The entries that an instant has for one shard; of a shard that `is_new`, also none. Some are yet to be loaded.
+
+    `has_ordering`: they are entries of a record index, of the schema with ordering values.
+    """
 
     mdt_partition: str
     file_id: str
     entries: Entries | StoredEntries
     is_new: bool = False
+    has_ordering: bool = False
 
     @property
     def at_hand(self) -> Entries:
@@ -65,7 +69,7 @@ class ShardWrite:
         """The same, with the entries at hand."""
         if isinstance(self.entries, Entries):
             return self
-        return replace(self, entries=self.entries.load(instant_ms=instant_ms))
+        return replace(self, entries=self.entries.load(instant_ms=instant_ms, has_ordering=self.has_ordering))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,7 @@ def encode_shard(write: ShardWrite, *, instant: InstantTime, token: str, created
         entries.values,
         entries.deletes,
         mdt_partition=write.mdt_partition,
-        schema=stored_schema(),
+        schema=stored_schema(has_ordering=write.has_ordering),
         created_ms=created_ms,
     )
     stat = _log_stat(write, entries, name, instant, len(data))
@@ -285,15 +289,16 @@ def _plan_record_index(change: MetadataChange, update: Update) -> list[ShardWrit
     sets = shard_sets(
         update.groups["record_index"], is_partitioned=is_partitioned, shards_of_new=update.groups_per_partition
     )
+    has_ordering = definition is not None and definition.ordering is not None
     entries: Mapping[str, Entries | StoredEntries]
     if change.key_files is None:
-        entries = record_index_shards(change.keys, sets, instant_ms=update.instant_ms)
+        entries = record_index_shards(change.keys, sets, instant_ms=update.instant_ms, has_ordering=has_ordering)
     else:
         _check_shards(change.key_files, sets)
         entries = change.key_files.by_shard()
     created = _new_shards(change, sets) if is_partitioned else ()
     return [
-        ShardWrite("record_index", file_id, entries.get(file_id, Entries.of({})), is_new=file_id in created)
+        ShardWrite("record_index", file_id, entries.get(file_id, Entries.of({})), file_id in created, has_ordering)
         for file_id in sorted({*entries, *created})
     ]
 

@@ -18,6 +18,7 @@ from lakebed.engine.threads import map_tasks
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.java_hash import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group
+from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.format.metadata.record_index import decode_record_index_value
 from lakebed.metadata.key_table import GONE, KeyTable, UInt32s, build_key_table, find_entries, fingerprints
 from lakebed.metadata.record_index import RECORD_INDEX, KeyShards, is_partitioned
@@ -54,6 +55,10 @@ class ProbeCounts:
     """Files whose table was built."""
     point_keys: int = 0
     """Keys that were looked up one by one."""
+    late: int = 0
+    """Rows that were left out since the table has newer ones."""
+    records_read: int = 0
+    """Rows whose stored row was read, to tell which of the two is newer."""
 
     def __add__(self, other: ProbeCounts) -> ProbeCounts:
         return ProbeCounts(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
@@ -63,13 +68,19 @@ class ProbeCounts:
 class Locations:
     """Where keys live: key i in file group `places[codes[i]]` since `instants_ms[i]`; code -1: it has no entry.
 
-    Among the places may be some that hold none of the keys.
+    `ordering[i]` is a lower bound of its row's ordering value, `NO_ORDERING` if its entry has none. Among the places
+    may be some that hold none of the keys.
     """
 
     codes: Int32s
     instants_ms: Int64s
+    ordering: Int64s
     places: tuple[FileGroupId, ...]
     counts: ProbeCounts = field(default_factory=ProbeCounts)
+
+    def take(self, rows: Int64s) -> Locations:
+        """Those of the keys with these numbers, in their order."""
+        return replace(self, codes=self.codes[rows], instants_ms=self.instants_ms[rows], ordering=self.ordering[rows])
 
 
 def locate_keys(
@@ -104,13 +115,11 @@ def locate_everywhere(metadata: KeyShards, keys: ArrowArray, *, cache: ShardCach
     joined = _Found(sum(map(len, rows)))
     start = 0
     for found, hits in zip(every, rows, strict=True):
-        taken = replace(found, codes=found.codes[hits], instants_ms=found.instants_ms[hits])
-        joined.add(np.arange(start, start + len(hits)), taken)
+        joined.add(np.arange(start, start + len(hits)), found.take(hits))
         start += len(hits)
     numbers = np.concatenate([*rows, np.empty(0, np.int64)])
     order = np.argsort(numbers, kind="stable")
-    found = joined.locations()
-    return numbers[order], replace(found, codes=found.codes[order], instants_ms=found.instants_ms[order])
+    return numbers[order], joined.locations().take(order)
 
 
 def probe_shard(files: ShardFiles, keys: ArrowArray, cache: ShardCache) -> Locations:
@@ -182,6 +191,7 @@ def _look_up(probe: _Probe) -> Locations:
     texts = probe.keys.to_pylist()
     stored = probe.metadata.shard(RECORD_INDEX, probe.shard).find_many(texts)
     codes, instants = np.full(len(texts), -1, np.int32), np.full(len(texts), -1, np.int64)
+    ordering = np.full(len(texts), NO_ORDERING)
     places: dict[FileGroupId, int] = {}
     for row, text in enumerate(texts):
         if text in stored:
@@ -189,8 +199,9 @@ def _look_up(probe: _Probe) -> Locations:
             location = decode_record_index_value(newest.value, newest.schema, path=newest.path)
             place = FileGroupId(location.partition, location.file_id)
             codes[row], instants[row] = places.setdefault(place, len(places)), location.instant_ms
-    hits = int(np.count_nonzero(codes >= 0))
-    return Locations(codes, instants, tuple(places), ProbeCounts(len(texts), hits, 1, point_keys=len(texts)))
+            ordering[row] = NO_ORDERING if location.ordering is None else location.ordering
+    counts = ProbeCounts(len(texts), int(np.count_nonzero(codes >= 0)), 1, point_keys=len(texts))
+    return Locations(codes, instants, ordering, tuple(places), counts)
 
 
 def _tables(files: ShardFiles, cache: ShardCache) -> list[tuple[KeyTable, bool]]:
@@ -229,6 +240,7 @@ class _Found:
     def __init__(self, count: int) -> None:
         self._codes = np.full(count, -1, np.int32)
         self._instants = np.full(count, -1, np.int64)
+        self._ordering = np.full(count, NO_ORDERING)
         self._places: dict[FileGroupId, int] = {}
         self._counts = ProbeCounts()
 
@@ -236,6 +248,7 @@ class _Found:
         """Take over the locations of the keys `rows`."""
         self._codes[rows] = self._numbers(found.places)[found.codes]
         self._instants[rows] = found.instants_ms
+        self._ordering[rows] = found.ordering
         self._counts += found.counts
 
     def add_entries(self, rows: Int64s, entries: UInt32s, table: KeyTable) -> None:
@@ -244,6 +257,8 @@ class _Found:
         numbers = entries[hit].astype(np.int64) - 1
         self._codes[rows[hit]] = self._numbers(table.places)[table.place_of[numbers]]
         self._instants[rows[hit]] = table.instants_ms[numbers]
+        if len(table.ordering):
+            self._ordering[rows[hit]] = table.ordering[numbers]
         self._counts += ProbeCounts(hits=len(hit))
 
     def _numbers(self, places: tuple[FileGroupId, ...]) -> Int32s:
@@ -253,4 +268,4 @@ class _Found:
 
     def locations(self) -> Locations:
         """All that came in."""
-        return Locations(self._codes, self._instants, tuple(self._places), self._counts)
+        return Locations(self._codes, self._instants, self._ordering, tuple(self._places), self._counts)

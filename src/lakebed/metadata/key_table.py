@@ -1,8 +1,8 @@
 """Where record keys live, for probing many at once: the entries of one base or log file of a record index shard.
 
-In a file: header, slots of the hash table (see `key_kernels`), then of each distinct entry its place and its instant,
-then the places as JSON. All numbers are little-endian. The file is mapped into memory, never read as a whole but once,
-to check it.
+In a file: header, slots of the hash table (see `key_kernels`), then of each distinct entry its place, its instant and,
+if some have one, its ordering value, then the places as JSON. All numbers are little-endian. The file is mapped into
+memory, never read as a whole but once, to check it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import xxhash
 
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.hfile.order import binary_buffers
-from lakebed.format.metadata.record_index import RecordLocation, decode_distinct_entries
+from lakebed.format.metadata.ordering_values import NO_ORDERING
+from lakebed.format.metadata.record_index import DecodedEntries, RecordLocation, decode_entries
 from lakebed.metadata.shard import DeleteLayer, Layer
 from lakebed.model.files import FileGroupId
 
@@ -32,9 +33,10 @@ UInt32s = npt.NDArray[np.uint32]
 GONE = 0xFFFFFFFF
 """The entry of a key that was deleted."""
 SEED_BYTES = 16
-_MAGIC = b"lakekey1"
-_HEADER = struct.Struct("<8s16s5Q")
-"""Magic, seed, slots, distinct entries, bytes of the places, whether a block replaces others, checksum of the rest."""
+_MAGIC = b"lakekey2"
+_HEADER = struct.Struct("<8s16s6Q")
+"""Magic, seed, slots, distinct entries, those with room for an ordering value (all or none), bytes of the places,
+whether a block replaces others, checksum of the rest."""
 _LOAD_MAX = 0.6
 """The share of slots that are taken: a key that is not there is told from one slot on average."""
 _SLOT_BYTES = 20
@@ -44,6 +46,7 @@ _SLOT_BYTES = 20
 class KeyTable:
     """Keys and their newest entry: entry e > 0 is in file group `places[place_of[e - 1]]` since `instants_ms[e - 1]`.
 
+    `ordering` has the entries' ordering values, `NO_ORDERING` for none; it is empty if no entry has one.
     `replaces_others`: a block of the file stands for blocks of other files, so that it cannot be taken by itself.
     """
 
@@ -51,12 +54,13 @@ class KeyTable:
     place_of: Int32s = field(repr=False)
     instants_ms: Int64s = field(repr=False)
     places: tuple[FileGroupId, ...] = field(repr=False)
+    ordering: Int64s = field(repr=False)
     replaces_others: bool = False
 
     @property
     def nbytes(self) -> int:
         """About what it takes in memory, or of the memory that is mapped."""
-        return self.slots.nbytes + self.place_of.nbytes + self.instants_ms.nbytes
+        return self.slots.nbytes + self.place_of.nbytes + self.instants_ms.nbytes + self.ordering.nbytes
 
 
 def fingerprints(keys: ArrowArray, seed: bytes) -> UInt32s:
@@ -74,20 +78,19 @@ def build_key_table(layers: Iterable[Layer], seed: bytes, *, replaces_others: bo
     from lakebed.metadata.key_kernels import SLOT_WORDS, insert_entries
 
     parts: list[tuple[ArrowArray, UInt32s]] = []
-    locations: list[RecordLocation] = []
+    known = _Entries()
     for layer in layers:
         if isinstance(layer, DeleteLayer):
             keys = pa.array(sorted(layer.keys), pa.string())
             parts.append((keys, np.full(len(keys), GONE, np.uint32)))
         else:
-            keys, ids, distinct = decode_distinct_entries(layer.source)
-            parts.append((keys, (ids + (1 + len(locations))).astype(np.uint32)))
-            locations += distinct
+            keys, decoded = decode_entries(layer.source)
+            parts.append((keys, known.add(decoded)))
     count = sum(len(keys) for keys, _ in parts)
     slots = np.zeros(SLOT_WORDS * (1 + int(count / _LOAD_MAX)), np.uint32)
     for keys, entries in parts:
         insert_entries(slots, fingerprints(keys, seed), entries)
-    return _with_places(slots, locations, replaces_others)
+    return known.table(slots, replaces_others=replaces_others)
 
 
 def find_entries(table: KeyTable, prints: UInt32s, keys: Int64s) -> UInt32s:
@@ -102,9 +105,10 @@ def find_entries(table: KeyTable, prints: UInt32s, keys: Int64s) -> UInt32s:
 def encode_key_table(table: KeyTable, seed: bytes) -> list[bytes | memoryview]:
     """The parts of the table's file."""
     places = json.dumps([[place.partition, place.file_id] for place in table.places]).encode()
-    arrays = (table.slots, table.place_of, table.instants_ms)
+    arrays = (table.slots, table.place_of, table.instants_ms, table.ordering)
     parts: list[bytes | memoryview] = [*(array.view(np.uint8).data for array in arrays), places]
-    numbers = (len(table.slots) * 4 // _SLOT_BYTES, len(table.place_of), len(places), int(table.replaces_others))
+    counts = (len(table.slots) * 4 // _SLOT_BYTES, len(table.place_of), len(table.ordering))
+    numbers = (*counts, len(places), int(table.replaces_others))
     checksum = _checksum(seed, numbers, parts)
     return [_HEADER.pack(_MAGIC, seed, *numbers, checksum), *parts]
 
@@ -124,38 +128,66 @@ def load_key_table(path: str, seed: bytes) -> KeyTable | None:
 
 
 def _decode(data: memoryview, seed: bytes) -> KeyTable | None:
-    magic, made_with, slots, entries, places_bytes, replaces, checksum = _HEADER.unpack_from(data)
-    lengths = (slots * _SLOT_BYTES, 4 * entries, 8 * entries, places_bytes)
+    magic, made_with, *numbers, checksum = _HEADER.unpack_from(data)
+    slots, entries, ordered, places_bytes, replaces = numbers
+    lengths = (slots * _SLOT_BYTES, 4 * entries, 8 * entries, 8 * ordered, places_bytes)
     if magic != _MAGIC or made_with != seed or not slots or _HEADER.size + sum(lengths) != len(data):
         return None
     parts, at = [], _HEADER.size
     for length in lengths:
         parts.append(data[at : at + length])
         at += length
-    if checksum != _checksum(seed, (slots, entries, places_bytes, replaces), parts):
+    if checksum != _checksum(seed, numbers, parts):
         return None
     return KeyTable(
         np.frombuffer(parts[0], "<u4"),
         np.frombuffer(parts[1], "<i4"),
         np.frombuffer(bytes(parts[2]), "<i8"),  # A copy: the map is not aligned for it.
-        tuple(FileGroupId(partition, file_id) for partition, file_id in json.loads(bytes(parts[3]))),
+        tuple(FileGroupId(partition, file_id) for partition, file_id in json.loads(bytes(parts[4]))),
+        np.frombuffer(bytes(parts[3]), "<i8"),
         bool(replaces),
     )
 
 
 def _checksum(seed: bytes, numbers: Sequence[int], parts: Iterable[bytes | memoryview]) -> int:
     digest = xxhash.xxh3_64(seed)
-    digest.update(struct.pack("<4Q", *numbers))
+    digest.update(struct.pack("<5Q", *numbers))
     for part in parts:
         digest.update(part)
     value: int = digest.intdigest()
     return value
 
 
-def _with_places(slots: UInt32s, locations: list[RecordLocation], replaces_others: bool) -> KeyTable:
-    numbers: dict[FileGroupId, int] = {}
-    place_of = [
-        numbers.setdefault(FileGroupId(location.partition, location.file_id), len(numbers)) for location in locations
-    ]
-    instants = np.array([location.instant_ms for location in locations], np.int64)
-    return KeyTable(slots, np.array(place_of, np.int32), instants, tuple(numbers), replaces_others)
+class _Entries:
+    """Entries of several layers, numbered from 1: one per location, or one per key where they have ordering values."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._places: dict[FileGroupId, int] = {}
+        self._place_of: list[Int32s] = [np.empty(0, np.int32)]
+        self._instants_ms: list[Int64s] = [np.empty(0, np.int64)]
+        self._ordering: list[Int64s] = [np.empty(0, np.int64)]
+        self._has_ordering = False
+
+    def add(self, decoded: DecodedEntries) -> UInt32s:
+        """The numbers of the entries of one layer."""
+        ordering, count = decoded.ordering_numbers, len(decoded.locations)
+        locations = np.arange(count) if ordering is None else decoded.ids
+        self._has_ordering |= ordering is not None
+        self._ordering.append(np.full(count, NO_ORDERING) if ordering is None else ordering)
+        self._place_of.append(self._numbers(decoded.locations)[locations])
+        instants = np.array([location.instant_ms for location in decoded.locations], np.int64)
+        self._instants_ms.append(instants[locations])
+        first, self._count = self._count + 1, self._count + len(locations)
+        numbers = decoded.ids if ordering is None else np.arange(len(locations))
+        return (first + numbers).astype(np.uint32)
+
+    def table(self, slots: UInt32s, *, replaces_others: bool) -> KeyTable:
+        """The table that refers to these entries."""
+        ordering = np.concatenate(self._ordering) if self._has_ordering else np.empty(0, np.int64)
+        place_of, instants = np.concatenate(self._place_of), np.concatenate(self._instants_ms)
+        return KeyTable(slots, place_of, instants, tuple(self._places), ordering, replaces_others)
+
+    def _numbers(self, locations: Sequence[RecordLocation]) -> Int32s:
+        places = (FileGroupId(location.partition, location.file_id) for location in locations)
+        return np.array([self._places.setdefault(place, len(self._places)) for place in places], np.int32)

@@ -3,7 +3,8 @@
 Of several entries of a key the newest counts, unless it was deleted since. Two kinds are merged instead: lists of
 files, name by name, and statistics of partitions, where the newest is not a tight bound.
 
-Values are taken as they are stored. Only those of an older schema are decoded and encoded anew.
+Values are taken as they are stored. Only those of an older schema are decoded and encoded anew. Where some entries of
+the record index carry ordering values, all of its entries get the schema that has them.
 """
 
 from __future__ import annotations
@@ -67,21 +68,26 @@ class Merged:
     updated: int
     deleted: int
     log_records: int
+    has_ordering: bool = False
+    """Whether the values are of the schema in which entries of the record index have ordering values."""
 
 
 DecodedLayers = dict[tuple[str, int], pa.Table]
 """Entries by path and checksum of what has them: a base file, which never changes, or a block of a log file."""
 
 
-def merge_shard(shard: Shard, mdt_partition: str, *, has_base: bool, stats_version: str = "V2") -> Merged:
+def merge_shard(
+    shard: Shard, mdt_partition: str, *, has_base: bool, stats_version: str = "V2", has_ordering: bool | None = None
+) -> Merged:
     """The entries of a shard; with `has_base` its first layer is a base file.
 
-    `stats_version` is that of the table's column statistics.
+    `stats_version` is that of the table's column statistics. Values `has_ordering` or not; None: if some layer has.
     """
     if mdt_partition == "files":
         return _merge_files(shard, has_base=has_base)
     payload = _SECONDARY if mdt_partition.startswith("secondary_index_") else _PAYLOADS.get(mdt_partition)
-    merged = _merge_newest(shard, payload, has_base=has_base, stats_version=stats_version)
+    form = _Form(stats_version, _has_ordering(shard) if has_ordering is None else has_ordering)
+    merged = _merge_newest(shard, payload, form, has_base=has_base)
     return _widen(merged, shard, stats_version) if mdt_partition == PARTITION_STATS else merged
 
 
@@ -118,12 +124,31 @@ def _place(layer: EntryLayer) -> tuple[str, int]:
     return layer.source.path, zlib.crc32(data)
 
 
-def _merge_newest(shard: Shard, payload: str | None, *, has_base: bool, stats_version: str) -> Merged:
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What values become: statistics of this version, entries of the record index with ordering values or without."""
+
+    stats_version: str
+    has_ordering: bool
+
+
+def _has_ordering(shard: Shard) -> bool:
+    return any(isinstance(layer, EntryLayer) and _has_layout(layer, has_ordering=True) for layer in shard.layers())
+
+
+def _has_layout(layer: EntryLayer, *, has_ordering: bool) -> bool:
+    with decoding(layer.source.path, "the schema of metadata records"):
+        return bool(layer.hfile.schema) and has_same_layout(
+            layer.hfile.schema or "", stored_schema(has_ordering=has_ordering)
+        )
+
+
+def _merge_newest(shard: Shard, payload: str | None, form: _Form, *, has_base: bool) -> Merged:
     """The newest entry of each key, unless it is deleted: by its key, or by what a `payload` of this kind says."""
-    layers = [_rows(layer, stats_version) for layer in shard.layers()]
+    layers = [_rows(layer, form) for layer in shard.layers()]
     keys = concat_texts([rows.keys for rows in layers])
     if not len(keys):
-        return Merged(keys, pa.array([], pa.binary()), 0, 0, 0, 0)
+        return Merged(keys, pa.array([], pa.binary()), 0, 0, 0, 0, form.has_ordering)
     base_count = len(layers[0].keys) if has_base else 0
     first, newest = _first_and_newest(keys)
     values = concat_values([rows.values for rows in layers]).take(pa.array(newest))
@@ -139,6 +164,7 @@ def _merge_newest(shard: Shard, payload: str | None, *, has_base: bool, stats_ve
         updated=int(np.count_nonzero(live & in_base & in_logs)),
         deleted=int(np.count_nonzero(~live)),
         log_records=len(keys) - base_count,
+        has_ordering=form.has_ordering,
     )
 
 
@@ -152,7 +178,7 @@ class _Rows:
     path: str
 
 
-def _rows(layer: EntryLayer | DeleteLayer, stats_version: str) -> _Rows:
+def _rows(layer: EntryLayer | DeleteLayer, form: _Form) -> _Rows:
     if isinstance(layer, DeleteLayer):
         count = len(layer.keys)
         nothing = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([b""], pa.binary()))
@@ -161,7 +187,7 @@ def _rows(layer: EntryLayer | DeleteLayer, stats_version: str) -> _Rows:
     batch = layer.records()
     with decoding(path, "keys of metadata records"):
         keys = texts(batch["key"])
-    return _Rows(keys, _in_layout(batch["value"], layer, stats_version), True, path)
+    return _Rows(keys, _in_layout(batch["value"], layer, form), True, path)
 
 
 def _first_and_newest(keys: ArrowArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -173,18 +199,19 @@ def _first_and_newest(keys: ArrowArray) -> tuple[npt.NDArray[np.int64], npt.NDAr
     return np.minimum.reduceat(order, starts), np.maximum.reduceat(order, starts)
 
 
-def _in_layout(values: ArrowArray, layer: EntryLayer, stats_version: str) -> ArrowArray:
+def _in_layout(values: ArrowArray, layer: EntryLayer, form: _Form) -> ArrowArray:
     """Values of a layer as records of today's schema."""
     if pa.types.is_dictionary(values.type):
-        distinct = _in_layout(values.dictionary, layer, stats_version)
+        distinct = _in_layout(values.dictionary, layer, form)
         return pa.DictionaryArray.from_arrays(values.indices, distinct)
     schema, path = layer.hfile.schema or "", layer.source.path
-    with decoding(path, "the schema of metadata records"):
-        is_today = not len(values) or has_same_layout(schema, stored_schema())
-    if is_today:
+    if not len(values) or _has_layout(layer, has_ordering=form.has_ordering):
         return _without_file_name(values, path)
+    if form.has_ordering and _has_layout(layer, has_ordering=False):
+        # One more field that is null: a record ends with the null of a payload, and the field comes before that.
+        return pc.binary_join_element_wise(_without_file_name(values, path), b"\0", b"")
     records = (StoredValue(value, schema, path) for value in values.to_pylist())
-    return pa.array([_encode_again(record, stats_version) for record in records], pa.binary())
+    return pa.array([_encode_again(record, form) for record in records], pa.binary())
 
 
 def _without_file_name(values: ArrowArray, path: str) -> ArrowArray:
@@ -201,14 +228,14 @@ def _without_file_name(values: ArrowArray, path: str) -> ArrowArray:
     return pc.binary_replace_slice(values, 0, len(prefix), _UNNAMED)
 
 
-def _encode_again(stored: StoredValue, stats_version: str) -> bytes:
+def _encode_again(stored: StoredValue, form: _Form) -> bytes:
     record = decode_metadata_record(stored.value, stored.schema, path=stored.path)
     match record.payload:
         case RecordLocation() as location:
-            return encode_record_index_value(location)
+            return encode_record_index_value(location, has_ordering=form.has_ordering)
         case ColumnStats() as stats:
             is_partition = record.kind is RecordKind.PARTITION_STATS
-            return encode_column_stats_record(stats, version=stats_version, partition_stats=is_partition)
+            return encode_column_stats_record(stats, version=form.stats_version, partition_stats=is_partition)
         case BloomRecord() as bloom:
             return encode_bloom_record(bloom)
         case SecondaryRecord() as secondary:

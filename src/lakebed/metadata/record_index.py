@@ -10,8 +10,13 @@ import pyarrow as pa
 
 from lakebed.format.java_hash import shard_of
 from lakebed.format.metadata.keys import data_partition_of_group
-from lakebed.format.metadata.record_index import RecordLocation, decode_record_index, decode_record_index_value
-from lakebed.metadata.shard import Shard, load_whole_shard
+from lakebed.format.metadata.record_index import (
+    ORDERING_COLUMN,
+    RecordLocation,
+    decode_record_index,
+    decode_record_index_value,
+)
+from lakebed.metadata.shard import EntryLayer, Shard, load_whole_shard
 from lakebed.metadata.table import ROOT, MetadataTable, ShardFiles
 from lakebed.model.files import FileSlice
 from lakebed.model.index import IndexDefinition
@@ -104,18 +109,29 @@ def find_locations(metadata: MetadataTable, keys: Iterable[str]) -> dict[str, tu
 
 
 def read_record_index(metadata: MetadataTable) -> pa.Table:
-    """Every entry: key, partition, file_id, instant_ms."""
-    tables = [
-        shard.read_all(lambda layer: pa.table(decode_record_index(layer.source)))
-        for shard in metadata.shards(RECORD_INDEX)
-    ]
-    entries = [table.select(["key", "partition", "file_id", "instant_ms"]) for table in tables if table is not None]
+    """Every entry: key, partition, file_id, instant_ms and, null where there is none, its ordering value."""
+    tables = [shard.read_all(_read_layer) for shard in metadata.shards(RECORD_INDEX)]
+    entries = [table for table in tables if table is not None]
     return pa.concat_tables(entries).unify_dictionaries() if entries else _EMPTY.empty_table()
 
 
 _EMPTY = pa.schema(
-    [("key", pa.string()), ("partition", pa.string()), ("file_id", pa.string()), ("instant_ms", pa.int64())]
+    [
+        ("key", pa.string()),
+        ("partition", pa.string()),
+        ("file_id", pa.string()),
+        ("instant_ms", pa.int64()),
+        (ORDERING_COLUMN, pa.int64()),
+    ]
 )
+
+
+def _read_layer(layer: EntryLayer) -> pa.Table:
+    entries = pa.table(decode_record_index(layer.source))
+    if ORDERING_COLUMN in entries.column_names and entries[ORDERING_COLUMN].type == pa.int64():
+        return entries
+    without = entries.select(_EMPTY.names[:-1])
+    return without.append_column(ORDERING_COLUMN, pa.nulls(entries.num_rows, pa.int64()))
 
 
 def _shard_sets(metadata: MetadataTable) -> list[tuple[str, ...]]:

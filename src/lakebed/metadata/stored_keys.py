@@ -20,7 +20,7 @@ from lakebed.format.metadata.keys import data_partition_of_group, group_file_id
 from lakebed.index.entries import Entries
 from lakebed.index.record_index import KeyChanges, record_index_shards
 
-_KEY = "key"
+_KEY, _ORDERING = "key", "ordering"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,37 +96,46 @@ class StoredEntries:
     shard: str
     parts: tuple[tuple[StoredKeys, Run, Run], ...]
 
-    def load(self, *, instant_ms: int) -> Entries:
+    def load(self, *, instant_ms: int, has_ordering: bool = False) -> Entries:
         """The entries."""
-        found = record_index_shards(self._changes(), lambda _: (self.shard,), instant_ms=instant_ms)
+        found = record_index_shards(
+            self._changes(), lambda _: (self.shard,), instant_ms=instant_ms, has_ordering=has_ordering
+        )
         return found.get(self.shard, Entries.of({}))
 
     def _changes(self) -> Iterator[KeyChanges]:
         for group, came, left in self.parts:
-            yield KeyChanges(group.partition, group.file_id, self._keys(came), self._keys(left))
+            here, gone = self._columns(came), self._columns(left)
+            yield KeyChanges(group.partition, group.file_id, here.get(_KEY), gone.get(_KEY), here.get(_ORDERING))
 
-    def _keys(self, run: Run) -> ArrowArray | None:
+    def _columns(self, run: Run) -> dict[str, ArrowArray]:
         tables = list(self.shelf.read(run.cut(0, len(run))))
-        return pa.concat_tables(tables)[_KEY].combine_chunks() if tables else None
+        table = pa.concat_tables(tables) if tables else pa.table({})
+        return {name: table[name].combine_chunks() for name in table.column_names}
 
 
 def store_keys(shelf: Shelf, change: KeyChanges, shards: tuple[str, ...]) -> StoredKeys | None:
     """Puts the keys of a file group where the commit finds them; None if there are none."""
-    parts = [*_by_shard(change.inserted, len(shards), left=False), *_by_shard(change.deleted, len(shards), left=True)]
+    came, left = _keys_table(change.inserted, change.ordering), _keys_table(change.deleted)
+    parts = [*_by_shard(came, len(shards), left=False), *_by_shard(left, len(shards), left=True)]
     if not parts:
         return None
-    table = pa.table({_KEY: pa.chunked_array([keys for _, keys in parts], pa.string())})
-    starts = np.cumsum([0, *(len(keys) for _, keys in parts)]).tolist()
+    table = pa.concat_tables([keys for _, keys in parts], promote_options="default")
+    starts = np.cumsum([0, *(keys.num_rows for _, keys in parts)]).tolist()
     file = shelf.put(table, [label for label, _ in parts], starts)
     return StoredKeys(change.partition, change.file_id, shards, file)
 
 
-def _by_shard(keys: ArrowArray | None, shards: int, *, left: bool) -> Iterator[tuple[Label, ArrowArray]]:
-    if keys is None or not len(keys):
+def _keys_table(keys: ArrowArray | None, ordering: ArrowArray | None = None) -> pa.Table:
+    columns = {_KEY: pa.array([], pa.string()) if keys is None else keys}
+    return pa.table(columns if ordering is None else {**columns, _ORDERING: ordering}).combine_chunks()
+
+
+def _by_shard(keys: pa.Table, shards: int, *, left: bool) -> Iterator[tuple[Label, pa.Table]]:
+    if not keys.num_rows:
         return
-    whole = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
-    numbers = shards_of(whole, shards)
+    numbers = shards_of(keys[_KEY].combine_chunks(), shards)
     order = np.argsort(numbers, kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(shards + 1))
     for number in np.flatnonzero(np.diff(bounds)).tolist():
-        yield (number, left), whole.take(pa.array(order[bounds[number] : bounds[number + 1]]))
+        yield (number, left), keys.take(pa.array(order[bounds[number] : bounds[number + 1]]))

@@ -10,13 +10,14 @@ from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
 from lakebed.metadata.kept import Kept
 from lakebed.metadata.shard import OpenFile, Shard, load_shard, load_whole_shard, open_file, parts_of
+from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action
 from lakebed.storage import Storage
-from lakebed.timeline import Archive, Snapshot, Timeline, load_timeline
+from lakebed.timeline import Archive, Documents, Snapshot, Timeline, load_timeline
 from lakebed.timeline.active import list_instants
 from lakebed.timeline.config import decode_config
 from lakebed.view import latest_slices
@@ -128,6 +129,15 @@ class MetadataTable:
         file = part.base or part.logs[0]
         key = (part.path(file.name), file.size, completed_at)
         return self.kept.opened.find(key, OpenFile, lambda: open_file(self._storage, part, root=ROOT))
+
+    def newest_delta_commit(self) -> CommitMetadata | None:
+        """What the delta commit says that completed last of those that count."""
+        timeline = self._snapshot.timeline
+        done = [i for i in timeline.completed() if i.action is Action.DELTA_COMMIT]
+        newest = max(
+            (i for i in done if self._counts(i.requested_at)), key=lambda i: i.completed_at or "", default=None
+        )
+        return None if newest is None else Documents(self._storage, self._config, ROOT).commit(newest)
 
     def _files_of(self, file_slice: FileSlice) -> ShardFiles:
         files = ((file_slice.base,) if file_slice.base else ()) + file_slice.logs

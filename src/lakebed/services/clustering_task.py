@@ -19,7 +19,7 @@ from lakebed.services.clustering_order import order_rows
 from lakebed.services.values import Layout
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.plans import is_cancelled
-from lakebed.write.base_file import base_file_table, constant, file_schema, store_base_file
+from lakebed.write.base_file import base_file_table, constant, file_schema, store_base_file, with_entries
 from lakebed.write.merge_file import read_stored, without_unused
 from lakebed.write.numbered import numbered_texts
 from lakebed.write.values import NOT_COUNTED, WriteContext, WrittenFile
@@ -76,7 +76,7 @@ def _store(task: ClusteringTask, rows: pa.Table, stat: WriteStat) -> WrittenFile
     meta = [*_origin(task, rows, stat), rows[RECORD_KEY], constant(stat.partition, count), constant("", count)]
     table = base_file_table(meta, rows.select(file_schema(task.context).names))
     written = store_base_file(task.context, table, replace(stat, num_inserts=count))
-    return replace(written, inserted_keys=rows[RECORD_KEY].combine_chunks() if task.gives_keys else None)
+    return with_entries(written, rows, task.context) if task.gives_keys else written
 
 
 def _origin(task: ClusteringTask, rows: pa.Table, stat: WriteStat) -> list[pa.ChunkedArray | pa.Array]:

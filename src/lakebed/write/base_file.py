@@ -23,6 +23,7 @@ from lakebed.errors import InvalidInputError, WriteConflictError
 from lakebed.format.bloom import BloomFilter
 from lakebed.format.file_names import encode_base_file_name
 from lakebed.format.parquet_footer import BLOOM, footer_metadata
+from lakebed.index.ordering import ordering_numbers
 from lakebed.model.commit import WriteStat
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId
@@ -100,6 +101,13 @@ def store_base_file(
     return WrittenFile(stat, stats, encoded.bloom if _keeps_blooms(context.config) else None)
 
 
+def with_entries(written: WrittenFile, rows: pa.Table, context: WriteContext) -> WrittenFile:
+    """The file, and the record keys of `rows` as those whose index entries are to be written."""
+    ordering = context.entry_ordering
+    numbers = ordering_numbers(rows, ordering) if ordering is not None else None
+    return replace(written, inserted_keys=rows[RECORD_KEY].combine_chunks(), ordering=numbers)
+
+
 def base_file_table(meta: Sequence[pa.Array], data: pa.Table) -> pa.Table:
     """The columns of a base file: five meta columns, then the data."""
     fields = [pa.field(name, values.type) for name, values in zip(META_COLUMNS, meta, strict=True)]
@@ -162,7 +170,7 @@ def _keeps_blooms(config: TableConfig) -> bool:
 
 def _store_new(context: WriteContext, table: pa.Table, stat: WriteStat) -> WrittenFile:
     written = store_base_file(context, table, replace(stat, num_inserts=table.num_rows))
-    return replace(written, inserted_keys=table[RECORD_KEY].combine_chunks())
+    return with_entries(written, table, context)
 
 
 def _with_file_name(table: pa.Table, name: str) -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from lakebed.index.ordering import find_ordering
 from lakebed.model.instant import InstantTime
 from lakebed.options import WriteOptions
 from lakebed.read.scan import counted_instants
@@ -25,14 +26,14 @@ def write_context(
 def make_context(state: TableState, instant: InstantTime, schema: pa.Schema, options: WriteOptions) -> WriteContext:
     """The context of a write whose files have the data columns of `schema`."""
     definition = state.definitions.get("column_stats")
-    has_stats = "column_stats" in (*state.config.metadata_partitions, *state.config.metadata_partitions_inflight)
+    indexes = (*state.config.metadata_partitions, *state.config.metadata_partitions_inflight)
     return WriteContext(
         storage=state.storage,
         config=state.config,
         schema=schema,
         avro_json=declared_schema(schema, state.config, meta_columns=True),
         instant=instant,
-        stats_columns=definition.source_fields if definition is not None and has_stats else (),
+        stats_columns=definition.source_fields if definition is not None and "column_stats" in indexes else (),
         counts=counted_instants(state.latest),
         files=FileSizing(
             options.target_file_bytes,
@@ -41,4 +42,5 @@ def make_context(state: TableState, instant: InstantTime, schema: pa.Schema, opt
             options.log_format,  # type: ignore[arg-type]
             options.record_positions,
         ),
+        entry_ordering=find_ordering(state.definitions, state.config) if "record_index" in indexes else None,
     )

@@ -11,9 +11,9 @@ import pyarrow as pa
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import InvalidInputError
 from lakebed.format.index_definitions import encode_index_definitions
-from lakebed.format.metadata.schema import committed_schema
 from lakebed.format.properties import table_checksum
 from lakebed.format.timeline.metadata import encode_commit
+from lakebed.index.ordering import ask_ordering
 from lakebed.metadata.bootstrap import (
     SHARDS,
     bootstrap_empty,
@@ -21,11 +21,13 @@ from lakebed.metadata.bootstrap import (
     metadata_properties,
     record_index_definition,
 )
+from lakebed.metadata.current_entries import first_extra
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
-from lakebed.model.index import IndexDefinition
+from lakebed.model.index import EntryOrdering, IndexDefinition
 from lakebed.model.instant import Instant
 from lakebed.model.words import META_COLUMNS, Action, MergeMode, State, TableType
+from lakebed.options import parse_index_options
 from lakebed.storage import Storage
 from lakebed.timeline.config import PROPERTIES, has_config
 from lakebed.transaction.config import encode_config
@@ -98,6 +100,7 @@ def parse_spec(
     config = TableConfig(table_properties(spec, ()))
     plan_keys(config, spec.schema)
     plan_paths(config, spec.schema)
+    _definitions(spec)
     return spec
 
 
@@ -192,7 +195,8 @@ def create_files(ports: Ports, spec: TableSpec) -> None:
         if spec.has_partitioned_index:
             shards["record_index"] = 0
         properties = table_properties(spec, tuple(shards))
-        _create_metadata_table(ports, TableConfig(properties), shards)
+        ordering = definitions["record_index"].ordering if "record_index" in definitions else None
+        _create_metadata_table(ports, TableConfig(properties), shards, first_extra(ordering))
         replace_file(ports.storage, properties["hoodie.table.index.defs.path"], encode_index_definitions(definitions))
         if not create_file(ports.storage, PROPERTIES, encode_config(properties, ports.clock.now_ms())):
             raise _taken(ports.storage)
@@ -200,7 +204,9 @@ def create_files(ports: Ports, spec: TableSpec) -> None:
         ports.lock.release()
 
 
-def _create_metadata_table(ports: Ports, config: TableConfig, shards: Mapping[str, int]) -> None:
+def _create_metadata_table(
+    ports: Ports, config: TableConfig, shards: Mapping[str, int], extra: Mapping[str, str]
+) -> None:
     zone = timeline_zone(config)
     now = ports.clock.now_ms()
     date = format_time(now, zone)
@@ -212,7 +218,7 @@ def _create_metadata_table(ports: Ports, config: TableConfig, shards: Mapping[st
         metadata = CommitMetadata(
             write_stats={partition.partition: partition.stats},
             operation="BULK_INSERT_PREPPED",
-            extra_metadata={"schema": committed_schema()},
+            extra_metadata=extra,
         )
         for state in (State.REQUESTED, State.INFLIGHT):
             instant = Instant(partition.instant, Action.DELTA_COMMIT, state)
@@ -231,8 +237,14 @@ def metadata_partitions(spec: TableSpec) -> tuple[str, ...]:
 def _definitions(spec: TableSpec) -> dict[str, IndexDefinition]:
     definitions = {"column_stats": column_stats_definition(spec.schema, has_meta_columns=True)}
     if "record_index" in metadata_partitions(spec):
-        definitions["record_index"] = record_index_definition(is_partitioned=spec.has_partitioned_index)
+        is_partitioned = spec.has_partitioned_index
+        definitions["record_index"] = record_index_definition(is_partitioned=is_partitioned, ordering=_ordering(spec))
     return definitions
+
+
+def _ordering(spec: TableSpec) -> EntryOrdering | None:
+    asked = parse_index_options(spec.options).ordering
+    return ask_ordering(asked, TableConfig(table_properties(spec, ())), spec.schema)
 
 
 def _check_free(storage: Storage) -> None:

@@ -12,6 +12,7 @@ from lakebed.engine.exchange import Shelf
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import RolledBackError, ServiceCancelledError, WriteConflictError
 from lakebed.index.record_index import KeyChanges
+from lakebed.metadata.changes import key_changes
 from lakebed.metadata.entries import list_groups
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.metadata.stored_keys import ShardSets, StoredKeys, shard_sets, store_keys
@@ -55,11 +56,9 @@ class RunStaged:
         if isinstance(task, SliceTask):
             return WrittenGroup((), self._stored(hidden_keys(task, read_slice(task))))
         files = run_write_task(task)
-        changes = (
-            KeyChanges(file.stat.partition, file.stat.file_id, file.inserted_keys, file.deleted_keys) for file in files
-        )
-        keys = tuple(stored for change in changes for stored in self._stored(change))
-        return WrittenGroup(tuple(replace(file, inserted_keys=None, deleted_keys=None) for file in files), keys)
+        keys = tuple(stored for file in files for stored in self._stored(key_changes(file)))
+        bare = (replace(file, inserted_keys=None, deleted_keys=None, ordering=None) for file in files)
+        return WrittenGroup(tuple(bare), keys)
 
     def _stored(self, change: KeyChanges) -> tuple[StoredKeys, ...]:
         if self.shards is None:

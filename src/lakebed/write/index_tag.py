@@ -2,7 +2,8 @@
 
 An index over the whole table also finds keys in other partitions than the one their row is for. Such a row moves: it
 becomes a delete where the key was, and an insert where it is to be, in one commit. If the table has an ordering, the
-stored row may be newer; then the incoming one is late, and is left out.
+stored row may be newer; then the incoming one is late, and is left out. Entries that carry ordering values tell most of
+that (see `late_rows`); the stored row is read where they do not.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ import pyarrow as pa
 
 from lakebed.engine.engines import Engine
 from lakebed.errors import InvalidInputError
-from lakebed.metadata.key_locations import Locations, locate_everywhere, locate_keys
+from lakebed.metadata.key_locations import Locations, ProbeCounts, locate_everywhere, locate_keys
 from lakebed.metadata.record_index import KeyShards, is_partitioned
 from lakebed.metadata.shard_cache import ShardCache
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId
+from lakebed.model.index import EntryOrdering
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, MergeMode
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.write.dedupe import combine_duplicates
+from lakebed.write.late_rows import Timely, drop_late
 from lakebed.write.tag import Ints, Tagged, Tags
 from lakebed.write.values import IS_DELETE
 
@@ -32,7 +35,10 @@ _NUMBER = "lakebed.number"
 
 @dataclass(frozen=True, slots=True)
 class KeyIndex:
-    """The record index of a snapshot whose slices `scans` read. If it `moves` rows, those whose partition changed."""
+    """The record index of a snapshot whose slices `scans` read. If it `moves` rows, those whose partition changed.
+
+    `ordering`: entries carry ordering values, and whether these are surely those of the stored rows.
+    """
 
     metadata: KeyShards
     config: TableConfig
@@ -40,6 +46,7 @@ class KeyIndex:
     engine: Engine
     cache: ShardCache
     moves: bool = True
+    ordering: EntryOrdering | None = None
 
     @property
     def is_global(self) -> bool:
@@ -54,9 +61,14 @@ def tag_by_index(rows: pa.Table, index: KeyIndex, *, everywhere: bool = False) -
     # An entry of a file group that is no longer there is as good as none.
     known = targets >= 0
     tags = Tags(numbers[known], targets[known], np.full(int(known.sum()), -1))
-    if everywhere or not index.is_global:
+    if everywhere:
         return Tagged(rows, tags, found.counts)
-    return replace(_move_rows(rows, tags, index), counts=found.counts)
+    timely = drop_late(rows, tags, found.ordering[known], index.ordering)
+    counts = found.counts + ProbeCounts(late=timely.late)
+    if not index.is_global:
+        return Tagged(timely.rows, timely.tags, counts)
+    tagged = _move_rows(timely, index)
+    return replace(tagged, counts=counts + (tagged.counts or ProbeCounts()))
 
 
 def find_taken(keys: pa.Array, partitions: pa.Array, metadata: KeyShards, cache: ShardCache) -> pa.Array:
@@ -72,7 +84,7 @@ def _locate(rows: pa.Table, index: KeyIndex, *, everywhere: bool) -> tuple[Ints,
         return locate_everywhere(index.metadata, keys, cache=index.cache)
     found = locate_keys(index.metadata, keys, _paths(rows), cache=index.cache)
     numbers = np.flatnonzero(found.codes >= 0)
-    return numbers, replace(found, codes=found.codes[numbers], instants_ms=found.instants_ms[numbers])
+    return numbers, found.take(numbers)
 
 
 def _slice_numbers(places: Sequence[FileGroupId], scans: Sequence[SliceTask]) -> Ints:
@@ -81,13 +93,17 @@ def _slice_numbers(places: Sequence[FileGroupId], scans: Sequence[SliceTask]) ->
     return np.array([*(numbers.get(place, -1) for place in places), -1], np.int64)
 
 
-def _move_rows(rows: pa.Table, tags: Tags, index: KeyIndex) -> Tagged:
+def _move_rows(timely: Timely, index: KeyIndex) -> Tagged:
+    rows, tags = timely.rows, timely.tags
     is_moved = _is_elsewhere(rows, tags, index.scans)
     if not index.moves or not is_moved.any():
         return Tagged(rows, tags)
     moved, targets = tags.rows[is_moved], tags.targets[is_moved]
     _check_whole(rows, index)
-    is_late = _is_late(rows, moved, targets, index)
+    is_late = np.zeros(len(moved), bool)
+    is_open = ~timely.is_newer[is_moved] & _has_ordering(index.config)
+    if is_open.any():
+        is_late[is_open] = _is_late(rows, moved[is_open], targets[is_open], index)
     kept = np.ones(rows.num_rows, bool)
     kept[moved[is_late]] = False
     new_number = np.cumsum(kept) - 1
@@ -101,8 +117,13 @@ def _move_rows(rows: pa.Table, tags: Tags, index: KeyIndex) -> Tagged:
             np.concatenate([tags.targets[~is_moved], targets[~is_late]]),
             np.full(len(staying) + len(going), -1),
         ),
+        ProbeCounts(late=int(is_late.sum()), records_read=int(is_open.sum())),
         moved=new_number[moved[~is_late]],
     )
+
+
+def _has_ordering(config: TableConfig) -> bool:
+    return config.merge_mode is MergeMode.EVENT_TIME_ORDERING and bool(config.ordering_fields)
 
 
 def _is_elsewhere(rows: pa.Table, tags: Tags, scans: Sequence[SliceTask]) -> npt.NDArray[np.bool_]:
@@ -117,10 +138,8 @@ def _is_elsewhere(rows: pa.Table, tags: Tags, scans: Sequence[SliceTask]) -> npt
 
 
 def _is_late(rows: pa.Table, moved: Ints, targets: Ints, index: KeyIndex) -> npt.NDArray[np.bool_]:
-    """Which of the moved rows are older than what is stored under their keys."""
+    """Which of the moved rows are older than what is stored under their keys, which is read."""
     ordering = index.config.ordering_fields
-    if index.config.merge_mode is not MergeMode.EVENT_TIME_ORDERING or not ordering:
-        return np.zeros(len(moved), bool)
     columns = [RECORD_KEY, *ordering]
     incoming = rows.select(columns).take(pa.array(moved)).append_column(_NUMBER, pa.array(np.arange(len(moved))))
     stored = _stored(incoming[RECORD_KEY], targets, columns, index)

@@ -23,6 +23,7 @@ from lakebed.read.rules import merge_rules
 from lakebed.storage import Storage
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.settle import create_file
+from lakebed.write.base_file import with_entries
 from lakebed.write.file_stats import column_stats
 from lakebed.write.log_blocks import (
     RecordBlock,
@@ -31,7 +32,7 @@ from lakebed.write.log_blocks import (
     ordering_values,
     plan_record_blocks,
 )
-from lakebed.write.values import IS_DELETE, IS_INSERT, NOT_COUNTED, WriteTask, WrittenFile
+from lakebed.write.values import IS_DELETE, IS_INSERT, NOT_COUNTED, WriteContext, WriteTask, WrittenFile
 
 _VERSION = 1
 """Of a log file: one that outgrows a size limit would be followed by version 2; ours are written in one piece."""
@@ -49,14 +50,28 @@ def append_log_file(task: WriteTask) -> tuple[WrittenFile, ...]:
     blocks = plan_record_blocks(task, records)
     data = b"".join([*(encode_record_block(task, block) for block in blocks), *encode_delete_blocks(task, deletes)])
     log = store_log_file(task, data)
-    inserts = records[RECORD_KEY].filter(records[IS_INSERT]).combine_chunks()
+    inserts = records.filter(records[IS_INSERT])
     written = WrittenFile(
-        stat=_write_stat(task, log, records.num_rows, len(inserts), deletes.num_rows),
+        stat=_write_stat(task, log, records.num_rows, inserts.num_rows, deletes.num_rows),
         column_stats=log_column_stats(task, blocks, log.name),
-        inserted_keys=_inserted_keys(task, inserts, log),
         deleted_keys=_deleted_keys(task, deletes, log),
     )
-    return (written,)
+    entered = _entered(records, _inserted_keys(task, inserts[RECORD_KEY].combine_chunks(), log), task.context)
+    return (with_entries(written, entered, task.context) if entered.num_rows else written,)
+
+
+def _entered(records: pa.Table, inserted: pa.Array, context: WriteContext) -> pa.Table:
+    """The rows whose index entries are to be written: new ones and, where entries are kept current, updates.
+
+    An update that loses against a greater value that is stored is a lower bound of that.
+    """
+    is_new, ordering = records[IS_INSERT], context.entry_ordering
+    if len(inserted) < (pc.sum(is_new).as_py() or 0):
+        is_new = pc.and_(is_new, pc.is_in(records[RECORD_KEY], value_set=inserted))
+    if ordering is None or not ordering.is_current:
+        return records.filter(is_new)
+    is_update = pc.invert(records[IS_INSERT])
+    return records.filter(pc.or_(is_new, pc.and_(is_update, records[ordering.field].is_valid())))
 
 
 def _with_is_insert(task: WriteTask) -> pa.Table:
@@ -144,13 +159,13 @@ def _has(block: RecordBlock, column: str) -> bool:
     return column.partition(".")[0] in block.rows.column_names
 
 
-def _inserted_keys(task: WriteTask, keys: pa.Array, log: LogFile) -> pa.Array | None:
+def _inserted_keys(task: WriteTask, keys: pa.Array, log: LogFile) -> pa.Array:
     """Keys that are there now: a delete in an older log file outlives an insert with a lower ordering value."""
     doubtful = _deleted_before(task, keys)
     if len(doubtful):
         gone = doubtful.filter(pc.invert(pc.is_in(doubtful, value_set=_find_keys(task, doubtful, log))))
         keys = keys.filter(pc.invert(pc.is_in(keys, value_set=gone)))
-    return keys if len(keys) else None
+    return keys
 
 
 def _deleted_before(task: WriteTask, keys: pa.Array) -> pa.Array:

@@ -34,6 +34,7 @@ from lakebed.write.base_file import (
     file_schema,
     new_stat,
     store_base_file,
+    with_entries,
 )
 from lakebed.write.meta_columns import meta_columns
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask, WrittenFile
@@ -61,7 +62,7 @@ def merge_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
         stat,
         prev_commit=before.base.instant if before.base else None,
         prev_base_file=before.base.name if before.base else None,
-        num_updates=merge.updates,
+        num_updates=len(merge.updates),
         num_inserts=len(merge.inserts),
         num_deletes=len(merge.deletes),
     )
@@ -70,7 +71,16 @@ def merge_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
     inserted, deleted = keys.take(pa.array(merge.inserts)), keys.take(pa.array(merge.deletes))
     known = None if len(deleted) else _known_keys(footer, inserted)
     written = store_base_file(context, _merged_table(task, stored, incoming, merge), stat, known)
-    return (replace(written, inserted_keys=inserted, deleted_keys=deleted),)
+    return (replace(with_entries(written, _entered(incoming, merge, context), context), deleted_keys=deleted),)
+
+
+def _entered(incoming: pa.Table, merge: _Merge, context: WriteContext) -> pa.Table:
+    """The rows whose index entries are to be written, with the columns that these are made of."""
+    ordering = context.entry_ordering
+    is_current = ordering is not None and ordering.is_current
+    columns = [name for name in (RECORD_KEY, ordering and ordering.field) if name in incoming.column_names]
+    rows = np.concatenate([merge.inserts, merge.updates]) if is_current else merge.inserts
+    return incoming.select(columns).take(pa.array(rows))
 
 
 def _read_footer(context: WriteContext, before: FileSlice) -> BaseFileFooter | None:
@@ -103,19 +113,19 @@ class _Merge:
     """Where the rows of the new file come from.
 
     `sources` has a number per row: stored rows count from 0, incoming ones follow. `kept` has the stored row that was
-    there before, -1 for a new row. `inserts` and `deletes` are numbers of incoming rows.
+    there before, -1 for a new row. `inserts`, `updates` and `deletes` are numbers of incoming rows.
     """
 
     sources: Ints
     kept: Ints
     inserts: Ints
     deletes: Ints
-    updates: int
+    updates: Ints
 
     @property
     def only_adds(self) -> bool:
         """Whether all stored rows stay as they are."""
-        return not self.updates and not len(self.deletes)
+        return not len(self.updates) and not len(self.deletes)
 
 
 def _merge(stored: pa.Table, incoming: pa.Table, config: TableConfig) -> _Merge:
@@ -137,7 +147,7 @@ def _merge(stored: pa.Table, incoming: pa.Table, config: TableConfig) -> _Merge:
         kept=np.concatenate([kept, np.full(len(inserts), -1)]),
         inserts=inserts,
         deletes=deletes,
-        updates=len(updates),
+        updates=updates,
     )
 
 
@@ -145,7 +155,7 @@ def _append(stored: pa.Table, incoming: pa.Table) -> _Merge:
     inserts = np.flatnonzero(~_is_delete(incoming))
     kept = np.concatenate([np.arange(stored.num_rows), np.full(len(inserts), -1)])
     sources = np.concatenate([np.arange(stored.num_rows), stored.num_rows + inserts])
-    return _Merge(sources, kept, inserts, np.empty(0, np.int64), 0)
+    return _Merge(sources, kept, inserts, np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def _known_places(incoming: pa.Table) -> Ints | None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CorruptTableError, WriteConflictError
-from lakebed.format.metadata.schema import committed_schema
 from lakebed.format.timeline.metadata import decode_index_plan, encode_commit
+from lakebed.index.ordering import find_ordering
 from lakebed.index.record_index import KeyChanges
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.changes import MetadataChange, change_of_commit
 from lakebed.metadata.column_stats import PARTITION_STATS
+from lakebed.metadata.current_entries import next_extra
 from lakebed.metadata.current_stats import CurrentStats
 from lakebed.metadata.entries import Update, find_groups, write_change
 from lakebed.metadata.stored_keys import KeyFiles
@@ -32,7 +33,8 @@ from lakebed.write.values import WriteContext, WrittenFile
 class CommitChanges:
     """The files of a write, and the file groups that it replaces, for every index that the table has.
 
-    The keys of a large write are in `key_files`. With `compacts` the files take the place of whole file slices.
+    The keys of a large write are in `key_files`. With `compacts` the files take the place of whole file slices. With
+    `keeps_current`, entries of the record index that were current are so afterwards.
     """
 
     state: TableState
@@ -42,6 +44,7 @@ class CommitChanges:
     replaced_keys: tuple[KeyChanges, ...] = ()
     key_files: KeyFiles | None = None
     compacts: bool = False
+    keeps_current: bool = True
 
     def write(self, section: Section, instant: InstantTime) -> CommitMetadata:
         """Writes log files into the metadata table; what its delta commit is to say."""
@@ -65,9 +68,12 @@ class CommitChanges:
             key_files=self.key_files,
             compacts=self.compacts,
         )
+        ordering = find_ordering(state.definitions, section.config)
+        is_kept = self.keeps_current and ordering == self.context.entry_ordering
+        extra = next_extra(section, ordering, kept=is_kept)
         if PARTITION_STATS in partitions and self._was_overtaken(state):
-            _write_ahead(section, change, replace(update, partitions=(PARTITION_STATS,)))
-        return _write(section, change, update)
+            _write_ahead(section, change, replace(update, partitions=(PARTITION_STATS,)), extra)
+        return _write(section, change, update, extra)
 
     def _check_prepared(self, partitions: Sequence[str]) -> None:
         """Raises for an index that was created since this write began, unless the write is fit for it.
@@ -111,13 +117,13 @@ class CommitChanges:
         return {path.rpartition("/")[2] for file_slice in slices for path in file_slice.paths}
 
 
-def _write(section: Section, change: MetadataChange, update: Update) -> CommitMetadata:
+def _write(section: Section, change: MetadataChange, update: Update, extra: Mapping[str, str]) -> CommitMetadata:
     created_ms = section.ports.clock.now_ms()
     stats = write_change(section.ports.storage, change, update, token=new_write_token(0), created_ms=created_ms)
-    return metadata_commit(stats)
+    return metadata_commit(stats, extra)
 
 
-def _write_ahead(section: Section, change: MetadataChange, update: Update) -> None:
+def _write_ahead(section: Section, change: MetadataChange, update: Update, extra: Mapping[str, str]) -> None:
     """Statistics of partitions in a delta commit of their own, which is newer than that of any other write.
 
     Readers take the statistics of the newest instant for the whole truth. A write that was overtaken by one that was
@@ -128,7 +134,7 @@ def _write_ahead(section: Section, change: MetadataChange, update: Update) -> No
     ticket = section.open_ticket(instant)
     for state in (State.REQUESTED, State.INFLIGHT):
         section.add(Instant(instant, Action.DELTA_COMMIT, state), root=METADATA)
-    written = _write(section, change, replace(update, instant=instant))
+    written = _write(section, change, replace(update, instant=instant), extra)
     done = Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, section.next_time())
     section.complete(ticket, done, encode_commit(written, replace=False), METADATA)
     revoke_tickets(section.ports, instant)
@@ -151,8 +157,10 @@ def _load_index_plan(section: Section, instant: Instant) -> Sequence[IndexedPart
     return decode_index_plan(section.ports.storage.get(path), path=path).partitions
 
 
-def metadata_commit(stats: Sequence[WriteStat]) -> CommitMetadata:
+def metadata_commit(stats: Sequence[WriteStat], extra: Mapping[str, str]) -> CommitMetadata:
     """The delta commit of the metadata table."""
     return CommitMetadata(
-        write_stats=stats_by_partition(stats), operation="UPSERT_PREPPED", extra_metadata={"schema": committed_schema()}
+        write_stats=stats_by_partition(stats),
+        operation="UPSERT_PREPPED",
+        extra_metadata=extra,
     )

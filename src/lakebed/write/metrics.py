@@ -45,4 +45,6 @@ def probe_metrics(counts: ProbeCounts | None) -> dict[str, int]:
         "shards_probed": counts.shards,
         "cache_hits": counts.cached,
         "cache_misses": counts.built,
+        "rows_late": counts.late,
+        "records_read": counts.records_read,
     }

@@ -11,6 +11,7 @@ import pyarrow as pa
 from lakebed.model.commit import NO_LOGS, WriteStat
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.index import EntryOrdering
 from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import ColumnStats
 from lakebed.storage import Storage
@@ -67,7 +68,8 @@ class WriteContext:
     """What all tasks of one write share.
 
     `schema` has the table's data columns after this write; `avro_json` declares them after the five meta columns.
-    `stats_columns`, meta columns among them, get column statistics; none if the table keeps no such index.
+    `stats_columns`, meta columns among them, get column statistics; none if the table keeps no such index. Entries of
+    the record index carry the values of `entry_ordering`, if they do.
     """
 
     storage: Storage
@@ -78,6 +80,7 @@ class WriteContext:
     stats_columns: tuple[str, ...]
     counts: CountedInstants
     files: FileSizing = field(default_factory=FileSizing)
+    entry_ordering: EntryOrdering | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,8 @@ class WriteTask:
 class WrittenFile:
     """A file that a task made, and what the metadata table is to know of it.
 
-    `inserted_keys` were not in the file group before, `deleted_keys` were and no longer are.
+    `inserted_keys` were not in the file group before, or get a new entry for another reason; `ordering` has their
+    ordering values, if entries carry them. `deleted_keys` were there and no longer are.
     """
 
     stat: WriteStat
@@ -110,3 +114,4 @@ class WrittenFile:
     bloom_text: bytes | None = None
     inserted_keys: pa.Array | None = None
     deleted_keys: pa.Array | None = None
+    ordering: pa.Array | None = None

@@ -15,13 +15,16 @@ from lakebed.engine.exchange import lots
 from lakebed.engine.randomness import new_file_id
 from lakebed.errors import CommitUnknownError, LakebedError, WriteConflictError
 from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
+from lakebed.index.ordering import find_ordering
 from lakebed.index.record_index import KeyChanges
 from lakebed.metadata import MetadataTable
+from lakebed.metadata.current_entries import are_current
 from lakebed.metadata.maintenance import is_due, maintain
 from lakebed.metadata.record_index import RECORD_INDEX, record_index_files
 from lakebed.metadata.shard_cache import default_cache
 from lakebed.metadata.stored_keys import KeyFiles
 from lakebed.model.commit import CommitMetadata, stats_by_partition
+from lakebed.model.index import EntryOrdering
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import RECORD_KEY, State
 from lakebed.options import WriteOptions
@@ -149,7 +152,7 @@ class Writer:
             return partial(find_in_files, scans=key_scans(scans), engine=engine, rule=rule)
         if not isinstance(state.metadata, MetadataTable) or not state.metadata.has(RECORD_INDEX):
             raise WriteConflictError("the record index was dropped while the write began", hint="run the write again")
-        index = KeyIndex(state.metadata, state.config, scans, engine, self._cache, rule.moves)
+        index = KeyIndex(state.metadata, state.config, scans, engine, self._cache, rule.moves, _ordering(state))
         if travels:
             return partial(tag_in_worker, index=replace(index, metadata=record_index_files(state.metadata)))
         return partial(tag_by_index, index=index, everywhere=rule.everywhere)
@@ -234,7 +237,16 @@ class Writer:
             extra_metadata={"schema": schema, METRICS: json.dumps(metrics)},
         )
         seen = frozenset(instant.requested_at for instant in state.timeline.commits())
-        changes = CommitChanges(state, context, written, plan.replaced_groups, _replaced_keys(state, plan), keys)
+        changes = CommitChanges(
+            state,
+            context,
+            written,
+            plan.replaced_groups,
+            _replaced_keys(state, plan),
+            keys,
+            # Late rows among updates are told by the index alone.
+            keeps_current=plan.counts is not None or not plan.operation.finds_keys,
+        )
         completed_at = self._transactions.commit(
             attempt, plan.write_set, seen, metadata, changes, also=self._last_checks(state, plan)
         )
@@ -259,6 +271,14 @@ class Writer:
 
 
 _Planner = Callable[[TableState, WriteContext], WritePlan]
+
+
+def _ordering(state: TableState) -> EntryOrdering | None:
+    """The ordering values that entries carry, and whether they are surely current."""
+    ordering = find_ordering(state.definitions, state.config)
+    if ordering is None or not isinstance(state.metadata, MetadataTable):
+        return None
+    return replace(ordering, is_current=are_current(state.metadata, ordering))
 
 
 def _create_partitions(state: TableState, context: WriteContext, partitions: Iterable[str]) -> None:

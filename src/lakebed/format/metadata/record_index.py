@@ -4,14 +4,15 @@ In an HFile an entry is the record key and an Avro datum, the metadata record of
 whole file each distinct location is decoded once. Datums are decoded here by hand: their fields are all plain, a lookup
 of one key then needs light imports only, and no schema that a broken file holds can lead a general decoder astray.
 
-A stored schema may add an `orderingValue` to the location: a lower bound of the ordering value of the key's row.
+A stored schema may add an `orderingValue` to the location: a lower bound of the ordering value of the key's row. Ours
+is a nullable long after all other fields, where `ordering_values` takes care of many at once.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from lakebed.model.source import ByteSource
 
 ORDERING_COLUMN = "ordering_value"
-_PAYLOAD, _ORDERING = "recordIndexMetadata", "orderingValue"
+RECORD_INDEX_PAYLOAD, ORDERING_FIELD = "recordIndexMetadata", "orderingValue"
 _UUID_AND_INDEX, _RAW_FILE_ID = 0, 1
 """How an entry spells its file id."""
 _NO_INDEX = -1
@@ -41,11 +42,15 @@ _BAD_BYTES = (struct.error, ValueError, LookupError, TypeError, AttributeError, 
 
 @dataclass(frozen=True, slots=True)
 class RecordLocation:
-    """The file group that holds a record key, and the instant (epoch milliseconds) that put it there."""
+    """The file group that holds a record key, and the instant (epoch milliseconds) that put it there.
+
+    `ordering` is a lower bound of the ordering value of the key's row, None where the entry has none.
+    """
 
     partition: str
     file_id: str
     instant_ms: int
+    ordering: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +65,22 @@ class _Field:
 
 def decode_record_index_value(value: bytes, schema: str, *, path: str = "<record index>") -> RecordLocation:
     """The location in one stored value, whose Avro schema is `schema`."""
-    return _decode_entry(value, schema, path)[0]
+    location, ordering = _decode_entry(value, schema, path)
+    return replace(location, ordering=ordering) if isinstance(ordering, int) else location
 
 
-def encode_record_index_value(location: RecordLocation) -> bytes:
-    """Inverse of `decode_record_index_value`, for the schema of table versions 8 and 9."""
-    return _encode_entry(location, b"")
+def encode_record_index_value(location: RecordLocation, *, has_ordering: bool = False) -> bytes:
+    """Inverse of `decode_record_index_value`, for `stored_schema` with an ordering value, or without."""
+    from lakebed.format.metadata.datum import encode_optional_long
+
+    return _encode_entry(location, encode_optional_long(location.ordering) if has_ordering else b"")
+
+
+def encode_ordered_entries(location: RecordLocation, ordering: ArrowArray) -> ArrowArray:
+    """Entries of one location that have these ordering values (int64, null for none), as a dictionary."""
+    from lakebed.format.metadata.ordering_values import head_of, join_ordering
+
+    return join_ordering(head_of(encode_record_index_value(location, has_ordering=True)), ordering)
 
 
 def decode_record_index(source: ByteSource) -> pa.RecordBatch:
@@ -75,25 +90,97 @@ def decode_record_index(source: ByteSource) -> pa.RecordBatch:
     """
     import pyarrow as pa
 
-    keys, ids, entries, schema = _decode_file(source)
+    keys, entries = decode_entries(source)
+    ids, locations = pa.array(entries.ids), entries.locations
     columns: dict[str, ArrowArray] = {"key": keys}
-    columns["partition"] = _spread([location.partition for location, _ in entries], ids)
-    columns["file_id"] = _spread([location.file_id for location, _ in entries], ids)
-    columns["instant_ms"] = pa.array([location.instant_ms for location, _ in entries], pa.int64()).take(ids)
-    ordering_field = _ordering_field(schema)
-    if ordering_field is not None and ordering_field.kind is not None:
-        arrow_types = {"string": pa.string(), "double": pa.float64(), "float": pa.float64()}
-        arrow = arrow_types.get(ordering_field.kind, pa.int64())
-        columns[ORDERING_COLUMN] = pa.array([ordering for _, ordering in entries], arrow).take(ids)
+    columns["partition"] = _spread([location.partition for location in locations], ids)
+    columns["file_id"] = _spread([location.file_id for location in locations], ids)
+    columns["instant_ms"] = pa.array([location.instant_ms for location in locations], pa.int64()).take(ids)
+    if entries.ordering is not None:
+        columns[ORDERING_COLUMN] = entries.ordering
     return pa.record_batch(columns)
 
 
-def decode_distinct_entries(source: ByteSource) -> tuple[ArrowArray, npt.NDArray[np.int64], list[RecordLocation]]:
-    """The keys of an HFile in their order, the number of each key's entry, and the entries with these numbers."""
-    import numpy as np
+@dataclass(frozen=True, slots=True)
+class DecodedEntries:
+    """Entries: entry i says `locations[ids[i]]`, and `ordering[i]` if the schema has ordering values of any type."""
 
-    keys, ids, entries, _ = _decode_file(source)
-    return keys, ids.to_numpy().astype(np.int64), [location for location, _ in entries]
+    ids: npt.NDArray[np.int64]
+    locations: list[RecordLocation]
+    ordering: ArrowArray | None = None
+
+    @property
+    def ordering_numbers(self) -> npt.NDArray[np.int64] | None:
+        """Ordering values as numbers, `NO_ORDERING` for none; None if no entry has a number."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from lakebed.format.metadata.ordering_values import NO_ORDERING
+
+        if self.ordering is None or self.ordering.type != pa.int64() or self.ordering.null_count == len(self.ordering):
+            return None
+        numbers: npt.NDArray[np.int64] = pc.fill_null(self.ordering, NO_ORDERING).to_numpy(zero_copy_only=False)
+        return numbers
+
+
+def decode_entries(source: ByteSource) -> tuple[ArrowArray, DecodedEntries]:
+    """The keys of an HFile in their order, and their entries."""
+    import pyarrow as pa
+
+    from lakebed.format.guard import decoding
+    from lakebed.format.hfile import HFile
+    from lakebed.format.hfile.arrow import all_records
+    from lakebed.model.source import BytesSource
+
+    file = HFile.open(BytesSource(source.read(0, source.size), source.path))
+    records, schema = all_records(file), file.schema
+    if schema is None and len(records):
+        raise CorruptTableError("an HFile of the record index without a schema", path=source.path)
+    entries = decode_entry_values(records["value"], schema or "", path=source.path)
+    with decoding(source.path, "keys of the record index"):
+        keys = records["key"]
+        keys = keys.cast(pa.large_string() if pa.types.is_large_binary(keys.type) else pa.string())
+    return keys, entries
+
+
+def decode_entry_values(values: ArrowArray, schema: str, *, path: str) -> DecodedEntries:
+    """The entries in stored values (binary, or a dictionary of it), whose Avro schema is `schema`."""
+    import numpy as np
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(values.type):
+        distinct = decode_entry_values(values.dictionary, schema, path=path)
+        ids = values.indices.to_numpy()
+        ordering = None if distinct.ordering is None else distinct.ordering.take(values.indices)
+        return DecodedEntries(distinct.ids[ids], distinct.locations, ordering)
+    split = _decode_split(values, schema, path)
+    if split is not None:
+        return split
+    entries = [_decode_entry(value, schema, path) for value in values.to_pylist()]
+    kind = _ordering_kind(schema)
+    return DecodedEntries(
+        np.arange(len(entries)),
+        [location for location, _ in entries],
+        None if kind is None else pa.array([ordering for _, ordering in entries], kind),
+    )
+
+
+def _decode_split(values: ArrowArray, schema: str, path: str) -> DecodedEntries | None:
+    """Entries that end with an ordering value: each distinct location is decoded once."""
+    import pyarrow as pa
+
+    from lakebed.format.metadata.ordering_values import NO_ORDERING, split_ordering, without_value
+
+    if not len(values) or not _ends_with_ordering(schema):
+        return None
+    split = split_ordering(values)
+    if split is None:
+        return None
+    try:
+        locations = [_decode_entry(without_value(head), schema, path)[0] for head in split.heads]
+    except CorruptTableError:
+        return None  # It was cut in the wrong place, or is broken; by itself it tells.
+    return DecodedEntries(split.ids, locations, pa.array(split.ordering, mask=split.ordering == NO_ORDERING))
 
 
 def encode_record_index(
@@ -143,37 +230,6 @@ def encode_record_index_values(entries: pa.RecordBatch, *, has_ordering: bool = 
         for fields in zip(*(column.to_pylist() for column in distinct), strict=True)
     ]
     return pa.DictionaryArray.from_arrays(ids, pa.array(values, pa.binary()))
-
-
-def _decode_file(
-    source: ByteSource,
-) -> tuple[ArrowArray, ArrowArray, list[tuple[RecordLocation, Any]], str | None]:
-    """Keys, numbers of entries, the entries with their ordering values, and the stored schema."""
-    import pyarrow as pa
-
-    from lakebed.format.guard import decoding
-    from lakebed.format.hfile import HFile
-    from lakebed.format.hfile.arrow import all_records
-    from lakebed.model.source import BytesSource
-
-    file = HFile.open(BytesSource(source.read(0, source.size), source.path))
-    records, schema = all_records(file), file.schema
-    ids, distinct = _distinct(records["value"])
-    if schema is None and distinct:
-        raise CorruptTableError("an HFile of the record index without a schema", path=source.path)
-    entries = [_decode_entry(value, schema or "", source.path) for value in distinct]
-    with decoding(source.path, "keys of the record index"):
-        keys = records["key"]
-        keys = keys.cast(pa.large_string() if pa.types.is_large_binary(keys.type) else pa.string())
-    return keys, ids, entries, schema
-
-
-def _distinct(values: ArrowArray) -> tuple[ArrowArray, list[bytes]]:
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(values.type):
-        return values.indices, values.dictionary.to_pylist()
-    return pa.array(range(len(values)), pa.int32()), values.to_pylist()
 
 
 def _spread(distinct: list[str], ids: ArrowArray) -> ArrowArray:
@@ -249,13 +305,13 @@ def _decode_entry(value: bytes, schema: str, path: str) -> tuple[RecordLocation,
         location, at = None, 0
         for field in _schema_fields(schema):
             entry, at = _decode_field(value, at, field)
-            location = entry if field.name == _PAYLOAD else location
+            location = entry if field.name == RECORD_INDEX_PAYLOAD else location
         if at != len(value):
             raise ValueError(f"{len(value) - at} bytes too many")
         if location is None:
             raise ValueError("not an entry of the record index")
         partition, instant_ms = location["partitionName"] or "", _number(location["instantTime"])
-        return RecordLocation(partition, _file_id(location), instant_ms), location.get(_ORDERING)
+        return RecordLocation(partition, _file_id(location), instant_ms), location.get(ORDERING_FIELD)
     except _BAD_BYTES as error:
         raise CorruptTableError(f"a record index entry cannot be decoded ({error})", path=path) from error
 
@@ -288,8 +344,28 @@ def _ordering_field(schema: str | None) -> _Field | None:
         fields = _schema_fields(schema) if schema else ()
     except _BAD_BYTES:
         return None
-    parts = (part for field in fields if field.name == _PAYLOAD for part in field.parts)
-    return next((part for part in parts if part.name == _ORDERING), None)
+    parts = (part for field in fields if field.name == RECORD_INDEX_PAYLOAD for part in field.parts)
+    return next((part for part in parts if part.name == ORDERING_FIELD), None)
+
+
+def _ordering_kind(schema: str) -> pa.DataType | None:
+    """The Arrow type of the ordering values in the stored schema, if it has any."""
+    import pyarrow as pa
+
+    field = _ordering_field(schema)
+    if field is None or field.kind is None:
+        return None
+    return {"string": pa.string(), "double": pa.float64(), "float": pa.float64()}.get(field.kind, pa.int64())
+
+
+def _ends_with_ordering(schema: str) -> bool:
+    """Whether entries of the schema end as those with an ordering value do that lakebed writes."""
+    from lakebed.format.metadata.schema import has_same_layout, stored_schema
+
+    try:
+        return has_same_layout(schema, stored_schema(has_ordering=True))
+    except _BAD_BYTES:
+        return False
 
 
 def _field(name: str, spec: Any) -> _Field:
@@ -298,7 +374,7 @@ def _field(name: str, spec: Any) -> _Field:
         null_branch = spec.index("null")
         spec = spec[1 - null_branch] if len(spec) == 2 else None
     if isinstance(spec, dict):
-        if name == _PAYLOAD and null_branch is not None:
+        if name == RECORD_INDEX_PAYLOAD and null_branch is not None:
             parts = tuple(_field(part["name"], part["type"]) for part in spec["fields"])
             return _Field(name, "record", null_branch, parts)
         spec = spec["type"]

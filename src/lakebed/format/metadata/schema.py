@@ -10,19 +10,29 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
+from lakebed.format.metadata.record_index import ORDERING_FIELD, RECORD_INDEX_PAYLOAD
+
 _WITHOUT_MEANING = ("doc", "default", "avro.java.string")
 """What a schema says to people and to Java: it changes no byte of a record."""
 
 
 @cache
-def stored_schema() -> str:
-    """The schema of records in HFiles and log blocks of table version 9."""
-    return _text("HoodieMetadataRecord.as-stored")
+def stored_schema(*, has_ordering: bool = False) -> str:
+    """The schema of records in HFiles and log blocks of table version 9.
+
+    With `has_ordering`, entries of the record index end with an ordering value, a field of lakebed's own.
+    """
+    text = _text("HoodieMetadataRecord.as-stored")
+    return _encode(_with_ordering(json.loads(text))) if has_ordering else text
 
 
 @cache
 def committed_schema() -> str:
-    """The schema that commits of the metadata table name: records without meta columns."""
+    """The schema that commits of the metadata table name: records without meta columns.
+
+    It names no ordering value, whatever entries have: Apache Hudi 1.2 compacts by it, and fails at two entries of one
+    key whose schema has a field more than its own class.
+    """
     return _text("HoodieMetadataRecord")
 
 
@@ -33,8 +43,17 @@ def has_same_layout(schema: str, other: str) -> bool:
 
 
 def _text(name: str) -> str:
-    spec = json.loads((files("lakebed.format") / "schemas" / f"{name}.avsc").read_text("utf-8"))
+    return _encode(json.loads((files("lakebed.format") / "schemas" / f"{name}.avsc").read_text("utf-8")))
+
+
+def _encode(spec: Any) -> str:
     return json.dumps(spec, separators=(",", ":"))
+
+
+def _with_ordering(spec: Any) -> Any:
+    (payload,) = (field for field in spec["fields"] if field["name"] == RECORD_INDEX_PAYLOAD)
+    payload["type"][1]["fields"].append({"name": ORDERING_FIELD, "type": ["null", "long"], "default": None})
+    return spec
 
 
 def _layout(spec: Any) -> Any:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
+from lakebed.index.ordering import ask_ordering
 from lakebed.index.record_index import ShardSizing
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.bloom_filters import BLOOM_FILTERS
@@ -29,6 +30,7 @@ from lakebed.metadata.bootstrap import (
     record_index_definition,
 )
 from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
+from lakebed.metadata.current_entries import first_extra, next_extra
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.metadata.table import ROOT
 from lakebed.model.index import IndexDefinition
@@ -46,6 +48,7 @@ from lakebed.services.indexing.steps import (
     set_ready,
     settle,
     store_definition,
+    stored_ordering,
 )
 from lakebed.table import TableState
 from lakebed.timeline.config import PROPERTIES
@@ -133,7 +136,7 @@ def _build(
     section: Section, state: TableState, request: IndexRequest, options: IndexOptions, progress: Progress | None
 ) -> None:
     partition = request.partition
-    definition = _definition(state, request)
+    definition = _definition(state, request, options)
     file_ids, source = _plan(state, request, definition, options)
     ready = [name for name in section.config.metadata_partitions if name != partition]
     _take_out(section, partition)
@@ -164,10 +167,14 @@ def store_index(
         date = format_time(now, timeline_zone(section.config))
         create_shards(storage, partition, file_ids, instant=instant, date=date)
         meter = Meter(source.pieces * source.passes + len(file_ids), progress)
-        stats = store_shards(Target(storage, partition, instant, now), source, file_ids, meter)
+        ordering = definition.ordering if definition is not None else None
+        target = Target(storage, partition, instant, now, has_ordering=ordering is not None)
+        stats = store_shards(target, source, file_ids, meter)
         if definition is not None:
             store_definition(section, partition, definition)
-        complete_commit(section, ticket, instant, stats)
+        is_rebuilt = partition == RECORD_INDEX
+        extra = first_extra(ordering) if is_rebuilt else next_extra(section, stored_ordering(section))
+        complete_commit(section, ticket, instant, stats, extra)
 
 
 def _build_files(section: Section, state: TableState, progress: Progress | None) -> None:
@@ -192,9 +199,11 @@ def _build_files(section: Section, state: TableState, progress: Progress | None)
     set_ready(section, [*ready, FILES])
 
 
-def _definition(state: TableState, request: IndexRequest) -> IndexDefinition | None:
+def _definition(state: TableState, request: IndexRequest, options: IndexOptions) -> IndexDefinition | None:
     if request.partition == RECORD_INDEX:
-        return record_index_definition(is_partitioned=request.kind == "record_partitioned")
+        asked = options.ordering  # A table without rows may have no schema yet.
+        ordering = None if asked == "off" else ask_ordering(asked, state.config, state.data_schema(state.latest))
+        return record_index_definition(is_partitioned=request.kind == "record_partitioned", ordering=ordering)
     if request.partition != COLUMN_STATS:
         return None
     schema = state.data_schema(state.latest)
@@ -214,7 +223,8 @@ def _plan(
         layout = plan_layout(
             state, rows, is_partitioned=is_partitioned, shards=request.shards, sizing=ShardSizing(*sizing)
         )
-        source = key_source(state, layout, sum(rows.values()), on_duplicate=request.on_duplicate)
+        ordering = definition.ordering if definition is not None else None
+        source = key_source(state, layout, sum(rows.values()), on_duplicate=request.on_duplicate, ordering=ordering)
         return layout.file_ids, source
     file_ids = group_ids(request.partition, request.shards or SHARDS[request.partition])
     if request.partition == BLOOM_FILTERS:

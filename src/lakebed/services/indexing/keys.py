@@ -1,4 +1,6 @@
-"""Record keys of a whole table, as the entries that a record index has of them: only the key column is read.
+"""Record keys of a whole table, as the entries that a record index has of them.
+
+Only the key column is read, and the ordering column if entries carry ordering values.
 
 An entry names the file group that holds the key and, as Apache Hudi has it when it builds an index on existing rows,
 the instant of the group's base file.
@@ -17,14 +19,16 @@ from lakebed.engine.threads import map_bounded, map_tasks
 from lakebed.errors import InvalidInputError
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.metadata.keys import group_file_id
-from lakebed.format.metadata.record_index import RecordLocation, decode_record_index_value
+from lakebed.format.metadata.record_index import RecordLocation, decode_entry_values
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.index.entries import Entries, split_entries
+from lakebed.index.ordering import ordering_numbers
 from lakebed.index.record_index import KeyChanges, ShardSizing, key_entries, shard_count
 from lakebed.metadata.bootstrap import group_ids
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.index import EntryOrdering
 from lakebed.model.words import COMMIT_TIME, RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.scan import plan_slices
@@ -85,20 +89,29 @@ def count_rows(state: TableState) -> dict[str, int]:
     return found
 
 
-def key_source(state: TableState, layout: Layout, rows: int, *, on_duplicate: str = "fail") -> Source:
+def key_source(
+    state: TableState,
+    layout: Layout,
+    rows: int,
+    *,
+    on_duplicate: str = "fail",
+    ordering: EntryOrdering | None = None,
+) -> Source:
     """The entries of all record keys of the newest snapshot."""
-    scans = scan_keys(state)
-    keys = KeyReader(scans, layout)
+    scans = scan_keys(state, ordering)
+    keys = KeyReader(scans, layout, ordering)
     passes = max(1, -(-rows * _HELD_ENTRY_BYTES // _HELD_BYTES_MAX))
-    return Source(keys.read, len(scans), partial(_join, scans=scans, on_duplicate=on_duplicate), passes)
+    join = partial(_join, scans=scans, on_duplicate=on_duplicate, has_ordering=ordering is not None)
+    return Source(keys.read, len(scans), join, passes)
 
 
-def scan_keys(state: TableState) -> tuple[SliceTask, ...]:
-    """One task per file slice that gives its record keys."""
+def scan_keys(state: TableState, ordering: EntryOrdering | None = None) -> tuple[SliceTask, ...]:
+    """One task per file slice that gives its record keys, and ordering values if they are wanted."""
     slices = state.latest_slices
     if not slices:  # A table without rows may have no schema yet.
         return ()
-    return plan_slices(state, state.latest, slices, columns=[RECORD_KEY], where=None, is_latest=True).tasks
+    columns = [RECORD_KEY, *([ordering.field] if ordering is not None else [])]
+    return plan_slices(state, state.latest, slices, columns=columns, where=None, is_latest=True).tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +120,7 @@ class KeyReader:
 
     scans: Sequence[SliceTask]
     layout: Layout
+    ordering: EntryOrdering | None = None
 
     def read(self, wanted: Collection[str]) -> Iterator[Mapping[str, Entries]]:
         """The entries of the shards `wanted`; slices of data partitions that have none of them are not read."""
@@ -114,15 +128,17 @@ class KeyReader:
         return map_bounded(scans, partial(self._read_slice, wanted))
 
     def _read_slice(self, wanted: Collection[str], scan: SliceTask) -> Mapping[str, Entries]:
-        keys = read_slice(scan)[RECORD_KEY].combine_chunks()
-        group = scan.file_slice.group
+        rows = read_slice(scan)
+        keys, group = rows[RECORD_KEY].combine_chunks(), scan.file_slice.group
         if keys.null_count:
             raise InvalidInputError(
                 f"{keys.null_count} rows in {_place(scan.file_slice)} have no record key",
                 hint="a record index needs one for every row: delete these rows, or write them again with a key",
             )
         moment = instant_ms(scan.file_slice.base_instant, timeline_zone(scan.config))
-        entries = key_entries(KeyChanges(group.partition, group.file_id, keys), instant_ms=moment)
+        numbers = None if self.ordering is None else ordering_numbers(rows, self.ordering)
+        change = KeyChanges(group.partition, group.file_id, keys, ordering=numbers)
+        entries = key_entries(change, instant_ms=moment, has_ordering=self.ordering is not None)
         return split_entries(entries, self._shards(scan), wanted=wanted)
 
     def _shards(self, scan: SliceTask) -> tuple[str, ...]:
@@ -142,7 +158,9 @@ def _count_rows(state: TableState, file_slice: FileSlice, known: Mapping[str, in
         return rows + decode_parquet_footer(file, path=path).rows
 
 
-def _join(parts: Sequence[Entries], *, scans: Sequence[SliceTask], on_duplicate: str) -> Entries:
+def _join(
+    parts: Sequence[Entries], *, scans: Sequence[SliceTask], on_duplicate: str, has_ordering: bool = False
+) -> Entries:
     """The entries of a shard, each key once: of rows with one key, that of the newest row, if that is asked for."""
     entries, repeated = join_sorted(parts)
     if not repeated.any():
@@ -151,7 +169,7 @@ def _join(parts: Sequence[Entries], *, scans: Sequence[SliceTask], on_duplicate:
     rivals = Entries(
         entries.keys.filter(pa.array(is_rival)), entries.values.filter(pa.array(is_rival)), entries.deletes
     )
-    homes = _homes(rivals, scans)
+    homes = _homes(rivals, scans, stored_schema(has_ordering=has_ordering))
     if on_duplicate != "latest":
         raise _duplicates(rivals.keys, homes)
     chosen = np.flatnonzero(is_rival)[_newest(rivals.keys, homes)]
@@ -160,12 +178,11 @@ def _join(parts: Sequence[Entries], *, scans: Sequence[SliceTask], on_duplicate:
     return Entries(entries.keys.take(rows), entries.values.take(rows), entries.deletes)
 
 
-def _homes(entries: Entries, scans: Sequence[SliceTask]) -> list[SliceTask]:
+def _homes(entries: Entries, scans: Sequence[SliceTask], schema: str) -> list[SliceTask]:
     """The scan of the file slice that each entry points to."""
     by_group = {(s.file_slice.group.partition, s.file_slice.group.file_id): s for s in scans}
-    values = entries.values.dictionary.to_pylist()
-    locations = [decode_record_index_value(value, stored_schema()) for value in values]
-    return [by_group[_group(locations[i])] for i in entries.values.indices.to_pylist()]
+    decoded = decode_entry_values(entries.values, schema, path="<new entries>")
+    return [by_group[_group(decoded.locations[i])] for i in decoded.ids.tolist()]
 
 
 def _group(location: RecordLocation) -> tuple[str, str]:

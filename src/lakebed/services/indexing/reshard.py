@@ -25,6 +25,7 @@ from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.index.entries import Entries, split_entries
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.bootstrap import create_shards
+from lakebed.metadata.current_entries import next_extra
 from lakebed.metadata.merging import merge_shard
 from lakebed.metadata.record_index import RECORD_INDEX, is_partitioned
 from lakebed.model.commit import WriteStat
@@ -41,6 +42,7 @@ from lakebed.services.indexing.steps import (
     record_indexing,
     set_ready,
     settle,
+    stored_ordering,
 )
 from lakebed.table import TableState
 from lakebed.transaction.section import Section
@@ -88,6 +90,11 @@ class _OldIndex:
     def file_ids(self) -> set[str]:
         return {file_slice.group.file_id for file_slice in self.slices}
 
+    @property
+    def has_ordering(self) -> bool:
+        definition = self.metadata.definitions.get(RECORD_INDEX)
+        return definition is not None and definition.ordering is not None
+
     def layout(self, shards: int) -> Layout:
         partitions = {data_partition_of_group(file_id) or "" for file_id in self.file_ids}
         if not is_partitioned(self.metadata):
@@ -100,7 +107,8 @@ class _OldIndex:
         def entries(file_slice: FileSlice, wanted: Collection[str]) -> Mapping[str, Entries]:
             file_id = file_slice.group.file_id
             shard = self.metadata.shard(RECORD_INDEX, file_id)
-            merged = merge_shard(shard, RECORD_INDEX, has_base=file_slice.base is not None)
+            has_base = file_slice.base is not None
+            merged = merge_shard(shard, RECORD_INDEX, has_base=has_base, has_ordering=self.has_ordering)
             new_shards = layout.shards[data_partition_of_group(file_id) or ""]
             return split_entries(Entries(merged.keys, merged.values, _NOTHING), new_shards, wanted=wanted)
 
@@ -131,7 +139,7 @@ def _reshard(section: Section, old: _OldIndex, layout: Layout, progress: Progres
     try:
         with delta_commit(section, instant) as ticket:
             stats = _store(section, old, layout, instant, progress)
-            complete_commit(section, ticket, instant, stats)
+            complete_commit(section, ticket, instant, stats, next_extra(section, stored_ordering(section)))
     except CommitUnknownError:
         raise
     except Exception:
@@ -148,7 +156,7 @@ def _store(
 ) -> tuple[WriteStat, ...]:
     """Steps 2 to 4."""
     source, now = old.source(layout), section.ports.clock.now_ms()
-    target = Target(section.ports.storage, RECORD_INDEX, instant, now)
+    target = Target(section.ports.storage, RECORD_INDEX, instant, now, old.has_ordering)
     meter = Meter(2 * source.pieces * source.passes + len(layout.file_ids), progress)
     kept = [file_id for file_id in layout.file_ids if file_id in old.file_ids]
     new = [file_id for file_id in layout.file_ids if file_id not in old.file_ids]

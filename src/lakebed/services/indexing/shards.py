@@ -40,12 +40,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The instant of a partition that its base files are of."""
+    """The instant of a partition that its base files are of; `has_ordering`: entries carry ordering values."""
 
     storage: Storage
     mdt_partition: str
     instant: InstantTime
     created_ms: int
+    has_ordering: bool = False
 
 
 class Meter:
@@ -84,6 +85,7 @@ def store_shards(
             token=new_write_token(number),
             created_ms=target.created_ms,
             in_order=True,
+            has_ordering=target.has_ordering,
         )
 
     numbers = {file_id: number for number, file_id in enumerate(file_ids)}

@@ -7,7 +7,7 @@ process that dies, no reader and no writer, of lakebed or of another engine, eve
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 
@@ -15,12 +15,12 @@ from lakebed.errors import CommitUnknownError, InvalidInputError, LockUnavailabl
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.index_definitions import decode_index_definitions, encode_index_definitions
 from lakebed.format.metadata.keys import group_index
-from lakebed.format.metadata.schema import committed_schema
 from lakebed.format.timeline.metadata import decode_index_plan, encode_commit, encode_index_commit, encode_index_plan
+from lakebed.index.ordering import find_ordering
 from lakebed.metadata.bootstrap import reserved_instant
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import CommitMetadata, IndexedPartition, IndexPlan, WriteStat, stats_by_partition
-from lakebed.model.index import IndexDefinition
+from lakebed.model.index import EntryOrdering, IndexDefinition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Storage, Ticket
@@ -74,11 +74,11 @@ def delta_commit(section: Section, instant: InstantTime) -> Iterator[Ticket]:
         raise
 
 
-def complete_commit(section: Section, ticket: Ticket, instant: InstantTime, stats: Sequence[WriteStat]) -> None:
+def complete_commit(
+    section: Section, ticket: Ticket, instant: InstantTime, stats: Sequence[WriteStat], extra: Mapping[str, str]
+) -> None:
     """Publishes a delta commit of the metadata table that wrote base files of one partition."""
-    metadata = CommitMetadata(
-        stats_by_partition(stats), operation="BULK_INSERT_PREPPED", extra_metadata={"schema": committed_schema()}
-    )
+    metadata = CommitMetadata(stats_by_partition(stats), operation="BULK_INSERT_PREPPED", extra_metadata=extra)
     done = Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, section.next_time())
     _publish(section, ticket, done, encode_commit(metadata, replace=False), ROOT)
 
@@ -98,17 +98,27 @@ def set_ready(section: Section, partitions: Iterable[str]) -> None:
     change_config(section, {_READY: ",".join(sorted(set(partitions))), _INFLIGHT: "", _DEFINITIONS: path})
 
 
+def stored_ordering(section: Section) -> EntryOrdering | None:
+    """The ordering values that entries of the record index carry, if they do."""
+    return find_ordering(_load_definitions(section), section.config)
+
+
 def store_definition(section: Section, name: str, definition: IndexDefinition | None) -> None:
     """Puts the definition of an index into index.json, or takes it out."""
     path, storage = section.config.index_definitions_path, section.ports.storage
-    stored = storage.find(path)
-    before = {} if stored is None else decode_index_definitions(stored, path=path)
+    before = _load_definitions(section)
     after = {key: value for key, value in before.items() if key != name}
     if definition is not None:
         after[name] = definition
     if after != before:
         section.check_lease()
         replace_shared_file(storage, path, encode_index_definitions(after))
+
+
+def _load_definitions(section: Section) -> dict[str, IndexDefinition]:
+    path = section.config.index_definitions_path
+    stored = section.ports.storage.find(path)
+    return {} if stored is None else decode_index_definitions(stored, path=path)
 
 
 def clear_partition(storage: Storage, mdt_partition: str, keep: InstantTime | None = None) -> None:

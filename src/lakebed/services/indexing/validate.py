@@ -11,7 +11,7 @@ from lakebed.engine.threads import map_bounded
 from lakebed.errors import InvalidInputError, WriteConflictError
 from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.metadata.keys import bloom_key, data_partition_of_group
-from lakebed.format.metadata.record_index import decode_record_index_value
+from lakebed.format.metadata.record_index import decode_entry_values
 from lakebed.format.metadata.records import decode_metadata_record
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.entries import Entries, concat_entries
@@ -147,13 +147,15 @@ def _check_record_index(state: TableState, metadata: MetadataTable, tally: _Tall
     """Shard by shard: an entry in a shard that its key does not lead to is missing in one and extra in the other."""
     layout = _stored_layout(state, metadata)
     rows = sum(count_rows(state).values())
-    source = key_source(state, layout, rows)
+    definition = metadata.definitions.get(RECORD_INDEX)
+    ordering = definition.ordering if definition is not None else None
+    source = key_source(state, layout, rows, ordering=ordering)
     slices = {s.group.file_id: s for s in metadata.slices(RECORD_INDEX)}
     meter = Meter(source.pieces * source.passes + len(slices), progress)
     unseen = set(slices)
     for file_id, parts in gather_shards(source.read, layout.file_ids, passes=min(source.passes, len(slices) or 1)):
         unseen.discard(file_id)
-        stored = _places(concat_entries(parts))
+        stored = _places(concat_entries(parts), has_ordering=ordering is not None)
         _compare_places(_index_places(metadata, file_id, slices), stored, tally)
         meter.step()
     for file_id in sorted(unseen & slices.keys()):
@@ -176,21 +178,22 @@ def _index_places(metadata: MetadataTable, file_id: str, slices: Mapping[str, ob
     if file_id not in slices:
         return _places(Entries.of({}))
     merged = _merged(metadata, RECORD_INDEX, file_id)
-    return _places(Entries(merged.keys, merged.values, Entries.of({}).deletes))
+    entries = Entries(merged.keys, merged.values, Entries.of({}).deletes)
+    return _places(entries, has_ordering=merged.has_ordering)
 
 
-def _places(entries: Entries) -> pa.Table:
-    """Keys, the places that entries name, and both together."""
+def _places(entries: Entries, *, has_ordering: bool = False) -> pa.Table:
+    """Keys, the places that entries name, both together, and the ordering values if there are any."""
     values = entries.values
-    if not pa.types.is_dictionary(values.type):
-        values = values.dictionary_encode()
-    names = [""] * len(values.dictionary)
-    for number in pc.unique(values.indices).to_pylist():  # A dictionary may hold values that are not used.
-        location = decode_record_index_value(values.dictionary[number].as_py(), stored_schema())
-        names[number] = f"{location.partition}/{location.file_id}" if location.partition else location.file_id
-    places = pa.array(names, pa.string()).take(values.indices)
+    if pa.types.is_dictionary(values.type):  # It may hold values that are not used.
+        values = values.dictionary.take(values.indices).dictionary_encode()
+    decoded = decode_entry_values(values, stored_schema(has_ordering=has_ordering), path=RECORD_INDEX)
+    names = [f"{at.partition}/{at.file_id}" if at.partition else at.file_id for at in decoded.locations]
+    places = pa.array(names, pa.string()).take(pa.array(decoded.ids))
     keys = entries.keys.cast(pa.string())
-    return pa.table({"key": keys, "place": places, "both": pc.binary_join_element_wise(keys, places, "\0")})
+    ordering = pa.nulls(len(keys), pa.int64()) if decoded.ordering is None else decoded.ordering
+    both = pc.binary_join_element_wise(keys, places, "\0")
+    return pa.table({"key": keys, "place": places, "both": both, "ordering": ordering})
 
 
 def _compare_places(indexed: pa.Table, stored: pa.Table, tally: _Tally) -> None:
@@ -202,9 +205,26 @@ def _compare_places(indexed: pa.Table, stored: pa.Table, tally: _Tally) -> None:
     tally.add(MISSING, missing.num_rows, ((key, None, place) for key, place in _rows(missing)))
     tally.add(EXTRA, extra.num_rows, ((key, place, None) for key, place in _rows(extra)))
     tally.add(DIFFERENT, other.num_rows, ((k, place, _place_of(stored, k)) for k, place in _rows(other)))
+    _compare_ordering(indexed, stored, tally)
     counts = pc.value_counts(stored["key"])
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
     tally.add(REPEATED, len(repeated), ((key, None, _place_of(stored, key)) for key in repeated))
+
+
+def _compare_ordering(indexed: pa.Table, stored: pa.Table, tally: _Tally) -> None:
+    """A value in the index may be below that of the row, never above it: the row's updates would be taken for late."""
+    known = indexed.filter(indexed["ordering"].is_valid())
+    if not known.num_rows:
+        return
+    rows = pc.index_in(known["both"], value_set=_one(stored["both"]))
+    known, theirs = known.filter(rows.is_valid()), stored["ordering"].take(rows.drop_null())
+    above = pc.fill_null(pc.greater(known["ordering"], theirs), True)
+    pairs = pa.table({"key": known["key"], "ours": known["ordering"], "theirs": theirs}).filter(above)
+    tally.add(DIFFERENT, pairs.num_rows, (_ordering_example(*row.values()) for row in pairs.to_pylist()))
+
+
+def _ordering_example(key: str, ours: int, theirs: int | None) -> tuple[str, str, str]:
+    return key, f"ordering value {ours}", f"ordering value {theirs}"
 
 
 def _rows(table: pa.Table) -> Iterator[tuple[str, str]]:
