@@ -24,7 +24,16 @@ from lakebed.index.files import no_files
 from lakebed.metadata.entries import store_file, store_placeholder
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import NO_LOGS, WriteStat
-from lakebed.model.index import ORDERING_FIELD, ORDERING_IS_CURRENT, EntryOrdering, IndexDefinition
+from lakebed.model.index import (
+    ORDERING_FIELD,
+    ORDERING_IS_CURRENT,
+    WINDOW_FIRST,
+    WINDOW_NEWEST,
+    WINDOW_OUTSIDE,
+    EntryOrdering,
+    IndexDefinition,
+    IndexWindow,
+)
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from lakebed.storage import Storage
@@ -86,9 +95,16 @@ def column_stats_definition(schema: pa.Schema, *, has_meta_columns: bool) -> Ind
     return IndexDefinition("column_stats", "column_stats", "column_stats", source_fields=fields, version="V2")
 
 
-def record_index_definition(*, is_partitioned: bool, ordering: EntryOrdering | None = None) -> IndexDefinition:
-    """A record index over the whole table, or one per data partition, whose entries carry ordering values or not."""
+def record_index_definition(
+    *, is_partitioned: bool, ordering: EntryOrdering | None = None, window: IndexWindow | None = None
+) -> IndexDefinition:
+    """A record index over the whole table, or one per data partition, of all of them or of those in a window.
+
+    Its entries carry ordering values or not.
+    """
     options = {"isPartitioned": str(is_partitioned).lower()}
+    if window is not None:
+        options |= {WINDOW_FIRST: window.first, WINDOW_NEWEST: str(window.newest), WINDOW_OUTSIDE: window.outside}
     if ordering is not None:
         options |= {ORDERING_FIELD: ordering.field, ORDERING_IS_CURRENT: str(ordering.is_current).lower()}
     return IndexDefinition("record_index", "record_index", options=options, version="V1")

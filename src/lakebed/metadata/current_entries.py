@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from lakebed.format.metadata.schema import committed_schema
 from lakebed.metadata.table import ROOT, MetadataTable
-from lakebed.model.index import EntryOrdering
+from lakebed.model.index import WINDOW_KEPT, EntryOrdering, IndexDefinition
 from lakebed.model.instant import Instant
 from lakebed.model.words import Action
 from lakebed.timeline import Documents
@@ -28,20 +28,27 @@ def are_current(metadata: MetadataTable, ordering: EntryOrdering) -> bool:
     return newest is not None and newest.extra_metadata.items() >= _CURRENT.items()
 
 
-def first_extra(ordering: EntryOrdering | None) -> dict[str, str]:
-    """The extra metadata of the delta commit that builds the record index: its entries are current."""
-    return {"schema": committed_schema(), **(_CURRENT if ordering is not None and ordering.is_current else {})}
+def first_extra(definition: IndexDefinition | None) -> dict[str, str]:
+    """The extra metadata of the delta commit that builds the record index: its entries are current, and all there."""
+    ordering = definition.ordering if definition is not None else None
+    has_window = definition is not None and definition.window is not None
+    return {
+        "schema": committed_schema(),
+        **(_CURRENT if ordering is not None and ordering.is_current else {}),
+        **(WINDOW_KEPT if has_window else {}),
+    }
 
 
-def next_extra(section: Section, ordering: EntryOrdering | None, *, kept: bool = True) -> dict[str, str]:
-    """The extra metadata of any other delta commit: entries are current if they were, and it has `kept` them so."""
-    extra = first_extra(ordering)
-    if kept and ordering is not None and ordering.is_current:
+def next_extra(section: Section, definition: IndexDefinition | None, *, kept: bool = True) -> dict[str, str]:
+    """The extra metadata of any other delta commit: what was so stays so, entries current if it has `kept` them so."""
+    extra = first_extra(definition)
+    if len(extra) > 1:
         done = [i for i in section.metadata_timeline.completed() if i.action is Action.DELTA_COMMIT]
         newest = max(done, key=_completion, default=None)
         said = _load_extra(section, newest) if newest is not None else {}
-        kept = said.items() >= _CURRENT.items()
-    return extra if kept else {"schema": extra["schema"]}
+        gone = {*(extra.keys() - said.keys() - {"schema"}), *(() if kept else _CURRENT)}
+        extra = {name: value for name, value in extra.items() if name not in gone}
+    return extra
 
 
 def _load_extra(section: Section, instant: Instant) -> Mapping[str, str]:

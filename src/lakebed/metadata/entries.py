@@ -287,12 +287,16 @@ def _plan_record_index(change: MetadataChange, update: Update) -> list[ShardWrit
     definition = update.definitions.get("record_index")
     is_partitioned = definition is not None and definition.is_partitioned
     sets = shard_sets(
-        update.groups["record_index"], is_partitioned=is_partitioned, shards_of_new=update.groups_per_partition
+        update.groups["record_index"],
+        is_partitioned=is_partitioned,
+        shards_of_new=update.groups_per_partition,
+        window=definition.window if definition is not None else None,
     )
     has_ordering = definition is not None and definition.ordering is not None
+    keys = [each for each in change.keys if sets(each.partition)]
     entries: Mapping[str, Entries | StoredEntries]
     if change.key_files is None:
-        entries = record_index_shards(change.keys, sets, instant_ms=update.instant_ms, has_ordering=has_ordering)
+        entries = record_index_shards(keys, sets, instant_ms=update.instant_ms, has_ordering=has_ordering)
     else:
         _check_shards(change.key_files, sets)
         entries = change.key_files.by_shard()

@@ -59,6 +59,8 @@ class ProbeCounts:
     """Rows that were left out since the table has newer ones."""
     records_read: int = 0
     """Rows whose stored row was read, to tell which of the two is newer."""
+    outside: int = 0
+    """Rows for partitions that the index does not know."""
 
     def __add__(self, other: ProbeCounts) -> ProbeCounts:
         return ProbeCounts(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))

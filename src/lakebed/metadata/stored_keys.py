@@ -19,28 +19,37 @@ from lakebed.format.java_hash import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group, group_file_id
 from lakebed.index.entries import Entries
 from lakebed.index.record_index import KeyChanges, record_index_shards
+from lakebed.model.index import IndexWindow
 
 _KEY, _ORDERING = "key", "ordering"
 
 
 @dataclass(frozen=True, slots=True)
 class ShardSets:
-    """File ids of the shards that hold keys of a data partition: those of `whole`, or the partition's own."""
+    """File ids of the shards that hold keys of a data partition: those of `whole`, or the partition's own.
+
+    Partitions outside the `window` have none.
+    """
 
     whole: tuple[str, ...] = ()
     by_partition: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     is_partitioned: bool = False
     shards_of_new: int = 1
+    window: IndexWindow | None = None
 
     def __call__(self, partition: str) -> tuple[str, ...]:
         """The shards for keys of a data partition, in shard order; those that a new one is given."""
         if not self.is_partitioned:
             return self.whole
+        if self.window is not None and not self.window.holds(partition):
+            return ()
         new = (group_file_id("record_index", number, partition) for number in range(self.shards_of_new))
         return self.by_partition.get(partition) or tuple(new)
 
 
-def shard_sets(file_ids: Sequence[str], *, is_partitioned: bool, shards_of_new: int = 1) -> ShardSets:
+def shard_sets(
+    file_ids: Sequence[str], *, is_partitioned: bool, shards_of_new: int = 1, window: IndexWindow | None = None
+) -> ShardSets:
     """The sets that the shards of an index make up; `file_ids` are in shard order."""
     if not is_partitioned:
         return ShardSets(whole=tuple(file_ids))
@@ -48,7 +57,7 @@ def shard_sets(file_ids: Sequence[str], *, is_partitioned: bool, shards_of_new: 
     for file_id in file_ids:
         partition = data_partition_of_group(file_id) or ""
         found[partition] = (*found.get(partition, ()), file_id)
-    return ShardSets(by_partition=found, is_partitioned=True, shards_of_new=shards_of_new)
+    return ShardSets(by_partition=found, is_partitioned=True, shards_of_new=shards_of_new, window=window)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from lakebed.metadata.shard import OpenFile, Shard, load_shard, load_whole_shard
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
-from lakebed.model.index import IndexDefinition
+from lakebed.model.index import WINDOW_KEPT, IndexDefinition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action
 from lakebed.storage import Storage
@@ -64,6 +64,7 @@ class MetadataTable:
         kept: Kept | None = None,
     ) -> None:
         self.ready = ready
+        self.stale: Mapping[str, str] = {}
         self.kept = kept or Kept()
         self.definitions = definitions
         self._storage = storage
@@ -83,6 +84,8 @@ class MetadataTable:
     def has(self, partition: str) -> bool:
         """Whether an MDT partition is ready to be used."""
         needs_definition = partition.startswith(("secondary_index_", "expr_index_"))
+        if partition in self.stale:
+            return False
         return partition in self.ready and (not needs_definition or partition in self.definitions)
 
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
@@ -152,6 +155,7 @@ class MetadataTable:
                 files.append(file)
         self._snapshot.prefetch(file.instant for file in files)
         slices = latest_slices({partition: files}, self._completion_of, layout=self._config.timeline_layout)
+        slices = self._in_window(partition, slices)
         if not slices and not self._may_be_empty(partition):
             raise CorruptTableError(
                 f"the table config lists {partition}, but the metadata table has no files of it",
@@ -162,6 +166,14 @@ class MetadataTable:
         found = sorted((data_partition_of_group(s.group.file_id) or "", _number(s), s) for s in slices)
         _check_numbers([(of_partition, number) for of_partition, number, _ in found], f"{ROOT}{partition}")
         return tuple(file_slice for _, _, file_slice in found)
+
+    def _in_window(self, partition: str, slices: tuple[FileSlice, ...]) -> tuple[FileSlice, ...]:
+        """Without the shards of data partitions that have left the window of an index: nobody keeps them."""
+        definition = self.definitions.get(partition)
+        window = definition.window if definition is not None else None
+        if window is None:
+            return slices
+        return tuple(s for s in slices if window.holds(data_partition_of_group(s.group.file_id) or ""))
 
     def _may_be_empty(self, partition: str) -> bool:
         """A partitioned record index gets its shards with the data partitions."""
@@ -243,4 +255,9 @@ def find_metadata_table(
     mdt_config = decode_config(data, _PROPERTIES)
     mdt_timeline = metadata_timeline or load_timeline(storage, mdt_config, ROOT)
     ready = config.metadata_partitions
-    return MetadataTable(storage, mdt_config, mdt_timeline, timeline, definitions, ready, kept)
+    found = MetadataTable(storage, mdt_config, mdt_timeline, timeline, definitions, ready, kept)
+    if config.own_partitions:
+        newest = found.newest_delta_commit()
+        if newest is None or not newest.extra_metadata.items() >= WINDOW_KEPT.items():
+            found.stale = dict.fromkeys(config.own_partitions, "another engine has written since it was built")
+    return found

@@ -154,7 +154,17 @@ class TableConfig:
     @property
     def metadata_partitions(self) -> tuple[str, ...]:
         """Metadata-table partitions that are ready to be used."""
+        return (*self.shared_partitions, *self.own_partitions)
+
+    @property
+    def shared_partitions(self) -> tuple[str, ...]:
+        """Those of them that other engines know, and keep up to date."""
         return self._list("hoodie.table.metadata.partitions")
+
+    @property
+    def own_partitions(self) -> tuple[str, ...]:
+        """Those of them that other engines must not use, and are not told of."""
+        return tuple(n for n in self._list("lakebed.metadata.partitions") if n not in self.shared_partitions)
 
     @property
     def metadata_partitions_inflight(self) -> tuple[str, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 ORDERING_FIELD, ORDERING_IS_CURRENT = "lakebed.orderingField", "lakebed.orderingIsCurrent"
 """Options in the definition of a record index whose entries carry ordering values."""
@@ -15,6 +15,37 @@ class EntryOrdering:
 
     field: str
     is_current: bool = False
+
+
+WINDOW_FIRST, WINDOW_NEWEST, WINDOW_OUTSIDE = "lakebed.window.first", "lakebed.window.newest", "lakebed.window.outside"
+"""Options in the definition of a record index that knows the newest partitions only."""
+_WINDOW = (WINDOW_FIRST, WINDOW_NEWEST, WINDOW_OUTSIDE)
+WINDOW_KEPT: Mapping[str, str] = {"lakebed.window.kept": "true"}
+"""What the extra metadata of a delta commit has that keeps such an index: other engines are not told of it."""
+OUTSIDE = ("scan", "new", "refuse")
+"""What becomes of rows for partitions that such an index does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexWindow:
+    """The data partitions whose keys a record index knows: those whose path is not before `first`.
+
+    When the window moves, it begins with the `newest` partitions that there are.
+    """
+
+    first: str
+    newest: int
+    outside: str = "scan"
+
+    @classmethod
+    def of(cls, partitions: Iterable[str], newest: int, outside: str) -> IndexWindow:
+        """The window that holds the newest partitions, by the order of their paths, and all that come after them."""
+        last = sorted(set(partitions))[-newest:]
+        return cls(last[0] if len(last) == newest else "", newest, outside)
+
+    def holds(self, partition: str) -> bool:
+        """Whether the index knows the keys of a partition."""
+        return partition >= self.first
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +69,26 @@ class IndexDefinition:
         """The ordering values that entries of a record index carry, if they do."""
         field_name = self.options.get(ORDERING_FIELD)
         return EntryOrdering(field_name, self.options.get(ORDERING_IS_CURRENT) == "true") if field_name else None
+
+    @property
+    def window(self) -> IndexWindow | None:
+        """The data partitions that a record index knows, if these are not all."""
+        newest = self.options.get(WINDOW_NEWEST, "")
+        if not newest.isdecimal():
+            return None
+        return IndexWindow(self.options.get(WINDOW_FIRST, ""), int(newest), self.options.get(WINDOW_OUTSIDE, "scan"))
+
+    def without_window(self) -> IndexDefinition:
+        """The definition of an index that knows all partitions."""
+        options = {name: value for name, value in self.options.items() if name not in _WINDOW}
+        return replace(self, options=options)
+
+
+def settled_definitions(
+    definitions: Mapping[str, IndexDefinition], shared: Collection[str]
+) -> dict[str, IndexDefinition]:
+    """Definitions as they are meant: an index that is `shared` with other engines has been built whole by one of them.
+
+    What is left of a window in its definition does not hold any more.
+    """
+    return {name: each.without_window() if name in shared else each for name, each in definitions.items()}

@@ -17,7 +17,10 @@ from lakebed.table import TableState
 
 
 def lookup_keys(state: TableState, keys: Iterable[str], columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of `keys`, as `_hoodie_record_key` spells them; keys that the table does not have give no row."""
+    """The rows of `keys`, as `_hoodie_record_key` spells them; keys that the table does not have give no row.
+
+    Partitions that the index does not know are scanned.
+    """
     wanted = _checked(keys)
     if not isinstance(state.metadata, MetadataTable) or not state.metadata.has(RECORD_INDEX):
         raise InvalidInputError(
@@ -28,11 +31,22 @@ def lookup_keys(state: TableState, keys: Iterable[str], columns: Sequence[str] |
     for key, places in find_locations(state.metadata, wanted).items():
         for place in places:
             by_group.setdefault(FileGroupId(place.partition, place.file_id), set()).add(key)
+    for group in outside_window(state):
+        by_group[group] = set(wanted)
     found = (state.find_slice(group) for group in sorted(by_group))
     slices = tuple(file_slice for file_slice in found if file_slice is not None)
     plan = plan_slices(state, state.latest, slices, columns=columns, where=None, is_latest=True)
     tasks = tuple(replace(task, keys=frozenset(by_group[task.file_slice.group])) for task in plan.tasks)
     return read_arrow(replace(plan, tasks=tasks))
+
+
+def outside_window(state: TableState) -> list[FileGroupId]:
+    """The file groups of data partitions whose keys the record index does not know."""
+    definition = state.definitions.get(RECORD_INDEX)
+    window = definition.window if definition is not None else None
+    if window is None:
+        return []
+    return [s.group for s in state.latest_slices if not window.holds(s.group.partition)]
 
 
 def _checked(keys: Iterable[str]) -> tuple[str, ...]:

@@ -224,6 +224,8 @@ def _ranged_columns(query: Query) -> list[tuple[str, pa.DataType]]:
 def _serving(query: Query, partition: str, *, latest_only: bool = False) -> MetadataTable | NotUsed:
     if isinstance(query.metadata, Unusable):
         return NotUsed("there is no usable metadata table")
+    if partition in query.metadata.stale:
+        return NotUsed(query.metadata.stale[partition])
     if not query.metadata.has(partition):
         return NotUsed("the table has none")
     if latest_only and not query.is_latest:
@@ -254,7 +256,12 @@ def _has_one_spelling(kind: pa.DataType) -> bool:
 
 def _keep_keys(metadata: MetadataTable, keys: tuple[str, ...], slices: Slices, reason: str) -> Kept:
     groups = _groups_by_probe(metadata, keys) if len(keys) > KEYS_FEW else _groups_by_lookup(metadata, keys)
-    return Kept(tuple(s for s in slices if s.group in groups), reason)
+    definition = metadata.definitions.get(RECORD_INDEX)
+    window = definition.window if definition is not None else None
+    if window is None:
+        return Kept(tuple(s for s in slices if s.group in groups), reason)
+    kept = tuple(s for s in slices if s.group in groups or not window.holds(s.group.partition))
+    return Kept(kept, f"{reason}, keeping partitions before {window.first!r}, which it does not know")
 
 
 def _groups_by_lookup(metadata: MetadataTable, keys: tuple[str, ...]) -> set[FileGroupId]:

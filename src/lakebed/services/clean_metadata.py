@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CorruptTableError
-from lakebed.index.ordering import find_ordering
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.changes import MetadataChange
 from lakebed.metadata.current_entries import next_extra
@@ -43,7 +42,7 @@ class FilesGone:
         )
         created_ms = section.ports.clock.now_ms()
         stats = write_change(storage, self.change, update, token=new_write_token(0), created_ms=created_ms)
-        return metadata_commit(stats, next_extra(section, find_ordering(state.definitions, section.config)))
+        return metadata_commit(stats, next_extra(section, state.definitions.get("record_index")))
 
 
 def _no_current_files(partition: str) -> tuple[str, ...]:

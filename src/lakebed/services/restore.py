@@ -33,7 +33,11 @@ from lakebed.transaction.section import METADATA, Section, revoke_tickets
 _LOG = logging.getLogger(__name__)
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 _PLANS = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING)
-_METADATA_PARTITIONS = ("hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight")
+_METADATA_PARTITIONS = (
+    "hoodie.table.metadata.partitions",
+    "hoodie.table.metadata.partitions.inflight",
+    "lakebed.metadata.partitions",
+)
 
 
 def restore(context: ServiceContext, instant: InstantTime, *, needs_savepoint: bool = True) -> ServiceResult:

@@ -16,7 +16,7 @@ from lakebed.metadata.files import find_partition_files, list_metadata_files
 from lakebed.metadata.kept import Kept
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
-from lakebed.model.index import IndexDefinition
+from lakebed.model.index import IndexDefinition, settled_definitions
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import META_COLUMNS, Action
 from lakebed.storage import Storage
@@ -68,7 +68,8 @@ class TableState:
         """Index definitions by metadata-table partition."""
         path = self.config.index_definitions_path
         data = self.storage.find(path)
-        return {} if data is None else decode_index_definitions(data, path=path)
+        found = {} if data is None else decode_index_definitions(data, path=path)
+        return settled_definitions(found, self.config.shared_partitions)
 
     @cached_property
     def metadata(self) -> MetadataTable | Unusable:

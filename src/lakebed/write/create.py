@@ -195,8 +195,7 @@ def create_files(ports: Ports, spec: TableSpec) -> None:
         if spec.has_partitioned_index:
             shards["record_index"] = 0
         properties = table_properties(spec, tuple(shards))
-        ordering = definitions["record_index"].ordering if "record_index" in definitions else None
-        _create_metadata_table(ports, TableConfig(properties), shards, first_extra(ordering))
+        _create_metadata_table(ports, TableConfig(properties), shards, first_extra(definitions.get("record_index")))
         replace_file(ports.storage, properties["hoodie.table.index.defs.path"], encode_index_definitions(definitions))
         if not create_file(ports.storage, PROPERTIES, encode_config(properties, ports.clock.now_ms())):
             raise _taken(ports.storage)

@@ -61,9 +61,8 @@ class RunStaged:
         return WrittenGroup(tuple(bare), keys)
 
     def _stored(self, change: KeyChanges) -> tuple[StoredKeys, ...]:
-        if self.shards is None:
-            return ()
-        stored = store_keys(self.shelf, change, self.shards(change.partition))
+        shards = self.shards(change.partition) if self.shards is not None else ()
+        stored = store_keys(self.shelf, change, shards) if shards else None
         return () if stored is None else (stored,)
 
 
@@ -74,7 +73,9 @@ def key_shards(state: TableState) -> ShardSets | None:
         return None
     definition = state.definitions.get(RECORD_INDEX)
     is_partitioned = definition is not None and definition.is_partitioned
-    return shard_sets(list_groups(state.storage, [RECORD_INDEX])[RECORD_INDEX], is_partitioned=is_partitioned)
+    window = definition.window if definition is not None else None
+    groups = list_groups(state.storage, [RECORD_INDEX])[RECORD_INDEX]
+    return shard_sets(groups, is_partitioned=is_partitioned, window=window)
 
 
 def hidden_keys(scan: SliceTask, rows: pa.Table) -> KeyChanges:

@@ -70,7 +70,7 @@ class CommitChanges:
         )
         ordering = find_ordering(state.definitions, section.config)
         is_kept = self.keeps_current and ordering == self.context.entry_ordering
-        extra = next_extra(section, ordering, kept=is_kept)
+        extra = next_extra(section, state.definitions.get("record_index"), kept=is_kept)
         if PARTITION_STATS in partitions and self._was_overtaken(state):
             _write_ahead(section, change, replace(update, partitions=(PARTITION_STATS,)), extra)
         return _write(section, change, update, extra)

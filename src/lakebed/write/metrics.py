@@ -47,4 +47,5 @@ def probe_metrics(counts: ProbeCounts | None) -> dict[str, int]:
         "cache_misses": counts.built,
         "rows_late": counts.late,
         "records_read": counts.records_read,
+        "rows_outside_window": counts.outside,
     }

@@ -52,7 +52,7 @@ def logs_inserts(config: TableConfig) -> bool:
 
     Apache Hudi's other indexes look for keys in base files only, and would insert such a key again.
     """
-    return config.table_type is TableType.MERGE_ON_READ and "record_index" in config.metadata_partitions
+    return config.table_type is TableType.MERGE_ON_READ and "record_index" in config.shared_partitions
 
 
 def _busy_groups(state: TableState) -> frozenset[FileGroupId]:

@@ -11,12 +11,14 @@ import pyarrow as pa
 from lakebed.engine.exchange import RowRange, Shelf, StagedFile
 from lakebed.metadata.key_locations import ProbeCounts
 from lakebed.metadata.shard_cache import default_cache
+from lakebed.model.index import IndexWindow
 from lakebed.model.words import RECORD_KEY
 from lakebed.write.arrange import Arrangement
 from lakebed.write.index_tag import KeyIndex, tag_by_index
 from lakebed.write.plan import Finder, inserts_by_partition, new_keys
 from lakebed.write.tag import NO_TAGS, Ints, Tagged, rows_by_partition
 from lakebed.write.values import POSITION
+from lakebed.write.window_tag import tag_in_window
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class TagLot:
         return self.shelf.put(rows, [*targets.tolist(), *inserts], starts)
 
 
-def tag_in_worker(rows: pa.Table, index: KeyIndex) -> Tagged:
+def tag_in_worker(rows: pa.Table, index: KeyIndex, window: IndexWindow | None = None) -> Tagged:
     """Rows with the slices that hold their keys, found with the cache of the host that this runs on."""
-    return tag_by_index(rows, replace(index, cache=default_cache()))
+    index = replace(index, cache=default_cache())
+    return tag_by_index(rows, index) if window is None else tag_in_window(rows, index, window)

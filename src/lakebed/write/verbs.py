@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import InvalidInputError
+from lakebed.metadata import MetadataTable
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.options import WriteOptions
 from lakebed.table import TableHandle
@@ -115,6 +116,8 @@ class TableWrites:
         """How keys are found: by the record index if there is one, unless the options ask for another way."""
         state, asked = self._handle.last_look, self._options.index
         has_index = "record_index" in state.config.metadata_partitions
+        if isinstance(state.metadata, MetadataTable):
+            has_index = state.metadata.has("record_index")
         if asked == "record" and not has_index:
             raise InvalidInputError(
                 f"table {state.config.name} has no record index to find keys with",

@@ -62,6 +62,7 @@ from lakebed.write.staged_plan import plan_staged
 from lakebed.write.staging import RowSource, Staged
 from lakebed.write.tag_lot import TaggedLot, TagLot, tag_in_worker
 from lakebed.write.values import WriteContext, WriteTask, WrittenFile
+from lakebed.write.window_tag import tag_in_window
 
 _LOG = logging.getLogger(__name__)
 _LOT_BYTES = 64 << 20
@@ -153,8 +154,13 @@ class Writer:
         if not isinstance(state.metadata, MetadataTable) or not state.metadata.has(RECORD_INDEX):
             raise WriteConflictError("the record index was dropped while the write began", hint="run the write again")
         index = KeyIndex(state.metadata, state.config, scans, engine, self._cache, rule.moves, _ordering(state))
+        definition = state.definitions.get(RECORD_INDEX)
+        window = definition.window if definition is not None else None
         if travels:
-            return partial(tag_in_worker, index=replace(index, metadata=record_index_files(state.metadata)))
+            files = replace(index, metadata=record_index_files(state.metadata))
+            return partial(tag_in_worker, index=files, window=window)
+        if window is not None:
+            return partial(tag_in_window, index=index, window=window, everywhere=rule.everywhere)
         return partial(tag_by_index, index=index, everywhere=rule.everywhere)
 
     def _run(self, operation: Operation, columns: pa.Schema, make_plan: _Planner) -> WriteResult:

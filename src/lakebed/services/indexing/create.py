@@ -33,10 +33,10 @@ from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
 from lakebed.metadata.current_entries import first_extra, next_extra
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.metadata.table import ROOT
-from lakebed.model.index import IndexDefinition
+from lakebed.model.index import IndexDefinition, IndexWindow
 from lakebed.options import IndexOptions
 from lakebed.services.indexing.files import bloom_source, column_stats_source, files_source, partition_stats_source
-from lakebed.services.indexing.keys import count_rows, key_source, plan_layout
+from lakebed.services.indexing.keys import key_source, plan_layout, rows_in_window
 from lakebed.services.indexing.request import FILES, IndexRequest
 from lakebed.services.indexing.shards import Meter, Progress, Source, Target, store_shards
 from lakebed.services.indexing.steps import (
@@ -48,7 +48,7 @@ from lakebed.services.indexing.steps import (
     set_ready,
     settle,
     store_definition,
-    stored_ordering,
+    stored_definition,
 )
 from lakebed.table import TableState
 from lakebed.timeline.config import PROPERTIES
@@ -109,6 +109,8 @@ def check_request(state: TableState, request: IndexRequest) -> None:
         )
     if request.partition == PARTITION_STATS:
         _check_partition_stats(state)
+    if request.window is not None and not config.partition_fields:
+        raise InvalidInputError(f"table {config.name} is not partitioned", hint="a window is one of partitions")
     _check_columns(state, request.columns)
 
 
@@ -173,7 +175,7 @@ def store_index(
         if definition is not None:
             store_definition(section, partition, definition)
         is_rebuilt = partition == RECORD_INDEX
-        extra = first_extra(ordering) if is_rebuilt else next_extra(section, stored_ordering(section))
+        extra = first_extra(definition) if is_rebuilt else next_extra(section, stored_definition(section))
         complete_commit(section, ticket, instant, stats, extra)
 
 
@@ -203,7 +205,11 @@ def _definition(state: TableState, request: IndexRequest, options: IndexOptions)
     if request.partition == RECORD_INDEX:
         asked = options.ordering  # A table without rows may have no schema yet.
         ordering = None if asked == "off" else ask_ordering(asked, state.config, state.data_schema(state.latest))
-        return record_index_definition(is_partitioned=request.kind == "record_partitioned", ordering=ordering)
+        window = None
+        if request.window is not None:
+            paths = (file_slice.group.partition for file_slice in state.latest_slices)
+            window = IndexWindow.of(paths, request.window, request.outside)
+        return record_index_definition(is_partitioned=request.kind != "record", ordering=ordering, window=window)
     if request.partition != COLUMN_STATS:
         return None
     schema = state.data_schema(state.latest)
@@ -217,14 +223,14 @@ def _plan(
 ) -> tuple[Sequence[str], Source]:
     """The shards of the index, and where their entries come from."""
     if request.partition == RECORD_INDEX:
-        rows = count_rows(state)
-        is_partitioned = request.kind == "record_partitioned"
+        assert definition is not None
+        rows = rows_in_window(state, definition.window)
+        is_partitioned = definition.is_partitioned
         sizing = options.partitioned_sizing if is_partitioned else options.global_sizing
         layout = plan_layout(
             state, rows, is_partitioned=is_partitioned, shards=request.shards, sizing=ShardSizing(*sizing)
         )
-        ordering = definition.ordering if definition is not None else None
-        source = key_source(state, layout, sum(rows.values()), on_duplicate=request.on_duplicate, ordering=ordering)
+        source = key_source(state, layout, sum(rows.values()), definition, on_duplicate=request.on_duplicate)
         return layout.file_ids, source
     file_ids = group_ids(request.partition, request.shards or SHARDS[request.partition])
     if request.partition == BLOOM_FILTERS:

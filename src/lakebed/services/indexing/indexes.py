@@ -17,10 +17,11 @@ from lakebed.services.indexing.request import parse_request
 from lakebed.services.indexing.reshard import reshard_index
 from lakebed.services.indexing.shards import Progress
 from lakebed.services.indexing.validate import IndexCheck, validate_index
+from lakebed.services.indexing.window import move_window
 from lakebed.table import TableHandle, TableState
 from lakebed.transaction.transactions import Transactions
 
-READY, BUILDING, BROKEN, UNFINISHED = "ready", "building", "broken", "unfinished"
+READY, BUILDING, BROKEN, UNFINISHED, STALE = "ready", "building", "broken", "unfinished", "stale"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class IndexInfo:
     """One index of a table; `shards` and `bytes` describe its files.
 
     `state` is "ready"; "building", by another engine; "broken", if files of it are missing; or "unfinished", if it is
-    defined and not there: a process died while it built or resharded it. Creating it anew mends the last two.
+    defined and not there: a process died while it built or resharded it; or "stale", if another engine has written that
+    does not know of it. Creating it anew mends the last three.
     """
 
     name: str
@@ -62,6 +64,8 @@ class Indexes:
         shards: int | None = None,
         on_duplicate: str = "fail",
         rebuild: bool = False,
+        window: int | None = None,
+        outside: str = "scan",
         progress: Progress | None = None,
     ) -> IndexInfo:
         """Builds an index from the table's rows; other writers wait as long.
@@ -70,8 +74,21 @@ class Indexes:
         "column_stats" (`on` names the columns; the first 32 if it is left out), "partition_stats", "bloom" or "files".
         `shards` are as many as the rows need unless given. A record index is refused if a key occurs twice;
         `on_duplicate="latest"` lets it find the newest row. `rebuild` replaces an index that is there.
+
+        "record_windowed" is an index for lakebed alone, of the keys of the newest `window` partitions and of those to
+        come, in each of which they are unique. Rows for older ones are, as `outside` says, looked for in files
+        ("scan"), taken for "new", or "refuse"d.
         """
-        request = parse_request(name, on, kind, shards=shards, on_duplicate=on_duplicate, rebuild=rebuild)
+        request = parse_request(
+            name,
+            on,
+            kind,
+            shards=shards,
+            on_duplicate=on_duplicate,
+            rebuild=rebuild,
+            window=window,
+            outside=outside,
+        )
         options = parse_index_options(self._options)
         with self._changes():
             create_index(self._transactions(), self._handle.state(), request, options, progress)
@@ -87,6 +104,11 @@ class Indexes:
         with self._changes():
             reshard_index(self._transactions(), self._handle.state(), name, shards, progress)
         return self._find(RECORD_INDEX)
+
+    def move_window(self) -> str:
+        """Has the window of a record index begin with the newest partitions as they are now; the first of these."""
+        with self._changes():
+            return move_window(self._transactions(), self._handle.state()).first
 
     def validate(self, name: str, *, examples: int = 20, progress: Progress | None = None) -> IndexCheck:
         """Compares an index with the rows, both ways and completely; at most so many `examples` of each difference."""
@@ -130,6 +152,8 @@ def describe_indexes(state: TableState) -> Iterator[IndexInfo]:
 
 def _files(metadata: MetadataTable, name: str) -> tuple[str, int, int]:
     """State, number of shards and bytes of an index that the table's configuration names."""
+    if name in metadata.stale:
+        return STALE, 0, 0
     try:
         slices = metadata.slices(name)
     except CorruptTableError:
@@ -140,6 +164,8 @@ def _files(metadata: MetadataTable, name: str) -> tuple[str, int, int]:
 
 def _kind(name: str, definition: IndexDefinition | None) -> str:
     if name == RECORD_INDEX:
+        if definition is not None and definition.window is not None:
+            return f"record_index (from {definition.window.first or 'the first partition'} on)"
         is_partitioned = definition is not None and definition.is_partitioned
         return f"record_index ({'partitioned' if is_partitioned else 'global'})"
     return definition.kind if definition else name

@@ -28,7 +28,7 @@ from lakebed.index.record_index import KeyChanges, ShardSizing, key_entries, sha
 from lakebed.metadata.bootstrap import group_ids
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.model.files import FileGroupId, FileSlice
-from lakebed.model.index import EntryOrdering
+from lakebed.model.index import EntryOrdering, IndexDefinition, IndexWindow
 from lakebed.model.words import COMMIT_TIME, RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.scan import plan_slices
@@ -89,16 +89,18 @@ def count_rows(state: TableState) -> dict[str, int]:
     return found
 
 
+def rows_in_window(state: TableState, window: IndexWindow | None) -> dict[str, int]:
+    """About how many rows each data partition has that an index is to know."""
+    return {name: rows for name, rows in count_rows(state).items() if window is None or window.holds(name)}
+
+
 def key_source(
-    state: TableState,
-    layout: Layout,
-    rows: int,
-    *,
-    on_duplicate: str = "fail",
-    ordering: EntryOrdering | None = None,
+    state: TableState, layout: Layout, rows: int, definition: IndexDefinition | None, *, on_duplicate: str = "fail"
 ) -> Source:
-    """The entries of all record keys of the newest snapshot."""
-    scans = scan_keys(state, ordering)
+    """The entries of all record keys of the newest snapshot that an index of this definition knows."""
+    ordering = definition.ordering if definition is not None else None
+    window = definition.window if definition is not None else None
+    scans = tuple(s for s in scan_keys(state, ordering) if window is None or window.holds(s.file_slice.group.partition))
     keys = KeyReader(scans, layout, ordering)
     passes = max(1, -(-rows * _HELD_ENTRY_BYTES // _HELD_BYTES_MAX))
     join = partial(_join, scans=scans, on_duplicate=on_duplicate, has_ordering=ordering is not None)

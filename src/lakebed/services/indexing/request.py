@@ -9,11 +9,13 @@ from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.metadata.bloom_filters import BLOOM_FILTERS
 from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
 from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.model.index import OUTSIDE
 
 FILES = "files"
 KINDS = {
     "record": RECORD_INDEX,
     "record_partitioned": RECORD_INDEX,
+    "record_windowed": RECORD_INDEX,
     "column_stats": COLUMN_STATS,
     "partition_stats": PARTITION_STATS,
     "bloom": BLOOM_FILTERS,
@@ -26,7 +28,11 @@ _SHARDS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class IndexRequest:
-    """An index to create. `shards` are those of the whole index, or of each data partition of a partitioned one."""
+    """An index to create. `shards` are those of the whole index, or of each data partition of a partitioned one.
+
+    A record index with a `window` knows the keys of so many of the newest partitions; rows for others are handled as
+    `outside` says.
+    """
 
     partition: str
     kind: str
@@ -34,6 +40,8 @@ class IndexRequest:
     shards: int | None = None
     on_duplicate: str = "fail"
     rebuild: bool = False
+    window: int | None = None
+    outside: str = "scan"
 
 
 def parse_request(
@@ -44,6 +52,8 @@ def parse_request(
     shards: int | None,
     on_duplicate: str,
     rebuild: bool,
+    window: int | None = None,
+    outside: str = "scan",
 ) -> IndexRequest:
     """The arguments of `indexes.create`, checked."""
     asked = kind or next((k for k, partition in KINDS.items() if name in (k, partition)), name)
@@ -63,7 +73,18 @@ def parse_request(
         raise InvalidInputError(f"{KINDS[asked]} has one shard", hint="leave out `shards`")
     if on_duplicate not in ("fail", "latest"):
         raise InvalidInputError(f"on_duplicate is {on_duplicate!r}", hint='use "fail" or "latest"')
-    return IndexRequest(KINDS[asked], asked, columns, shards, on_duplicate, rebuild)
+    _check_window(asked, window, outside)
+    return IndexRequest(KINDS[asked], asked, columns, shards, on_duplicate, rebuild, window, outside)
+
+
+def _check_window(kind: str, window: int | None, outside: str) -> None:
+    if (kind == "record_windowed") != (window is not None):
+        hint = 'kind="record_windowed" takes one, and no other: window=30 for the newest 30 partitions'
+        raise InvalidInputError(f"a {kind} index {'needs' if window is None else 'has no'} window", hint=hint)
+    if window is not None and window < 1:
+        raise InvalidInputError(f"a window of {window} partitions", hint="use a number from 1 up")
+    if outside not in OUTSIDE:
+        raise InvalidInputError(f"outside is {outside!r}", hint=f"use one of {', '.join(OUTSIDE)}")
 
 
 def check_shards(shards: int | None) -> None:

@@ -42,7 +42,7 @@ from lakebed.services.indexing.steps import (
     record_indexing,
     set_ready,
     settle,
-    stored_ordering,
+    stored_definition,
 )
 from lakebed.table import TableState
 from lakebed.transaction.section import Section
@@ -139,7 +139,7 @@ def _reshard(section: Section, old: _OldIndex, layout: Layout, progress: Progres
     try:
         with delta_commit(section, instant) as ticket:
             stats = _store(section, old, layout, instant, progress)
-            complete_commit(section, ticket, instant, stats, next_extra(section, stored_ordering(section)))
+            complete_commit(section, ticket, instant, stats, next_extra(section, stored_definition(section)))
     except CommitUnknownError:
         raise
     except Exception:

@@ -16,11 +16,10 @@ from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.index_definitions import decode_index_definitions, encode_index_definitions
 from lakebed.format.metadata.keys import group_index
 from lakebed.format.timeline.metadata import decode_index_plan, encode_commit, encode_index_commit, encode_index_plan
-from lakebed.index.ordering import find_ordering
 from lakebed.metadata.bootstrap import reserved_instant
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import CommitMetadata, IndexedPartition, IndexPlan, WriteStat, stats_by_partition
-from lakebed.model.index import EntryOrdering, IndexDefinition
+from lakebed.model.index import IndexDefinition, settled_definitions
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Storage, Ticket
@@ -32,6 +31,7 @@ from lakebed.transaction.settle import delete_file, replace_shared_file
 from lakebed.transaction.transactions import Transactions
 
 _READY, _INFLIGHT = "hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight"
+_OWN = "lakebed.metadata.partitions"
 _DEFINITIONS = "hoodie.table.index.defs.path"
 _CHECKSUM = re.compile(r"\A\.(.+)\.crc\Z", re.DOTALL)
 """Hadoop's name for the checksum of a file, which it keeps beside it on local disks."""
@@ -93,14 +93,25 @@ def record_indexing(section: Section, mdt_partition: str) -> None:
 
 
 def set_ready(section: Section, partitions: Iterable[str]) -> None:
-    """Makes these the metadata-table partitions that the table's configuration names, none of them being built."""
-    path = section.config.index_definitions_path
-    change_config(section, {_READY: ",".join(sorted(set(partitions))), _INFLIGHT: "", _DEFINITIONS: path})
+    """Makes these the metadata-table partitions that the table's configuration names, none of them being built.
+
+    Of an index whose definition has a window other engines are not told: they would take it for complete.
+    """
+    own = [name for name, definition in _load_definitions(section).items() if definition.window is not None]
+    names = sorted(set(partitions))
+    changes = {
+        _READY: ",".join(name for name in names if name not in own),
+        _INFLIGHT: "",
+        _DEFINITIONS: section.config.index_definitions_path,
+    }
+    if own or section.config.own_partitions:
+        changes[_OWN] = ",".join(name for name in names if name in own)
+    change_config(section, changes)
 
 
-def stored_ordering(section: Section) -> EntryOrdering | None:
-    """The ordering values that entries of the record index carry, if they do."""
-    return find_ordering(_load_definitions(section), section.config)
+def stored_definition(section: Section) -> IndexDefinition | None:
+    """The definition of the record index, if the table has one."""
+    return _load_definitions(section).get("record_index")
 
 
 def store_definition(section: Section, name: str, definition: IndexDefinition | None) -> None:
@@ -118,7 +129,8 @@ def store_definition(section: Section, name: str, definition: IndexDefinition | 
 def _load_definitions(section: Section) -> dict[str, IndexDefinition]:
     path = section.config.index_definitions_path
     stored = section.ports.storage.find(path)
-    return {} if stored is None else decode_index_definitions(stored, path=path)
+    found = {} if stored is None else decode_index_definitions(stored, path=path)
+    return settled_definitions(found, section.config.shared_partitions)
 
 
 def clear_partition(storage: Storage, mdt_partition: str, keep: InstantTime | None = None) -> None:

@@ -149,7 +149,7 @@ def _check_record_index(state: TableState, metadata: MetadataTable, tally: _Tall
     rows = sum(count_rows(state).values())
     definition = metadata.definitions.get(RECORD_INDEX)
     ordering = definition.ordering if definition is not None else None
-    source = key_source(state, layout, rows, ordering=ordering)
+    source = key_source(state, layout, rows, definition)
     slices = {s.group.file_id: s for s in metadata.slices(RECORD_INDEX)}
     meter = Meter(source.pieces * source.passes + len(slices), progress)
     unseen = set(slices)

@@ -1,0 +1,82 @@
+"""Tagging through a record index that knows the newest partitions only; see decision 17.
+
+Rows for partitions outside its window are handled as the index was made for: scanned for, taken for new, or refused.
+Deletes by key alone may be of any partition: what lies outside is scanned for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.errors import InvalidInputError
+from lakebed.metadata.key_locations import ProbeCounts
+from lakebed.model.index import IndexWindow
+from lakebed.model.words import PARTITION_PATH
+from lakebed.read.file_slice import SliceTask
+from lakebed.write.index_tag import KeyIndex, tag_by_index
+from lakebed.write.plan import TagRule, find_in_files, key_scans
+from lakebed.write.tag import Ints, Tagged, Tags
+
+_NO_ROWS = np.empty(0, np.int64)
+
+
+def tag_in_window(rows: pa.Table, index: KeyIndex, window: IndexWindow, *, everywhere: bool = False) -> Tagged:
+    """Rows with the slices that hold their keys: by the index inside the window, as it says outside."""
+    if everywhere:
+        return _find_everywhere(rows, index, window)
+    paths = rows[PARTITION_PATH].unify_dictionaries().combine_chunks()
+    known = np.array([window.holds(path) for path in paths.dictionary.to_pylist()], bool)
+    is_inside = known[paths.indices.to_numpy()]
+    if is_inside.all():
+        return tag_by_index(rows, index)
+    outer = rows.filter(pa.array(~is_inside))
+    if window.outside == "refuse":
+        path = outer[PARTITION_PATH][0].as_py()
+        raise InvalidInputError(
+            f"{outer.num_rows} rows are for partitions that the record index no longer covers, {path!r} among them",
+            hint="leave them out, or make the index anew with outside='scan', which reads the keys of such partitions",
+        )
+    inside = tag_by_index(rows.filter(pa.array(is_inside)), index)
+    found = Tagged(outer, Tags(_NO_ROWS, _NO_ROWS, _NO_ROWS))
+    if window.outside == "scan":
+        found = find_in_files(outer, key_scans(index.scans), index.engine, TagRule())
+    return _joined(inside, found)
+
+
+def _find_everywhere(rows: pa.Table, index: KeyIndex, window: IndexWindow) -> Tagged:
+    inside = tag_by_index(rows, index, everywhere=True)
+    numbers = [n for n, scan in enumerate(index.scans) if not window.holds(scan.file_slice.group.partition)]
+    outside = _find_in(rows, [index.scans[n] for n in numbers], index)
+    return Tagged(
+        rows,
+        Tags(
+            np.concatenate([inside.tags.rows, outside.rows]),
+            np.concatenate([inside.tags.targets, np.array(numbers, np.int64)[outside.targets]]),
+            np.concatenate([inside.tags.positions, outside.positions]),
+        ),
+        inside.counts,
+    )
+
+
+def _find_in(rows: pa.Table, scans: Sequence[SliceTask], index: KeyIndex) -> Tags:
+    return find_in_files(rows, key_scans(scans), index.engine, TagRule(everywhere=True)).tags
+
+
+def _joined(inside: Tagged, outside: Tagged) -> Tagged:
+    """Both kinds of rows, those inside first."""
+    shifted: Ints = outside.tags.rows + inside.rows.num_rows
+    counts = (inside.counts or ProbeCounts()) + ProbeCounts(outside=outside.rows.num_rows)
+    return replace(
+        inside,
+        rows=pa.concat_tables([inside.rows, outside.rows]),
+        tags=Tags(
+            np.concatenate([inside.tags.rows, shifted]),
+            np.concatenate([inside.tags.targets, outside.tags.targets]),
+            np.concatenate([inside.tags.positions, outside.tags.positions]),
+        ),
+        counts=counts,
+    )
