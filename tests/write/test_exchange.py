@@ -42,7 +42,8 @@ SCHEMA = pa.schema(
 )
 CITIES = ("oslo", "lima", "rome")
 KINDS = ("cow", "mor")
-INDEXES = {"global": ("record",), "partitioned": ("record_partitioned",), "none": ()}
+INDEXES = {"global": ("record",), "ordered": ("record",), "partitioned": ("record_partitioned",), "none": ()}
+ORDERED = {"lakebed.record.index.ordering": "current"}
 MANY_FILES = {"hoodie.parquet.max.file.size": "8000", "hoodie.parquet.small.file.limit": "0"}
 FILLED_FILES = {"hoodie.parquet.max.file.size": "15000", "hoodie.parquet.small.file.limit": "14000"}
 FEW_SHARDS = {"hoodie.metadata.global.record.level.index.min.filegroup.count": "3"}
@@ -125,7 +126,7 @@ def outcome(result: Any) -> tuple[str, int, int, int]:
 def steps(index: str) -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
     """A history of writes: duplicates, updates, inserts, moves, late rows, deletes."""
     yield "bulk_insert", rows(range(300), 5), {}
-    shift = int(index == "global")
+    shift = int(index in ("global", "ordered"))
     parts = [
         rows(range(50), 6, note="first"),
         rows(range(280, 500), 6, note="new", deleted=range(490, 500)),
@@ -144,7 +145,8 @@ def steps(index: str) -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
 @pytest.mark.parametrize("index", INDEXES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_long_way_leaves_what_the_short_way_leaves(tmp_path: Path, kind: str, index: str) -> None:
-    tables = [new_table(tmp_path, kind, INDEXES[index]) for _ in range(2)]
+    given_options = MANY_FILES | (ORDERED if index == "ordered" else {})
+    tables = [new_table(tmp_path, kind, INDEXES[index], options=given_options) for _ in range(2)]
     groups = set()
     for number, (operation, given, asked) in enumerate(steps(index)):
         options = FILLED_FILES if number % 2 else MANY_FILES

@@ -68,7 +68,7 @@ def _entered(records: pa.Table, inserted: pa.Array, context: WriteContext) -> pa
     is_new, ordering = records[IS_INSERT], context.entry_ordering
     if len(inserted) < (pc.sum(is_new).as_py() or 0):
         is_new = pc.and_(is_new, pc.is_in(records[RECORD_KEY], value_set=inserted))
-    if ordering is None or not ordering.is_current:
+    if ordering is None or not ordering.is_current or ordering.field not in records.column_names:
         return records.filter(is_new)
     is_update = pc.invert(records[IS_INSERT])
     return records.filter(pc.or_(is_new, pc.and_(is_update, records[ordering.field].is_valid())))
