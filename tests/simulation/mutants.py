@@ -762,7 +762,7 @@ mutant("cancelled", "a plan completes though somebody cancelled it", with_plans)
 mutant("H51", "a clean goes by its plan, whatever savepoints were made since", with_savepoints)(
     lambda: (
         (savepoint, "pending_cleans", lambda section: ()),
-        (clean, "_still_valid", lambda section, state, plan, kept: plan),
+        (clean, "_still_valid", lambda section, state, plan: plan),
     )
 )
 mutant("savepoint ignored", "a clean is planned without a look at savepoints", with_savepoints)(

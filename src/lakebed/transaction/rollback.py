@@ -211,7 +211,10 @@ def undo_metadata(
     plan that is executed again `may_have_strays`: files of an attempt that woke up after it had been undone.
     """
     found = [i for i in section.metadata_timeline if i.requested_at == target and i.action in _WRITES]
-    if not found and not may_have_strays:
+    is_half_told = rollback is not None and any(
+        i.requested_at == rollback.instant for i in section.metadata_timeline.pending()
+    )
+    if not found and not may_have_strays and not is_half_told:
         return
     for instant in found:
         if instant.is_completed:
@@ -219,7 +222,7 @@ def undo_metadata(
     files = tuple(_list_files(section.ports.storage, METADATA, target))
     for path in files:
         delete_file(section.ports.storage, path)
-    if rollback is not None and found:
+    if rollback is not None and (found or is_half_told):
         _record_metadata_rollback(section, target, rollback, files)
     if found:
         section.remove_pending(target, Action.DELTA_COMMIT, METADATA)
