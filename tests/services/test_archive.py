@@ -23,6 +23,7 @@ from lakebed.storage import open_storage
 from lakebed.storage.faults import Crash, Fault, FaultyStorage, at
 from lakebed.table import open_handle
 from lakebed.timeline import Archive
+from lakebed.transaction.markers import open_markers
 
 from .serviced_tables import (
     Modelled,
@@ -172,10 +173,12 @@ def test_a_rollback_goes_after_a_last_sweep(plain: Modelled) -> None:
     context.transactions.abandon(attempt)
     late = Path(plain.path, "oslo", f"late-0_0-0-0_{attempt.instant}.parquet")
     late.write_bytes(b"what a task made after its write was rolled back")
+    open_markers(plain.storage, attempt.instant)
     for ts in range(1, 7):
         plain.upsert([0], ts)
     assert archive_timeline(context, FEW, ONE) == 4
     assert not late.exists()
+    assert not Path(plain.path, ".hoodie/.temp", attempt.instant).exists()
     assert plain.table.timeline.completed()[0].action is Action.ROLLBACK, "it had a stray file"
     for ts in range(7, 11):
         plain.upsert([0], ts)

@@ -21,6 +21,7 @@ from lakebed.services.values import ServiceContext
 from lakebed.table import TableState
 from lakebed.transaction.archive import archive
 from lakebed.transaction.leases import leased_points
+from lakebed.transaction.markers import drop_markers_of
 from lakebed.transaction.section import METADATA, Section
 from lakebed.transaction.settle import delete_file
 from lakebed.transaction.times import format_time, timeline_zone
@@ -146,14 +147,14 @@ def _others(section: Section, state: TableState, until: InstantTime) -> tuple[In
 
 
 def _swept(section: Section, state: TableState, rollbacks: Sequence[Instant]) -> Iterator[Instant]:
-    """The rollbacks whose targets left no file. What a task made after it had been rolled back is deleted.
+    """The rollbacks whose targets left no file, nor marker. What a task made after it was rolled back is deleted.
 
     Once a rollback is forgotten, engines that trust the age of a file would take it for committed.
     """
     targets = {rollback: _targets(section, rollback) for rollback in rollbacks}
     wanted = frozenset(target for found in targets.values() for target in found)
     known = {i.requested_at for i in section.timeline} | state.archive.completions(wanted).keys()
-    strays = _delete_files(section, wanted - known)
+    strays = _delete_files(section, wanted - known) | drop_markers_of(section.ports.storage, wanted - known)
     yield from (rollback for rollback, found in targets.items() if not found & strays)
 
 

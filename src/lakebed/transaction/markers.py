@@ -6,7 +6,7 @@ files that list one marker per line. Each task writes one such file for all file
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
@@ -54,3 +54,12 @@ def drop_markers(storage: Storage, instant: InstantTime) -> None:
     files = [listed.path for listed in storage.list(marker_folder(instant), recursive=True)]
     for path in sorted(files, key=lambda path: path.endswith(_KIND_FILE)):
         delete_file(storage, path)
+
+
+def drop_markers_of(storage: Storage, instants: Collection[InstantTime]) -> frozenset[InstantTime]:
+    """Removes the markers of instants that are over; those that had any."""
+    folders = storage.list_folders(FOLDER) if instants else ()
+    marked = frozenset(InstantTime(folder.rpartition("/")[2]) for folder in folders) & frozenset(instants)
+    for instant in sorted(marked):
+        drop_markers(storage, instant)
+    return marked
