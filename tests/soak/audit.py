@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import lakebed
 from lakebed.format.timeline.metadata import decode_rollback
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
@@ -55,11 +56,14 @@ def find_unread(table: Path, commits: Iterable[Commit]) -> list[str]:
     return [f"lost commit: {i.requested_at} shows in no list" for i in writes if i.requested_at not in read]
 
 
-def find_wrong_indexes(table: Path) -> list[str]:
-    """Indexes that do not say what a scan of the table says."""
-    indexes = open_for_reading(table).indexes
-    checks = (indexes.validate(index.name) for index in indexes.list())
-    return [f"index: {check} {check.examples}" for check in checks if not check.is_sound]
+def find_ills(table: lakebed.Table) -> list[str]:
+    """What the doctor finds that holds something up, and what is left of the rest after a repair.
+
+    Indexes are compared with all rows. A writer that was paused may have left files after it was rolled back.
+    """
+    blocking = [finding for finding in table.doctor() if finding.blocks]
+    table.doctor(repair=True)
+    return [f"doctor: {finding}" for finding in (*blocking, *table.doctor())]
 
 
 def find_leftovers(table: Path) -> list[str]:

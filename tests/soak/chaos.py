@@ -18,9 +18,9 @@ import lakebed
 from .audit import (
     count_late_files,
     derive_commits,
+    find_ills,
     find_leftovers,
     find_unread,
-    find_wrong_indexes,
     load_commits,
 )
 from .checker import CONFLICTS, find_anomalies
@@ -229,7 +229,7 @@ def _judge(setup: Setup, stage: _Stage, stuck: Sequence[str]) -> Result:
     if setup.services:
         history.commits = derive_commits(setup.table, history)
         found += find_unread(setup.table, history.commits)
-        found += [*find_service_errors(setup.logs), *find_wrong_indexes(setup.table)]
+        found += [*find_service_errors(setup.logs), *find_ills(open_register(setup.table, setup.lock))]
     else:
         history.commits = load_commits(setup.table)
     allowed = CONFLICTS if setup.lock == "local" else (*CONFLICTS, "LockUnavailableError")
