@@ -31,7 +31,7 @@ from lakebed.timeline.config import load_config
 
 COMMITS = 2000
 _ROWS, _KEYS = 100, 20_000
-_WINDOW, _SERVICES_EVERY = 100, 10
+_WINDOWS, _SERVICES_EVERY = 20, 10
 _MOST = 1.3
 """A commit at the end may take so many times that of the first ones."""
 _BARS = "▁▂▃▄▅▆▇█"
@@ -89,7 +89,8 @@ def _total(requests: Requests) -> int:
 
 
 def _report(table_type: str, commits: list[Commit], path: Path) -> None:
-    windows = [commits[start : start + _WINDOW] for start in range(0, len(commits), _WINDOW)]
+    size = max(len(commits) // _WINDOWS, _SERVICES_EVERY)
+    windows = [commits[start : start + size] for start in range(0, len(commits) - size + 1, size)]
     times = [median(commit.seconds for commit in window) for window in windows]
     cpu = [median(commit.cpu_seconds for commit in window) for window in windows]
     asked = [median(commit.requests for commit in window) for window in windows]
@@ -105,7 +106,7 @@ def _report(table_type: str, commits: list[Commit], path: Path) -> None:
             Line("data files", str(len([*path.glob("*.parquet"), *path.glob(".*.log.*")]))),
         ],
     )
-    print(f"medians of {_WINDOW} commits, {seconds_text(min(times))} to {seconds_text(max(times))}: {_plot(times)}")
+    print(f"medians of {size} commits, {seconds_text(min(times))} to {seconds_text(max(times))}: {_plot(times)}")
 
 
 _FOLDERS = (".hoodie/timeline", ".hoodie/metadata/.hoodie/timeline", ".hoodie/metadata/record_index")
