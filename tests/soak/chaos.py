@@ -122,13 +122,13 @@ def _write_alone(setup: Setup, log: Log, numbers: Sequence[int]) -> bool:
 
 
 def _find_stuck(setup: Setup) -> list[str]:
-    """Instants that stay pending while everybody works undisturbed: a living process keeps them alive for nothing.
+    """Writes that stay pending while everybody works undisturbed: a living process keeps them alive for nothing.
 
-    Removable plans, some clusterings among them, may wait for their time.
+    Plans of table services may wait for a process that executes them.
     """
     if setup.seconds < _LONG_SECONDS:
         return []
-    before = {i for i in open_for_reading(setup.table).timeline.pending() if i.action != "clustering"}
+    before = {i for i in open_for_reading(setup.table).timeline.pending() if i.action.changes_data}
     time.sleep(3 * setup.dead_after_seconds)
     return [f"stuck: {i}" for i in open_for_reading(setup.table).timeline.pending() if i in before]
 
