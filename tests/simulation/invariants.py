@@ -127,6 +127,8 @@ class Invariants(Witness):
     def removed(self, process: Process, path: str) -> None:
         """Dispatches by what kind of file it was."""
         self.effects += 1
+        if not self.has_metadata and path.startswith(METADATA):
+            self.vanished = self.world.scheduler.steps  # A restore drops the metadata table.
         if path.startswith(HISTORY):
             return
         if path.startswith(TIMELINE):

@@ -71,7 +71,9 @@ class Executions:
                 attempt.heartbeat.stop()
                 raise _running(instant)
             self._ports.at("service.X7")
-            if not attempt.heartbeat.is_certain():
+            # While this process stood still a restore may have taken the plan away: nobody could execute what is left.
+            requested = instant_path(config, attempt.in_state(State.REQUESTED))
+            if not attempt.heartbeat.is_certain() or self._ports.storage.find(requested) is None:
                 raise taken_over(instant)
             create_file(self._ports.storage, instant_path(config, attempt.in_state(State.INFLIGHT)), b"")
             open_markers(self._ports.storage, instant)
