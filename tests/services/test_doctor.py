@@ -536,19 +536,29 @@ def test_a_table_that_was_kept_for_long_has_no_findings(tmp_path: Path) -> None:
 def tables_with_honest_findings() -> dict[str, tuple[str, str]]:
     return {
         "hudi111_mor_part_crashed_commit": ("20261115235147398", "the process of this deltacommit is gone"),
+        # What Hudi's rollback of that write left.
+        "hudi111_mor_part_crashed_then_rolled_back": ("20261115235147398", "3 files of an instant that is neither"),
+        **{
+            f"hudi{each}_mor_part_compacted": ("2026111", "nobody executes this plan")
+            for each in (111, 120, "015", 102)
+        },
         # A log compaction of the metadata table by Hudi counts rows twice: see tests/metadata/test_compaction.py.
         "hudi111_mor_nonpart_mdt_logcompacted": ("column_stats", "24 different"),
     }
 
 
-def test_tables_of_apache_hudi(real_table: RealTable, tables_with_honest_findings: dict[str, Any]) -> None:
-    found = examine(real_table.path)
+def test_tables_of_apache_hudi(
+    real_table: RealTable, tables_with_honest_findings: dict[str, Any], tmp_path: Path
+) -> None:
+    path = Path(shutil.copytree(real_table.path, tmp_path / "t"))
+    age(path)
+    found = examine(path)
     if real_table.name not in tables_with_honest_findings:
         assert found == ()
         return
     place, says = tables_with_honest_findings[real_table.name]
     (finding,) = found
-    assert finding.place == place
+    assert finding.place.startswith(place)
     assert says in finding.problem
 
 
