@@ -83,7 +83,7 @@ SERVICES = (
             "canceller1",
             TWICE,
             services=("clusterer", "canceller"),
-            seed=33,
+            seed=9,
             reaches=("service.cancel", "C30"),
         ),
     ),
