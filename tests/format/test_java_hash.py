@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -65,7 +67,7 @@ def test_arrays_hash_as_single_keys(texts: list[str], shards: int, kind: pa.Data
     assert shards_of(keys, shards).tolist() == expected
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_SMALL_COUNT", -1)
-        patch.setattr(module, "_KERNEL", "not loaded")
+        patch.delitem(sys.modules, "numba", raising=False)
         for most in (1000, -1):
             patch.setattr(module, "_MEDIUM_COUNT", most)
             assert shards_of(keys, shards).tolist() == expected

@@ -17,10 +17,11 @@ def map_tasks(tasks: Sequence[T], run: Callable[[T], R], *, threads: int | None 
 
     There are as many as this machine has cores; tasks that mostly wait for the store want more.
     """
-    if len(tasks) <= 1 or threads == 1:
+    workers = min(len(tasks), threads or os.cpu_count() or 1)
+    if workers <= 1:
         yield from map(run, tasks)
         return
-    with ThreadPoolExecutor(min(len(tasks), threads or os.cpu_count() or 1), thread_name_prefix="lakebed") as pool:
+    with ThreadPoolExecutor(workers, thread_name_prefix="lakebed") as pool:
         yield from pool.map(run, tasks)
 
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 _SMALL_COUNT = 256
 """Up to so many keys plain Python is fast enough, and saves the process from loading compiled kernels."""
 _MEDIUM_COUNT = 250_000
-"""Up to so many keys arrays take less time than loading those kernels, once per process."""
-_KERNEL = "lakebed.format.java_hash_kernel"
+"""Up to so many keys arrays take less time than loading the compiler, once per process; they take ten times a kernel's."""
 
 
 def java_hash(text: str) -> int:
@@ -49,7 +48,8 @@ def shards_of(keys: ArrowArray, shards: int) -> npt.NDArray[np.int32]:
     from lakebed.format.hfile.order import binary_buffers
 
     data, offsets = binary_buffers(keys if pa.types.is_large_string(keys.type) else keys.cast(pa.string()))
-    hashes = _ascii_hashes(data, offsets) if len(keys) <= _MEDIUM_COUNT and _KERNEL not in sys.modules else None
+    has_kernels = len(keys) > _MEDIUM_COUNT or "numba" in sys.modules
+    hashes = None if has_kernels else _ascii_hashes(data, offsets)
     if hashes is None:
         from lakebed.format.java_hash_kernel import hash_texts
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lakebed.errors import CorruptTableError
+from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
 from lakebed.metadata.kept import Kept
 from lakebed.metadata.shard import OpenFile, Shard, load_shard, load_whole_shard, open_file, parts_of
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
-from lakebed.model.files import FileSlice
+from lakebed.model.files import BaseFile, FileSlice, LogFile
 from lakebed.model.index import WINDOW_KEPT, IndexDefinition
 from lakebed.model.instant import Instant, InstantTime
-from lakebed.model.words import Action
+from lakebed.model.words import Action, State
 from lakebed.storage import Storage
 from lakebed.timeline import Archive, Documents, Snapshot, Timeline, load_timeline
 from lakebed.timeline.active import list_instants
@@ -25,6 +25,8 @@ from lakebed.view.slices import Completions
 
 ROOT = ".hoodie/metadata/"
 _PROPERTIES = f"{ROOT}.hoodie/hoodie.properties"
+_LOOKS = 3
+"""How often the MDT is looked at anew if it is cleaned meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +71,17 @@ class MetadataTable:
         self.definitions = definitions
         self._storage = storage
         self._config = config
-        self._snapshot = Snapshot(timeline, Archive(storage, config, ROOT))
-        self._completion_of = metadata_completions(
-            storage, config, data_timeline, timeline, self._snapshot.completion_of
-        )
+        self._data_timeline = data_timeline
+        self._look_at(timeline)
         self._slices: dict[str, tuple[FileSlice, ...]] = {}
         self._shards: dict[tuple[str, str], Shard] = {}
+
+    def _look_at(self, timeline: Timeline) -> None:
+        """Goes by a timeline of the MDT: which of its instants count is for the data timeline to say."""
+        self._snapshot = Snapshot(timeline, Archive(self._storage, self._config, ROOT))
+        self._completion_of = metadata_completions(
+            self._storage, self._config, self._data_timeline, timeline, self._snapshot.completion_of
+        )
 
     @property
     def is_near(self) -> bool:
@@ -148,14 +155,7 @@ class MetadataTable:
         return ShardFiles(self._storage, file_slice, tuple(t for t in completions if t is not None))
 
     def _list_slices(self, partition: str) -> tuple[FileSlice, ...]:
-        files = []
-        for listed in self._storage.list(f"{ROOT}{partition}"):
-            file = decode_data_file_name(listed.path.rpartition("/")[2], size=listed.size, folder=f"{ROOT}{partition}")
-            if file is not None and is_group_of(file.file_id, partition):
-                files.append(file)
-        self._snapshot.prefetch(file.instant for file in files)
-        slices = latest_slices({partition: files}, self._completion_of, layout=self._config.timeline_layout)
-        slices = self._in_window(partition, slices)
+        slices = self._in_window(partition, self._find_slices(partition))
         if not slices and not self._may_be_empty(partition):
             raise CorruptTableError(
                 f"the table config lists {partition}, but the metadata table has no files of it",
@@ -166,6 +166,32 @@ class MetadataTable:
         found = sorted((data_partition_of_group(s.group.file_id) or "", _number(s), s) for s in slices)
         _check_numbers([(of_partition, number) for of_partition, number, _ in found], f"{ROOT}{partition}")
         return tuple(file_slice for _, _, file_slice in found)
+
+    def _find_slices(self, partition: str) -> tuple[FileSlice, ...]:
+        """The newest slices; by a newer timeline of the MDT if it was cleaned since the last look, and they with it."""
+        for _ in range(_LOOKS):
+            files = self._list_files(partition)
+            self._snapshot.prefetch(file.instant for file in files)
+            slices = latest_slices({partition: files}, self._completion_of, layout=self._config.timeline_layout)
+            newer = _newer_bases(files, slices, self._completion_of)
+            timeline = load_timeline(self._storage, self._config, ROOT) if newer else None
+            if timeline is None or not _may_have_been_cleaned(timeline, newer):
+                return slices
+            if timeline == self._snapshot.timeline:
+                break
+            self._look_at(timeline)
+        raise SnapshotExpiredError(
+            f"{ROOT}{partition}: the metadata table was compacted and cleaned since this table was looked at",
+            hint="read again",
+        )
+
+    def _list_files(self, partition: str) -> list[BaseFile | LogFile]:
+        folder = f"{ROOT}{partition}"
+        found = (
+            decode_data_file_name(listed.path.rpartition("/")[2], size=listed.size, folder=folder)
+            for listed in self._storage.list(folder)
+        )
+        return [file for file in found if file is not None and is_group_of(file.file_id, partition)]
 
     def _in_window(self, partition: str, slices: tuple[FileSlice, ...]) -> tuple[FileSlice, ...]:
         """Without the shards of data partitions that have left the window of an index: nobody keeps them."""
@@ -182,6 +208,27 @@ class MetadataTable:
 
     def _counts(self, requested_at: str) -> bool:
         return self._completion_of(InstantTime(requested_at)) is not None
+
+
+def _newer_bases(
+    files: Sequence[BaseFile | LogFile], slices: Sequence[FileSlice], completion_of: Completions
+) -> set[InstantTime]:
+    """Instants of base files that do not count, and would supersede a slice that does."""
+    used = {each.group.file_id: each.base.instant if each.base else "" for each in slices}
+    return {
+        file.instant
+        for file in files
+        if isinstance(file, BaseFile)
+        and file.instant > used.get(file.file_id, "")
+        and completion_of(file.instant) is None
+    }
+
+
+def _may_have_been_cleaned(timeline: Timeline, newer: set[InstantTime]) -> bool:
+    """Whether a clean has begun that knew one of these base files: what they supersede may be gone, in part."""
+    done = [time for time in newer if timeline.completion_of(time) is not None]
+    cleans = [i for i in timeline if i.action is Action.CLEAN and i.state is not State.REQUESTED]
+    return any(clean.requested_at > time for clean in cleans for time in done)
 
 
 def _number(file_slice: FileSlice) -> int:

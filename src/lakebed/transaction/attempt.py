@@ -74,6 +74,16 @@ def start_attempt(section: Section, instant: InstantTime, action: Action) -> Att
     return attempt
 
 
+def put_in_flight(section: Section, attempt: Attempt) -> None:
+    """Has the timeline say that the attempt is at work, unless an earlier one has said so.
+
+    In the section, by the ticket: a process that stood still must not bring back an instant that others took away.
+    """
+    inflight = attempt.in_state(State.INFLIGHT)
+    if inflight not in section.timeline.pending():
+        section.request(inflight, b"", attempt.ticket)
+
+
 def taken_over(instant: InstantTime) -> RolledBackError:
     """What the owner of an instant is told when another process undid it, or is about to."""
     return RolledBackError(

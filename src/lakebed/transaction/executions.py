@@ -21,13 +21,13 @@ from lakebed.errors import (
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.timeline import Timeline
-from lakebed.transaction.attempt import Attempt, start_attempt, taken_over
+from lakebed.transaction.attempt import Attempt, put_in_flight, start_attempt, taken_over
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.markers import open_markers
 from lakebed.transaction.plans import SERVICES, cancel_marker, is_cancelled, is_removable
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.rollback import Rollbacks, rollbacks_by_target, targets_of_rollbacks
-from lakebed.transaction.section import Section, instant_path, open_section, revoke_tickets
+from lakebed.transaction.section import Section, open_section, revoke_tickets
 from lakebed.transaction.settle import create_file
 
 Planner = Callable[[Section, InstantTime], "bytes | None"]
@@ -65,19 +65,29 @@ class Executions:
             attempt = start_attempt(section, instant, plan.action)
             with attempt.given_up_on_failure():
                 left = self._undo_attempt(section, plan)
-            config = section.config
+                if left is None:
+                    self._put_in_flight(section, attempt)
         with attempt.given_up_on_failure():
-            if left is not None and self._rollbacks.execute(left) is None:
-                attempt.heartbeat.stop()
-                raise _running(instant)
-            self._ports.at("service.X7")
-            # While this process stood still a restore may have taken the plan away: nobody could execute what is left.
-            requested = instant_path(config, attempt.in_state(State.REQUESTED))
-            if not attempt.heartbeat.is_certain() or self._ports.storage.find(requested) is None:
-                raise taken_over(instant)
-            create_file(self._ports.storage, instant_path(config, attempt.in_state(State.INFLIGHT)), b"")
+            if left is not None:
+                self._undo_and_go_on(attempt, left)
             open_markers(self._ports.storage, instant)
         return attempt
+
+    def _undo_and_go_on(self, attempt: Attempt, left: InstantTime) -> None:
+        """X6 and X7: executes the rollback of an earlier attempt, then puts the plan in flight if it is still there."""
+        if self._rollbacks.execute(left) is None:
+            attempt.heartbeat.stop()
+            raise _running(attempt.instant)
+        with open_section(self._ports, self._timing) as section:
+            section.check_no_restore()
+            is_there = attempt.in_state(State.REQUESTED) in section.timeline.pending()
+            if not is_there or not attempt.heartbeat.is_certain():
+                raise taken_over(attempt.instant)
+            self._put_in_flight(section, attempt)
+
+    def _put_in_flight(self, section: Section, attempt: Attempt) -> None:
+        self._ports.at("service.X7")
+        put_in_flight(section, attempt)
 
     @contextmanager
     def ended_on_failure(self, attempt: Attempt, *, is_idle: bool) -> Iterator[None]:

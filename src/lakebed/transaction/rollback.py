@@ -18,15 +18,15 @@ from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Storage
 from lakebed.timeline import Archive, Documents
-from lakebed.transaction.attempt import Attempt, start_attempt, taken_over
+from lakebed.transaction.attempt import Attempt, put_in_flight, start_attempt, taken_over
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing, heartbeat_path
 from lakebed.transaction.markers import drop_markers, load_markers
 from lakebed.transaction.pending import planned_groups
 from lakebed.transaction.plans import SERVICES, cancel_marker, is_cancelled, is_removable
 from lakebed.transaction.ports import Ports
-from lakebed.transaction.section import METADATA, Section, instant_path, open_section, revoke_tickets
-from lakebed.transaction.settle import create_file, delete_file
+from lakebed.transaction.section import METADATA, Section, open_section, revoke_tickets
+from lakebed.transaction.settle import delete_file
 from lakebed.transaction.times import format_time, shift_time, timeline_zone
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
@@ -90,9 +90,8 @@ class Rollbacks:
             with attempt.given_up_on_failure():
                 plan = _load_plan(section, rollback)
                 _unpublish(section, plan)
-            config = section.config
+                put_in_flight(section, attempt)
         with attempt.given_up_on_failure():
-            create_file(self._ports.storage, instant_path(config, attempt.in_state(State.INFLIGHT)), b"")
             self._ports.at("rollback.R2")
             for path in _paths(plan):
                 delete_file(self._ports.storage, path)
@@ -216,10 +215,12 @@ def undo_metadata(
     )
     if not found and not may_have_strays and not is_half_told:
         return
+    files = tuple(_list_files(section.ports.storage, METADATA, target))
+    # With the lock held until now, nothing of what was found is of an attempt after this one.
+    section.check_lease()
     for instant in found:
         if instant.is_completed:
             section.remove(instant, METADATA)
-    files = tuple(_list_files(section.ports.storage, METADATA, target))
     for path in files:
         delete_file(section.ports.storage, path)
     if rollback is not None and (found or is_half_told):
