@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SMALL_COUNT = 256
 """Up to so many keys plain Python is fast enough, and saves the process from loading compiled kernels."""
 _MEDIUM_COUNT = 250_000
-"""Up to so many keys arrays take less time than loading the compiler, once per process; they take ten times a kernel's."""
+"""Up to so many keys arrays, which take ten times what a kernel does, are faster than loading the compiler for it."""
 
 
 def java_hash(text: str) -> int:
