@@ -227,7 +227,7 @@ class Invariants(Witness):
 
     def _completed(self, process: Process, instant: Instant, data: bytes, published: bool) -> None:
         t, c = instant.requested_at, instant.completed_at or ""
-        self._issued(process, c, State.COMPLETED)
+        self._issued(process, c, State.COMPLETED, is_lasting=instant.action is not Action.SAVEPOINT)
         require(published or process.is_foreign, "I25", f"{t} completed without a ticket")
         require(c > self._newest, "I7", f"{t} completed at {c} behind {self._newest}")
         require(t < c, "I1", f"{t} completed at {c}")
@@ -235,7 +235,7 @@ class Invariants(Witness):
         require(t not in self.completions or is_savepoint, "I3", f"{t} completed twice")
         require(self.restoring in (None, t), "I48", f"{t} completed while {self.restoring} restores the table")
         require(f"{CANCELLED}{t}" not in self.world.store.files, "I40", f"{t} completed though it was cancelled")
-        self._newest = c
+        self._newest = self._newest if is_savepoint else c
         if instant.action is Action.ROLLBACK:
             self._rolled_back(self.plans[t])
         elif instant.action is Action.RESTORE:
@@ -382,16 +382,19 @@ class Invariants(Witness):
         assert stored is not None
         return decode_config(stored.data, PROPERTIES).metadata_partitions
 
-    def _issued(self, process: Process, time: str, kind: State) -> None:
+    def _issued(self, process: Process, time: str, kind: State, *, is_lasting: bool = True) -> None:
         """I1: unique, and greater than what sections issued that had ended when this one began.
 
         A holder that lost the lock before it requested its instant may get the time at which the next one completes;
         so times are compared with others of their kind. What is late may come after its section, if no other began.
+        When a savepoint was made nobody asks, and once it is deleted its time may come again.
         """
         hold = self._hold_of(process)
         floor = self.world.floor if hold is None else hold.floor
         require(time > floor, "I1", f"{time} is not after {floor}")
         require((kind, time) not in self._times, "I1", f"{time} was issued already")
+        if not is_lasting:
+            return
         self._times.add((kind, time))
         if hold is not None:
             hold.issued.append(time)

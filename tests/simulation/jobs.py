@@ -72,7 +72,7 @@ class Listing:
         """One log file in each partition that the table has now."""
         partitions = section.config.metadata_partitions
         return CommitMetadata(
-            {partition: (self.write_log(section.ports.storage, instant, partition),) for partition in partitions},
+            {partition: (self.write_log(section.files, instant, partition),) for partition in partitions},
             operation="UPSERT",
         )
 

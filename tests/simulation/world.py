@@ -156,7 +156,7 @@ class World:
         self.holder: Hold | None = None
         self.floor = ""
         self._tokens = 0
-        self._late: list[tuple[int, Callable[[], None]]] = []
+        self._late: list[tuple[int, Process, Callable[[], None]]] = []
 
     @property
     def now_ms(self) -> int:
@@ -187,7 +187,7 @@ class World:
         """Nothing goes wrong from here on; what is late has taken place."""
         self.faults, self.calls_to_fault = NoFaults(), NEVER
         self.page_size = 0
-        for _, effect in self._late:
+        for *_, effect in self._late:
             effect()
         self._late.clear()
 
@@ -220,18 +220,20 @@ class World:
     def crash(self, process: Process) -> NoReturn:
         """Ends a process here and now."""
         self.witness.crashed(process)
+        if not self.lock.can_be_lost:  # All on one host: what a process asks of the store ends with it.
+            self._late = [late for late in self._late if late[1] is not process]
         self._end_lease(process)
         self.scheduler.kill(process)
         raise Crash
 
-    def late(self, effect: Callable[[], None]) -> None:
+    def late(self, process: Process, effect: Callable[[], None]) -> None:
         """Has an effect take place some time later."""
-        self._late.append((self.now_ms + LATE_MS, effect))
+        self._late.append((self.now_ms + LATE_MS, process, effect))
 
     def _take_place(self) -> None:
         for due in [late for late in self._late if late[0] <= self.now_ms]:
             self._late.remove(due)
-            due[1]()
+            due[2]()
 
     def _befall(self, process: Process, verb: str, path: str, fault: Fault) -> None:
         self.reached[f"{process.label or 'start'} {fault.value}"] += 1
@@ -513,7 +515,7 @@ class SimStorage:
         if fault is Fault.LOST_BEFORE:
             return UNKNOWN
         if fault is Fault.LATE:
-            self._world.late(lambda: void(effect()))
+            self._world.late(self._process, lambda: void(effect()))
             return UNKNOWN
         outcome = effect()
         if fault is Fault.LOST_AFTER:

@@ -41,7 +41,7 @@ class FilesGone:
             stats=CurrentStats(state.metadata, _no_current_files),
         )
         created_ms = section.ports.clock.now_ms()
-        stats = write_change(storage, self.change, update, token=new_write_token(0), created_ms=created_ms)
+        stats = write_change(section.files, self.change, update, token=new_write_token(0), created_ms=created_ms)
         return metadata_commit(stats, next_extra(section, state.definitions.get("record_index")))
 
 

@@ -20,6 +20,9 @@ from lakebed.storage.port import Outcome
 
 _SYNCS_AT_ONCE = 8
 """A file system does the work of several syncs in one go; a disk that others use, too, makes each of them wait."""
+_AT_ONCE_BYTES = 1 << 20
+"""File systems that take as many pages at once as they are given bytes, look for huge ones from twice this size on:
+then a write takes ten times as long."""
 _COUNTER = itertools.count()
 _UNSURE = frozenset({errno.EIO, errno.ETIMEDOUT, errno.ESTALE})
 """What a network file system says when it does not know whether a change of names took place."""
@@ -171,4 +174,4 @@ def _open_new(folder: str) -> tuple[int, str]:
 def _write_all(handle: int, data: bytes | memoryview) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(handle, view) :]
+        view = view[os.write(handle, view[:_AT_ONCE_BYTES]) :]

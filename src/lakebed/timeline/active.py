@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from lakebed.format.timeline.instant_names import decode_instant_name
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant
+from lakebed.model.words import Action
 from lakebed.storage import Storage
 from lakebed.timeline.timeline import Timeline
 
@@ -17,20 +18,25 @@ def load_timeline(
     """The active timeline of the table below `root`: a prefix of what took place, in completion order.
 
     A listing is not atomic: an instant that completes while it runs may be seen without an earlier one. So the folder
-    is listed twice, and only what had completed by the newest completion of the `first` listing counts.
+    is listed twice, and only what had completed by the newest completion of the `first` listing counts. Savepoints
+    count as they are found: they change nothing, and the time of one that is deleted may be drawn again.
     """
     first = list_instants(storage, config, root) if first is None else first
-    newest = max((i.completed_at for i in first if i.completed_at is not None), default=None)
+    newest = max((i.completed_at or "" for i in first if _is_ordered(i)), default=None)
     second = list_instants(storage, config, root)
     late = {
         (i.requested_at, i.action)
         for i in second
-        if i.completed_at is not None and (newest is None or i.completed_at > newest)
+        if _is_ordered(i) and (newest is None or (i.completed_at or "") > newest)
     }
     if not late:
         return Timeline.of(second)
     # An instant that completed after the cut is still pending to this reader: its requested file says so.
     return Timeline.of(i for i in second if not (i.is_completed and (i.requested_at, i.action) in late))
+
+
+def _is_ordered(instant: Instant) -> bool:
+    return instant.is_completed and instant.action is not Action.SAVEPOINT
 
 
 def list_instants(storage: Storage, config: TableConfig, root: str = "") -> tuple[Instant, ...]:

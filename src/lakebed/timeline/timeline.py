@@ -75,8 +75,9 @@ class Timeline:
 
     @property
     def last_completed_at(self) -> InstantTime | None:
-        """The newest completion time here."""
-        return max((i.completed_at for i in self.instants if i.completed_at is not None), default=None)
+        """The newest completion time here, but for savepoints, which change nothing and may be deleted."""
+        ordered = (i for i in self.instants if i.action is not Action.SAVEPOINT)
+        return max((i.completed_at for i in ordered if i.completed_at is not None), default=None)
 
 
 _PROGRESS = {State.REQUESTED: 0, State.INFLIGHT: 1, State.COMPLETED: 2}

@@ -23,8 +23,8 @@ from lakebed.format.timeline.history import (
 from lakebed.model.instant import Instant
 from lakebed.model.words import Action, State
 from lakebed.timeline import Archive
-from lakebed.transaction.section import Section
-from lakebed.transaction.settle import create_file, delete_file, replace_shared_file
+from lakebed.transaction.section import Section, lost_lock
+from lakebed.transaction.settle import create_file, delete_file, swap_shared_file
 
 _PENDING_AS = {
     Action.COMMIT: (Action.COMMIT, Action.COMPACTION),
@@ -72,15 +72,22 @@ def _row(section: Section, instant: Instant, root: str) -> ArchivedInstant:
 def _add_file(section: Section, file: HistoryFile, data: bytes, root: str, merged: Collection[str] = ()) -> None:
     """Puts a file into the history, in the place of those that were merged into it."""
     storage, folder = section.ports.storage, f"{root}{section.config.history_path}"
+    stored = storage.find_with_etag(f"{folder}/_version_")
     version, entries = _load_manifest(section, root)
     name = encode_history_name(file)
-    assert name not in (entry.name for entry in entries), "the history has none of these instants"
+    if name in (entry.name for entry in entries):
+        raise lost_lock(section.ports)  # Another process has archived these.
     entries = (*(entry for entry in entries if entry.name not in merged), ManifestEntry(name, len(data)))
     section.check_lease()
-    for path, content in ((f"{folder}/{name}", data), (f"{folder}/manifest_{version + 1}", encode_manifest(entries))):
+    path = f"{folder}/{name}"
+    if not create_file(storage, path, data):
         delete_file(storage, path)  # What a crashed attempt left: no manifest that counts names it.
-        create_file(storage, path, content)
-    replace_shared_file(storage, f"{folder}/_version_", encode_version(version + 1))
+        create_file(storage, path, data)
+    number = version + 1
+    while not create_file(storage, f"{folder}/manifest_{number}", encode_manifest(entries)):
+        number += 1  # One that a crashed attempt left is not taken away: it may be that of who has the lock by now.
+    if not swap_shared_file(storage, f"{folder}/_version_", encode_version(number), stored and stored[1]):
+        raise lost_lock(section.ports)
 
 
 def _load_manifest(section: Section, root: str) -> tuple[int, tuple[ManifestEntry, ...]]:

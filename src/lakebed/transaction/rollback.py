@@ -149,15 +149,17 @@ class Rollbacks:
         attempt.heartbeat.stop()
 
     def delete_late_files(self, instant: InstantTime) -> None:
-        """Deletes what tasks of a write made after another process had rolled it back: their markers tell."""
+        """Deletes what tasks of a write made after another process had rolled it back: their markers tell.
+
+        Of one that has taken place after all, only the markers go.
+        """
         marked = load_markers(self._ports.storage, instant)
-        if not marked:
-            return
         with open_section(self._ports, self._timing) as section:
-            archive = Archive(self._ports.storage, section.config)
-            if any(i.requested_at == instant for i in section.timeline) or archive.completions([instant]):
+            if any(i.requested_at == instant and i.action in _WRITES for i in section.timeline.pending()):
                 return
-        for path in sorted(marked):
+            archive = Archive(self._ports.storage, section.config)
+            is_done = section.timeline.completion_of(instant) is not None or bool(archive.completions([instant]))
+        for path in () if is_done else sorted(marked):
             delete_file(self._ports.storage, path)
         drop_markers(self._ports.storage, instant)
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, cast
 
 from lakebed.errors import LockUnavailableError, StorageUnavailableError, TableRestoredError
 from lakebed.format.timeline.instant_names import encode_instant_name
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.storage import Outcome, Ticket
+from lakebed.storage import Outcome, Storage, Ticket
 from lakebed.timeline import Timeline
 from lakebed.timeline.active import list_instants
 from lakebed.timeline.config import load_config
@@ -45,6 +46,8 @@ class Section:
         self.ports = ports
         self.timing = timing
         self.config: TableConfig = load_config(ports.storage)
+        self.files: Storage = ports.storage
+        """Where data files of the instant are created that this section completes."""
         self._highest: InstantTime | None = None
         self._announced: InstantTime | None = None
         self._files: dict[str, tuple[Instant, ...]] = {}
@@ -108,7 +111,7 @@ class Section:
     def check_lease(self) -> None:
         """Raises LockUnavailableError unless the lock is surely held for as long as a section takes."""
         if not self.has_lease():
-            raise _lost_lock(self.ports)
+            raise lost_lock(self.ports)
 
     def check_no_restore(self) -> None:
         """Raises TableRestoredError while a restore is under way: nothing else may complete."""
@@ -126,7 +129,7 @@ class Section:
         """Puts a requested or inflight instant on the timeline."""
         assert not instant.is_completed, instant
         if not create_file(self.ports.storage, self.path(instant, root), data):
-            raise _lost_lock(self.ports)
+            raise lost_lock(self.ports)
         self._note(root, (*self._listed(root), instant))
 
     def request(self, instant: Instant, data: bytes, ticket: Ticket | None = None, root: str = "") -> None:
@@ -139,7 +142,7 @@ class Section:
             return
         self._announce(instant.requested_at)
         if self.complete(ticket or self.open_ticket(instant.requested_at), instant, data, root) is not Outcome.DONE:
-            raise _lost_lock(self.ports)
+            raise lost_lock(self.ports)
         if ticket is None:
             revoke_tickets(self.ports, instant.requested_at)
 
@@ -171,6 +174,14 @@ class Section:
             f"{storage.url}: no ticket could be had for {instant}", hint="run the write again"
         )
 
+    def fence(self, ticket: Ticket) -> None:
+        """Has data files appear by the ticket alone: those of an instant that another process may attempt, too.
+
+        A file counts if its instant does: also one that appeared late, of an attempt that had lost the lock.
+        """
+        if self.ports.lock.can_be_lost:
+            self.files = cast(Storage, _Fenced(self.ports, ticket))
+
     def _settle(self, ticket: Ticket, path: str, data: bytes) -> Outcome:
         """Whether it was published after all. Once the ticket is dead what is there stays, and what is not never is."""
         try:
@@ -185,7 +196,7 @@ class Section:
             return
         head, etag = load_head(self.ports.storage)
         if not self.has_lease() or not swap_head(self.ports.storage, Head(head.epoch + 1, instant), etag):
-            raise _lost_lock(self.ports)
+            raise lost_lock(self.ports)
         self.check_lease()
         self._announced = instant
 
@@ -221,6 +232,28 @@ class Section:
         return self._timelines[root]
 
 
+class _Fenced:
+    """A store in which files are created while a ticket is alive."""
+
+    def __init__(self, ports: Ports, ticket: Ticket) -> None:
+        self._ports = ports
+        self._ticket = ticket
+
+    def create(self, path: str, data: bytes) -> Outcome:
+        """Creates a file by the ticket; LockUnavailableError if that is dead."""
+        outcome = self._ports.storage.publish(self._ticket, path, data)
+        if outcome is Outcome.REFUSED and self._ticket not in self._ports.storage.find_tickets(self._ticket.instant):
+            raise lost_lock(self._ports)
+        return outcome
+
+    def create_all(self, files: Mapping[str, bytes]) -> Mapping[str, Outcome]:
+        """Creates files, one after the other."""
+        return {path: self.create(path, data) for path, data in files.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ports.storage, name)
+
+
 def instant_path(config: TableConfig, instant: Instant, root: str = "") -> str:
     """Where the file that puts an instant into its state lies."""
     name = encode_instant_name(instant, layout=config.timeline_layout)
@@ -253,10 +286,11 @@ def _take_over(ports: Ports, opens: InstantTime | None) -> None:
     if head.open is not None:
         revoke_tickets(ports, head.open)
     if opens is not None and not swap_head(ports.storage, Head(head.epoch + 1, opens), etag):
-        raise _lost_lock(ports)
+        raise lost_lock(ports)
 
 
-def _lost_lock(ports: Ports) -> LockUnavailableError:
+def lost_lock(ports: Ports) -> LockUnavailableError:
+    """What the holder of a lock is told when another process has it."""
     return LockUnavailableError(
         f"{ports.storage.url}: the table's lock ran out while it was held",
         hint="run the write again; a longer lease helps where machines are paused or the store is slow",

@@ -52,14 +52,24 @@ def delete_file(storage: Storage, path: str) -> None:
     raise _silent(storage, path)
 
 
+def swap_shared_file(storage: Storage, path: str, data: bytes, etag: str | None) -> bool:
+    """Like `swap_file`, for a file that Apache Hudi writes too; None: over none. See `replace_shared_file`."""
+    delete_file(storage, _checksum(path))
+    return create_file(storage, path, data) if etag is None else swap_file(storage, path, data, etag)
+
+
 def replace_shared_file(storage: Storage, path: str, data: bytes) -> None:
     """Like `replace_file`, for a file that Apache Hudi writes too.
 
     On a local disk Hadoop keeps a checksum beside it, which must go first: it is that of the old bytes.
     """
-    folder, _, name = path.rpartition("/")
-    delete_file(storage, f"{folder}/.{name}.crc")
+    delete_file(storage, _checksum(path))
     replace_file(storage, path, data)
+
+
+def _checksum(path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name}.crc"
 
 
 def _silent(storage: Storage, path: str) -> StorageUnavailableError:

@@ -240,7 +240,7 @@ def _merged_table(task: WriteTask, stored: pa.Table, incoming: pa.Table, merge: 
     context, count = task.context, len(merge.sources)
     _, seqnos, *_ = meta_columns(incoming, context.instant, task.number, "")
     names = constant(task.group.partition, count), constant("", count)
-    keys = _gather(stored[RECORD_KEY], _joined(incoming[RECORD_KEY]), merge)
+    keys = _gather_keys(stored[RECORD_KEY], _joined(incoming[RECORD_KEY]), merge)
     meta = [
         _gather(stored[COMMIT_TIME], constant(context.instant, incoming.num_rows), merge),
         _gather(stored[COMMIT_SEQNO], seqnos, merge),
@@ -259,6 +259,13 @@ def _merged_table(task: WriteTask, stored: pa.Table, incoming: pa.Table, merge: 
     ]
     fields = [field.with_type(values.type) for field, values in zip(fresh.schema, columns, strict=True)]
     return base_file_table(meta, pa.table(columns, schema=pa.schema(fields)))
+
+
+def _gather_keys(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.Array:
+    """Record keys: an update has the one that stood there."""
+    inserted = incoming.take(pa.array(merge.inserts))
+    kept = stored if not len(merge.deletes) else stored.take(pa.array(merge.kept[merge.kept >= 0]))
+    return _joined(pa.chunked_array([*kept.chunks, inserted]))
 
 
 def _gather(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.Array:

@@ -119,7 +119,7 @@ class CommitChanges:
 
 def _write(section: Section, change: MetadataChange, update: Update, extra: Mapping[str, str]) -> CommitMetadata:
     created_ms = section.ports.clock.now_ms()
-    stats = write_change(section.ports.storage, change, update, token=new_write_token(0), created_ms=created_ms)
+    stats = write_change(section.files, change, update, token=new_write_token(0), created_ms=created_ms)
     return metadata_commit(stats, extra)
 
 
