@@ -17,7 +17,14 @@ from lakebed.format.metadata.records import decode_metadata_record, encode_colum
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
 from lakebed.format.timeline.metadata import decode_commit, decode_compaction_plan
-from lakebed.metadata.compaction import compact_shard, plan_compaction, slice_of
+from lakebed.metadata.compaction import (
+    LARGE_BYTES,
+    LOG_FILES_MAX,
+    LOG_SHARE,
+    compact_shard,
+    plan_compaction,
+    slice_of,
+)
 from lakebed.metadata.shard import DeleteLayer, load_shard
 from lakebed.metadata.shard import Shard as StoredShard
 from lakebed.model.commit import CommitMetadata, CompactionOperation, CompactionPlan, WriteStat
@@ -269,3 +276,28 @@ def entries_before(shard: StoredShard) -> set[bytes]:
         else:
             keys |= {key for key, _ in layer.hfile.items()}
     return keys
+
+
+@pytest.mark.parametrize(
+    ("base_bytes", "log_bytes", "logs", "is_due"),
+    [
+        (LARGE_BYTES - 1, 1, 1, True),
+        (LARGE_BYTES, 1, 1, False),
+        (LARGE_BYTES, LARGE_BYTES // LOG_SHARE // 2, 2, False),
+        (LARGE_BYTES, LARGE_BYTES // LOG_SHARE // 2 + 1, 2, True),
+        (LARGE_BYTES, 1, LOG_FILES_MAX - 1, False),
+        (LARGE_BYTES, 1, LOG_FILES_MAX, True),
+    ],
+)
+def test_a_large_shard_waits_until_its_logs_are_worth_it(
+    base_bytes: int, log_bytes: int, logs: int, is_due: bool
+) -> None:
+    group = FileGroupId("record_index", "record-index-0000-0")
+    base = decode_data_file_name(f"{group.file_id}_0-0-0_{AT}.hfile", size=base_bytes)
+    assert isinstance(base, BaseFile)
+    times = [InstantTime(f"203001010000000{number:02d}") for number in range(1, logs + 1)]
+    names = [f".{group.file_id}_{time}.log.1_1-0-1" for time in times]
+    on_top = [file for name in names if isinstance(file := decode_data_file_name(name, size=log_bytes), LogFile)]
+    assert len(on_top) == logs
+    plan = plan_compaction([FileSlice(group, AT, base, tuple(on_top))], InstantTime("2030010100000009999"), lambda t: t)
+    assert bool(plan.operations) is is_due

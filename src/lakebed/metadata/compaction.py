@@ -24,17 +24,28 @@ from lakebed.view.slices import Completions
 DELTA_COMMITS = 10
 """Hudi compacts its metadata table after so many delta commits."""
 
+LARGE_BYTES = 16 << 20
+"""A shard with a base file of this size or more is compacted when its logs are worth it, not each time."""
+LOG_SHARE = 10
+"""That is: when they have a tenth of the bytes of the base file,"""
+LOG_FILES_MAX = 30
+"""or when there are so many that reading them one by one takes long."""
+
 _MIB = 1 << 20
 _NEW_BASE_MIB = 120.0
 """What Hudi expects to write for a slice that has no base file yet."""
 
 
 def plan_compaction(slices: Iterable[FileSlice], up_to: InstantTime, completion_of: Completions) -> CompactionPlan:
-    """The compaction, at the instant `up_to`, of all shards that have logs which completed before it."""
+    """The compaction, at the instant `up_to`, of the shards that have logs which completed before it.
+
+    A large one is left out while its logs are few and small: else a table with many keys would pay for all of them each
+    time a few come in.
+    """
     operations = []
     for file_slice in slices:
         logs = tuple(log for log in file_slice.logs if _is_before(completion_of(log.instant), up_to))
-        if logs:
+        if logs and _are_worth_it(file_slice.base, logs):
             operations.append(_operation(file_slice, logs))
     return CompactionPlan(tuple(operations))
 
@@ -74,6 +85,12 @@ def compact_shard(
 
 def _is_before(completed_at: InstantTime | None, up_to: InstantTime) -> bool:
     return completed_at is not None and completed_at < up_to
+
+
+def _are_worth_it(base: BaseFile | None, logs: tuple[LogFile, ...]) -> bool:
+    base_bytes = base.size or 0 if base is not None else 0
+    is_small = base_bytes < LARGE_BYTES or sum(log.size or 0 for log in logs) * LOG_SHARE >= base_bytes
+    return is_small or len(logs) >= LOG_FILES_MAX
 
 
 def _operation(file_slice: FileSlice, logs: tuple[LogFile, ...]) -> CompactionOperation:

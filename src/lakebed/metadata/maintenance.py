@@ -223,7 +223,10 @@ def _cleaned(plan: CleanPlan) -> Mapping[str, CleanedPartition]:
 
 
 def _archive(section: Section, engine: Engine) -> None:
-    """Archives what completed before the last compaction: no slice needs it, and no pending write is among it."""
+    """Archives what completed before the last compaction: no pending write is among it.
+
+    Logs of a large shard may be older: that their instants completed is then asked of the history.
+    """
     del engine
     timeline = section.metadata_timeline
     compactions = [i.requested_at for i in timeline.commits() if i.action is Action.COMMIT]
