@@ -24,6 +24,7 @@ from lakebed.services.clean import delete_files, state_in
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage import Outcome
 from lakebed.table import TableState
+from lakebed.transaction.archive import finish_archiving
 from lakebed.transaction.attempt import Attempt, begin_attempt, start_attempt, taken_over
 from lakebed.transaction.config import change_config
 from lakebed.transaction.markers import drop_markers
@@ -71,6 +72,7 @@ def _begin(context: ServiceContext, target: InstantTime, *, needs_savepoint: boo
         pending = [i for i in section.timeline.pending() if i.action is Action.RESTORE]
         if pending:
             return _take_up(section, pending[0].requested_at, target)
+        finish_archiving(section)
         state = state_in(context, section)
         plan = _plan(section, state, target, needs_savepoint=needs_savepoint)
         attempt = begin_attempt(section, Action.RESTORE)

@@ -59,6 +59,17 @@ def archive(section: Section, instants: Sequence[Instant], root: str = "") -> No
     _drop_old_files(section, root, kept=_KEPT_MANIFESTS + level)
 
 
+def finish_archiving(section: Section) -> None:
+    """Ends what a process left that died between both steps: what the history has is no longer on the timeline.
+
+    Whoever takes completed instants back does this first. The history would still tell of them.
+    """
+    archived = Archive(section.ports.storage, section.config).holds(section.timeline.completed())
+    for instant in sorted(archived, key=lambda i: i.requested_at):
+        section.check_lease()
+        _remove(section, instant, "")
+
+
 def _row(section: Section, instant: Instant, root: str) -> ArchivedInstant:
     storage = section.ports.storage
     plans = (

@@ -18,6 +18,7 @@ from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Storage
 from lakebed.timeline import Archive, Documents
+from lakebed.transaction.archive import finish_archiving
 from lakebed.transaction.attempt import Attempt, put_in_flight, start_attempt, taken_over
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing, heartbeat_path
@@ -68,6 +69,7 @@ class Rollbacks:
         """Plans to undo the newest completed write; the rollback that waits for execution."""
         with open_section(self._ports, self._timing) as section:
             section.check_no_restore()
+            finish_archiving(section)
             instant = _check_can_undo(section, target)
             revoke_tickets(self._ports, target)
             return self._plan_files(section, instant)
