@@ -12,7 +12,7 @@ from lakebed.model.commit import CommitMetadata
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome
-from lakebed.timeline import Documents
+from lakebed.timeline import Archive, Documents
 from lakebed.timeline.config import load_config
 from lakebed.transaction.attempt import Attempt, begin_attempt, taken_over
 from lakebed.transaction.conflicts import Rival, WriteSet, find_conflict, overlapping, write_set_of
@@ -174,10 +174,9 @@ class Transactions:
 
     def _check_snapshot(self, section: Section, seen: frozenset[InstantTime]) -> None:
         """What the write was planned on is still there, and nobody is about to take it back."""
-        completed = {instant.requested_at for instant in section.timeline.commits()}
-        first = section.timeline.first_requested_at
-        gone = {time for time in seen - completed if first is None or time >= first}
-        gone |= seen & targets_of_rollbacks(section)
+        missing = seen - {instant.requested_at for instant in section.timeline.commits()}
+        archived = Archive(self._ports.storage, section.config).completions(missing) if missing else {}
+        gone = (missing - archived.keys()) | (seen & targets_of_rollbacks(section))
         if gone:
             raise TableRestoredError(
                 f"{min(gone)}, which this write was planned on, was rolled back or is about to be",
