@@ -10,7 +10,10 @@ from benchmarks.report import print_conditions
 from benchmarks.settings import Settings
 
 READS = ("codecs", "avro", "scan", "lookup", "append")
-WRITES = ("write", "phases", "write_spark", "memory", "memory_spark", "index", "compaction", "clustering", "growth")
+WRITES = (
+    *("write", "phases", "write_spark", "memory", "memory_spark", "index", "index_bytes", "upsert_growth"),
+    *("compaction", "clustering", "growth"),
+)
 WITH_SETTINGS = ("lookup", *WRITES)
 ON_DEMAND = ("append", *(name for name in WRITES if name != "write"))
 """Long ones, and those that answer a question of their own: they run when they are named."""
@@ -41,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     writes.add_argument("--batch-rows", type=int, default=Settings().batch_rows, help="in a batch of upserts")
     writes.add_argument("--rounds", type=int, help="how often to measure")
     writes.add_argument("--record-index", action="store_true", help="on tables of lakebed and of Apache Hudi")
-    parser.add_argument("--large", action="store_true", help="lookup: also in an index of 100,000,000 keys")
+    parser.add_argument("--large", action="store_true", help="lookup, upsert_growth: also an index of 100,000,000 keys")
     return parser
 
 

@@ -28,21 +28,25 @@ _HEX = np.array([f"{number:02x}".encode() for number in range(256)], "S2")
 _DASHES = np.array([8, 13, 18, 23])
 
 
+def loaded_rows() -> pa.Table:
+    """The rows of a first load."""
+    rng = np.random.default_rng(SEED)
+    columns = {
+        "uuid": uuids(ROWS, rng),
+        "city": np.array(CITIES)[rng.integers(0, len(CITIES), ROWS)],
+        "name": np.array(WORDS)[rng.integers(0, len(WORDS), ROWS)],
+        "amount": rng.random(ROWS),
+        "ts": np.arange(ROWS),
+    }
+    return pa.table(columns)
+
+
 def own_table(kind: str) -> tuple[str, list[str]]:
     """A copy-on-write or merge-on-read table, every tenth row updated, and some of its keys."""
-    rng = np.random.default_rng(SEED)
-    keys = uuids(ROWS, rng)
     folder = _folder(kind, ROWS)
     if not (folder / "done").exists():
         shutil.rmtree(folder, ignore_errors=True)
-        columns = {
-            "uuid": keys,
-            "city": np.array(CITIES)[rng.integers(0, len(CITIES), ROWS)],
-            "name": np.array(WORDS)[rng.integers(0, len(WORDS), ROWS)],
-            "amount": rng.random(ROWS),
-            "ts": np.arange(ROWS),
-        }
-        rows = pa.table(columns)
+        rows = loaded_rows()
         table = lakebed.create_table(
             folder / "t",
             schema=rows.schema,
@@ -56,16 +60,17 @@ def own_table(kind: str) -> tuple[str, list[str]]:
         updated = rows.take(pa.array(np.arange(0, ROWS, 10)))
         table.upsert(updated.set_column(4, "ts", pa.array(np.full(updated.num_rows, 2 * ROWS))))
         (folder / "done").touch()
+    keys = uuids(ROWS, np.random.default_rng(SEED))
     chosen = np.random.default_rng(SEED + 1).choice(ROWS, LOOKUPS, replace=False)
     return str(folder / "t"), [keys[row] for row in chosen]
 
 
-def grown_table(count: int) -> tuple[str, list[str]]:
-    """The copy-on-write table, under a record index of `count` keys."""
-    small, keys = own_table("cow")
+def grown_table(count: int, kind: str = "cow") -> tuple[str, list[str]]:
+    """A table of that kind, under a record index of `count` keys."""
+    small, keys = own_table(kind)
     if count == ROWS:
         return small, keys
-    folder = _folder("grown", count)
+    folder = _folder(f"grown-{kind}", count)
     if not (folder / "done").exists():
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(small, folder / "t", copy_function=os.link)
