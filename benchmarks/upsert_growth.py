@@ -1,7 +1,7 @@
 """What an upsert of 10,000 random keys costs as the record index grows, on a merge-on-read table.
 
 The rows are those of one table of 1,000,000; a larger index has base files of made-up keys below the entries of the
-rows (see `lookup_tables`). Half of a batch are updates, half have new keys. Tables take turns, so that all meet the same
+rows (see `lookup_tables`). Half of a batch are updates, half have new keys. Tables take turns: all meet the same
 machine.
 """
 
