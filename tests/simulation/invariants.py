@@ -118,11 +118,11 @@ class Invariants(Witness):
             self._beaten(process, path.removeprefix(HEARTBEATS), data.split(b" ")[0])
         elif path.startswith(MARKERS):
             self._marked.update(line.rpartition(".marker.")[0] for line in data.decode().splitlines())
-            self._note_zombie(path, path.split("/")[2])
+            self._note_zombie(process, path, path.split("/")[2])
         elif path == PROPERTIES:
             self._config_written(process)
         elif not path.startswith(".hoodie/") and not path.endswith(PARTITION_METAFILE):
-            self._data_written(path)
+            self._data_written(process, path)
 
     def removed(self, process: Process, path: str) -> None:
         """Dispatches by what kind of file it was."""
@@ -419,15 +419,16 @@ class Invariants(Witness):
         beats = self.world.now_ms - beaten_ms < 1500 * self.timing.heartbeat_seconds
         return owner is not but and not owner.is_dead and not stood_still and beats
 
-    def _data_written(self, path: str) -> None:
+    def _data_written(self, process: Process, path: str) -> None:
         file = data_file(path.rpartition("/")[2])
         require(path in self._marked, "I4", f"{path} has no marker")
         assert file is not None
-        self._note_zombie(path, file.instant)
+        self._note_zombie(process, path, file.instant)
 
-    def _note_zombie(self, path: str, instant: str) -> None:
+    def _note_zombie(self, process: Process, path: str, instant: str) -> None:
         """What a process writes after others fenced it off has no effect; it stays until somebody sweeps (I9)."""
-        if not any(ticket.instant == instant for ticket in self.world.store.tickets):
+        is_fenced = not any(ticket.instant == instant for ticket in self.world.store.tickets)
+        if is_fenced or (instant in self._beating and self._beating[instant][1] is not process):
             self.zombie_files.add(path)
 
     def _data_removed(self, path: str) -> None:

@@ -166,7 +166,9 @@ def _delete_unnamed(section: Section, state: TableState, commits: Sequence[Insta
     targets = frozenset(target for rollback in rollbacks for target in _targets(section, rollback))
     again = [instant for instant in commits if instant.requested_at in targets]
     named = frozenset(stat.path for instant in again for stat in state.documents.commit(instant).stats)
-    _delete_files(section, [instant.requested_at for instant in again], kept=named)
+    times = [instant.requested_at for instant in again]
+    _delete_files(section, times, kept=named)
+    drop_markers_of(section.ports.storage, times)
 
 
 def _targets(section: Section, rollback: Instant) -> frozenset[InstantTime]:
