@@ -20,10 +20,15 @@ def load_timeline(
     A listing is not atomic: an instant that completes while it runs may be seen without an earlier one. So the folder
     is listed twice, and only what had completed by the newest completion of the `first` listing counts. Savepoints
     count as they are found: they change nothing, and the time of one that is deleted may be drawn again.
+
+    If one that had completed is gone, it is being archived, or taken back, and a listing may show what went after it
+    but not itself: then the folder is listed once more.
     """
-    first = list_instants(storage, config, root) if first is None else first
-    newest = max((i.completed_at or "" for i in first if _is_ordered(i)), default=None)
+    first = tuple(list_instants(storage, config, root) if first is None else first)
     second = list_instants(storage, config, root)
+    while not _completed(first) <= _completed(second):
+        first, second = second, list_instants(storage, config, root)
+    newest = max((i.completed_at or "" for i in first if _is_ordered(i)), default=None)
     late = {
         (i.requested_at, i.action)
         for i in second
@@ -33,6 +38,10 @@ def load_timeline(
         return Timeline.of(second)
     # An instant that completed after the cut is still pending to this reader: its requested file says so.
     return Timeline.of(i for i in second if not (i.is_completed and (i.requested_at, i.action) in late))
+
+
+def _completed(instants: Iterable[Instant]) -> frozenset[Instant]:
+    return frozenset(instant for instant in instants if _is_ordered(instant))
 
 
 def _is_ordered(instant: Instant) -> bool:
