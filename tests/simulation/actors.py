@@ -386,8 +386,6 @@ def run_reader(client: Client, rounds: int, delay_ms: int) -> None:
                 client.invariants.check_may_miss_files("", began, error)
             continue
         require(not misplaced or client.invariants.vanished >= began, "I30", f"a reader found that {misplaced[:1]}")
-        if view.places is None and client.invariants.cleaned >= began:
-            continue  # It may have listed folders after files of its snapshot went: only a lease prevents that.
         seen = view.seen | view.archived
         client.history.reads.append(Read(client.process.name, seen, rows, began, client.world.scheduler.steps))
 

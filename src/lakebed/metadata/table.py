@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
+from lakebed.format.timeline.plans import decode_clean_plan
 from lakebed.metadata.kept import Kept
 from lakebed.metadata.shard import OpenFile, Shard, load_shard, load_whole_shard, open_file, parts_of
 from lakebed.model.commit import CommitMetadata
@@ -172,10 +173,14 @@ class MetadataTable:
         for _ in range(_LOOKS):
             files = self._list_files(partition)
             self._snapshot.prefetch(file.instant for file in files)
-            slices = latest_slices({partition: files}, self._completion_of, layout=self._config.timeline_layout)
+            slices = self._slices_of(partition, files)
             newer = _newer_bases(files, slices, self._completion_of)
-            timeline = load_timeline(self._storage, self._config, ROOT) if newer else None
-            if timeline is None or not _may_have_been_cleaned(timeline, newer):
+            if not newer:
+                return slices
+            timeline = load_timeline(self._storage, self._config, ROOT)
+            present = {file.name for file in files}
+            gone = [f for f in self._cleaned_after(timeline, min(newer), partition) if f.name not in present]
+            if self._slices_of(partition, [*files, *gone]) == slices:
                 return slices
             if timeline == self._snapshot.timeline:
                 break
@@ -184,6 +189,23 @@ class MetadataTable:
             f"{ROOT}{partition}: the metadata table was compacted and cleaned since this table was looked at",
             hint="read again",
         )
+
+    def _slices_of(self, partition: str, files: Sequence[BaseFile | LogFile]) -> tuple[FileSlice, ...]:
+        return latest_slices({partition: files}, self._completion_of, layout=self._config.timeline_layout)
+
+    def _cleaned_after(self, timeline: Timeline, base: InstantTime, partition: str) -> list[BaseFile | LogFile]:
+        """Files of a partition that cleans have deleted, or may have, which knew of a base file."""
+        found: dict[str, BaseFile | LogFile] = {}
+        for clean in timeline:
+            if clean.action is Action.CLEAN and clean.state is not State.REQUESTED and clean.requested_at > base:
+                requested = Instant(clean.requested_at, Action.CLEAN, State.REQUESTED)
+                path = Documents(self._storage, self._config, ROOT).path(requested)
+                plan = self._storage.find(path)
+                for name in decode_clean_plan(plan, path=path).files.get(partition, ()) if plan is not None else ():
+                    file = decode_data_file_name(name.rpartition("/")[2], folder=f"{ROOT}{partition}")
+                    if file is not None:
+                        found[file.name] = file
+        return list(found.values())
 
     def _list_files(self, partition: str) -> list[BaseFile | LogFile]:
         folder = f"{ROOT}{partition}"
@@ -222,13 +244,6 @@ def _newer_bases(
         and file.instant > used.get(file.file_id, "")
         and completion_of(file.instant) is None
     }
-
-
-def _may_have_been_cleaned(timeline: Timeline, newer: set[InstantTime]) -> bool:
-    """Whether a clean has begun that knew one of these base files: what they supersede may be gone, in part."""
-    done = [time for time in newer if timeline.completion_of(time) is not None]
-    cleans = [i for i in timeline if i.action is Action.CLEAN and i.state is not State.REQUESTED]
-    return any(clean.requested_at > time for clean in cleans for time in done)
 
 
 def _number(file_slice: FileSlice) -> int:

@@ -7,10 +7,11 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from lakebed.errors import CorruptTableError, InvalidInputError
+from lakebed.errors import CorruptTableError, InvalidInputError, SnapshotExpiredError
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.index_definitions import decode_index_definitions
 from lakebed.format.timeline.metadata import decode_commit
+from lakebed.format.timeline.plans import decode_clean_plan
 from lakebed.metadata import MetadataTable, Unusable, find_metadata_table
 from lakebed.metadata.files import find_partition_files, list_metadata_files
 from lakebed.metadata.kept import Kept
@@ -18,9 +19,10 @@ from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.index import IndexDefinition, settled_definitions
 from lakebed.model.instant import Instant, InstantTime
-from lakebed.model.words import META_COLUMNS, Action
+from lakebed.model.words import META_COLUMNS, Action, State
 from lakebed.storage import Storage
 from lakebed.timeline import Archive, Documents, Snapshot, Timeline
+from lakebed.timeline.active import list_instants
 from lakebed.view import latest_slices, list_data_files
 from lakebed.view.listing import parse_data_files
 
@@ -49,6 +51,7 @@ class TableState:
         self._use_metadata = use_metadata
         self._kept = kept
         self._metadata_timeline = metadata_timeline
+        self._cleaned_since: DataFiles = {}
 
     def at(self, config: TableConfig, timeline: Timeline) -> TableState:
         """The table at another moment; the same object if nothing has changed since this one was loaded."""
@@ -85,7 +88,25 @@ class TableState:
         """All data files by partition path, whichever instant wrote them."""
         if isinstance(self.metadata, MetadataTable):
             return list_metadata_files(self.metadata)
-        return list_data_files(self.storage)
+        files = list_data_files(self.storage)
+        self._cleaned_since = self._find_cleaned()
+        return files
+
+    def _find_cleaned(self) -> DataFiles:
+        """Files that cleans may have deleted since the timeline was loaded, before their folders were listed."""
+        found: dict[str, list[BaseFile | LogFile]] = {}
+        known = {i.requested_at for i in self.timeline.completed() if i.action is Action.CLEAN}
+        begun = {
+            i.requested_at
+            for i in list_instants(self.storage, self.config)
+            if i.action is Action.CLEAN and i.state is not State.REQUESTED
+        }
+        for clean in sorted(begun - known):
+            path = self.documents.path(Instant(clean, Action.CLEAN, State.REQUESTED))
+            plan = self.storage.find(path)
+            for partition, names in decode_clean_plan(plan, path=path).files.items() if plan is not None else ():
+                found.setdefault(partition, []).extend(parse_data_files(dict.fromkeys(names, 0), partition))
+        return {partition: tuple(files) for partition, files in found.items()}
 
     @cached_property
     def latest(self) -> Snapshot:
@@ -127,10 +148,30 @@ class TableState:
     def slices(self, snapshot: Snapshot) -> tuple[FileSlice, ...]:
         """The newest file slice of every file group that a snapshot sees."""
         snapshot.prefetch(file.instant for files in self.files.values() for file in files)
-        files = self.files if isinstance(self.metadata, MetadataTable) else self._without_strays(snapshot)
+        if isinstance(self.metadata, MetadataTable):
+            return self._latest_slices(self.files, snapshot)
+        slices = self._latest_slices(self._without_strays(snapshot), snapshot)
+        self._check_listed(snapshot, slices)
+        return slices
+
+    def _latest_slices(self, files: DataFiles, snapshot: Snapshot) -> tuple[FileSlice, ...]:
         return latest_slices(
             files, snapshot.completion_of, layout=self.config.timeline_layout, replaced=self.replaced(snapshot)
         )
+
+    def _check_listed(self, snapshot: Snapshot, slices: tuple[FileSlice, ...]) -> None:
+        """Raises SnapshotExpiredError if a file of the snapshot was cleaned before its folder was listed."""
+        if not self._cleaned_since:
+            return
+        cleaned = {
+            partition: (*self.files.get(partition, ()), *files) for partition, files in self._cleaned_since.items()
+        }
+        seen = {path for file_slice in slices for path in file_slice.paths}
+        needed = {path for file_slice in self._latest_slices(cleaned, snapshot) for path in file_slice.paths}
+        if needed - seen:
+            raise SnapshotExpiredError(
+                f"{self.storage.url}: {min(needed - seen)} was cleaned while the table was looked at", hint="read again"
+            )
 
     def replaced(self, snapshot: Snapshot) -> frozenset[FileGroupId]:
         """File groups that replacecommits hide from a snapshot."""

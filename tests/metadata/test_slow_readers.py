@@ -1,0 +1,52 @@
+"""Readers that look at the metadata table's files after it was compacted and cleaned since they saw its timeline."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakebed.api import Table, create_table, open_table
+from lakebed.errors import SnapshotExpiredError
+from lakebed.metadata import MetadataTable, maintenance
+from lakebed.metadata.clean import plan_clean
+from lakebed.table import TableState
+
+ROWS = pa.table({"id": ["a", "b"], "v": [1, 2]})
+
+
+def _table(path: Path) -> Table:
+    table = create_table(path, schema=ROWS.schema, key="id", table_type="mor", indexes=["record"])
+    table.upsert(ROWS)
+    return table
+
+
+def _look(path: Path) -> TableState:
+    """A look at the table, with the metadata table's timeline loaded and its folders not yet listed."""
+    state = open_table(path)._handle.state()
+    assert isinstance(state.metadata, MetadataTable)
+    return state
+
+
+def _write(path: Path, commits: int) -> None:
+    for number in range(commits):
+        open_table(path).upsert([{"id": f"new{number}", "v": number}])
+
+
+def test_a_reader_whose_slices_are_retained_reads_them(tmp_path: Path) -> None:
+    _table(tmp_path / "t")
+    state = _look(tmp_path / "t")
+    _write(tmp_path / "t", 13)
+    assert sum(len(files) for files in state.files.values()) == 1
+
+
+def test_a_reader_whose_slices_are_gone_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "plan_clean", partial(plan_clean, retained=2))
+    _table(tmp_path / "t")
+    state = _look(tmp_path / "t")
+    _write(tmp_path / "t", 25)
+    with pytest.raises(SnapshotExpiredError, match="compacted and cleaned"):
+        _ = state.files
+    assert open_table(tmp_path / "t").to_arrow().num_rows == 27
