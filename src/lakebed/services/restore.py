@@ -180,8 +180,10 @@ def _is_of_before(instant: Instant, first: str, since: str) -> bool:
 
 
 def _delete_metadata(section: Section) -> None:
-    for instant in section.metadata_timeline.pending():
-        revoke_tickets(section.ports, instant.requested_at)  # What is deleted must not come back.
+    own = (Action.COMMIT, Action.CLEAN)  # Of the metadata table's maintenance, which may have died just after them.
+    for instant in section.metadata_timeline:
+        if not instant.is_completed or instant.action in own:
+            revoke_tickets(section.ports, instant.requested_at)  # What is deleted must not come back.
     paths = [listed.path for listed in section.ports.storage.list(METADATA.rstrip("/"), recursive=True)]
     for start in range(0, len(paths), 1000):
         section.check_lease()
