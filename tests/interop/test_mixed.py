@@ -196,7 +196,7 @@ def write_with_lakebed(table: Table, step: Write) -> str:
 
 def lost_instants(table: Table, writer: Writer) -> list[str]:
     """Acknowledged writes of lakebed that the active timeline should have, and has not."""
-    known = {str(instant.requested_at) for instant in table.timeline.completed()}
+    known = {str(instant.requested_at) for instant in table.timeline.commits()}
     first = min(known, default="")
     return [
         f"{instant} is not on the timeline" for instant in writer.instants if instant >= first and instant not in known
