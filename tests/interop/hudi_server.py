@@ -73,7 +73,20 @@ def make_session(jar: Path, folder: Path) -> SparkSession:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    load_payload_class(spark)
     return spark
+
+
+def load_payload_class(spark: SparkSession) -> None:
+    """Works around a defect of Apache Hudi 1.2, which has nothing to do with who wrote the table.
+
+    HoodieMetadataPayload tells its schema by identity, from a cache. If the first thing that a process does is to
+    compact a metadata table, the cache has another copy by the time that the class is loaded, and every later write
+    fails with `ArrayIndexOutOfBoundsException: Index 9 out of bounds for length 7`. So it is loaded first.
+    """
+    java = spark._jvm.java.lang
+    loader = java.Thread.currentThread().getContextClassLoader()
+    java.Class.forName("org.apache.hudi.metadata.HoodieMetadataPayload", True, loader)
 
 
 def causes(error: Exception) -> str:

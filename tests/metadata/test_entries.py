@@ -16,6 +16,7 @@ from lakebed.index.entries import Entries
 from lakebed.index.record_index import KeyChanges
 from lakebed.metadata.bootstrap import column_stats_definition, record_index_definition
 from lakebed.metadata.changes import MetadataChange
+from lakebed.metadata.current_stats import KnownStats
 from lakebed.metadata.entries import ShardWrite, Update, list_groups, plan_change, write_change, write_shards
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import InstantTime
@@ -32,8 +33,8 @@ class NoStats:
     def current_files(self, partition: str) -> Collection[str]:
         return ["a file without statistics"] if partition == "unknown" else []
 
-    def of_partition(self, partition: str, columns: Sequence[str]) -> Sequence[ColumnStats]:
-        return ()
+    def of_partition(self, partition: str, columns: Sequence[str]) -> KnownStats:
+        return KnownStats()
 
     def of_files(self, partition: str, names: Collection[str], columns: Sequence[str]) -> Sequence[ColumnStats]:
         return ()

@@ -320,6 +320,19 @@ def test_only_one_process_is_at_a_clean(cow: Modelled) -> None:
     cow.check_now()
 
 
+def test_a_clean_that_another_engine_has_begun_is_left_to_it(cow: Modelled) -> None:
+    for ts in range(4):
+        cow.upsert(range(3), ts)
+    context = context_on(cow.storage)
+    instant = schedule_clean(context, COMMITS_2)
+    assert instant is not None
+    cow.storage.create(f".hoodie/timeline/{instant}.clean.inflight", b"")
+    assert schedule_clean(context, COMMITS_2) is None
+    with pytest.raises(ServiceRunningError):
+        execute_clean(context, instant)
+    assert [i.requested_at for i in cow.table.timeline.pending()] == [instant]
+
+
 def test_unknown_completed_and_foreign_plans_are_refused(cow: Modelled) -> None:
     for ts in range(4):
         cow.upsert([0], ts)

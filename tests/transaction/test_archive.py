@@ -44,3 +44,12 @@ def test_an_archiving_that_was_interrupted_before_it_removed_anything_is_taken_u
     archived = [a.instant for a in Archive(storage, load_config(storage)).instants()]
     assert [i.requested_at for i in archived] == written[:2]
     assert all(i.action is Action.COMMIT for i in archived)
+
+
+def test_an_instant_that_was_completed_twice_is_gone_as_a_whole(storage: Storage, transactions: Transactions) -> None:
+    written = [write(transactions, group) for group in "abc"]
+    names = [listed.path for listed in storage.list(".hoodie/timeline") if f"/{written[0]}_" in listed.path]
+    storage.create(names[0].replace("_2", "_3"), storage.get(names[0]))
+    with transactions.section() as section:
+        archive(section, section.timeline.commits()[:1])
+    assert {listed.path.rpartition("/")[2][:17] for listed in storage.list(".hoodie/timeline")} == {*written[1:]}

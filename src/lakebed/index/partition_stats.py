@@ -2,7 +2,11 @@
 
 They are tight: exactly the union of the statistics of the files in the latest slices. A commit that supersedes no file
 widens what is known by its new files. One that does, such as an update on copy-on-write or a compaction, takes the
-union anew, from the column statistics of the files that are current after it.
+union anew, from the column statistics of the files that are current after it. So does one that finds what another
+engine wrote.
+
+Readers take the entry of the newest instant for the whole truth if it is marked as tight, and widen older ones by it if
+not. While another engine writes, its entry may come to stand below ours, and is to count: ours are not marked then.
 
 A current file that has statistics, but none of some column, was written before the column existed: its rows count as
 nulls. That is also how Apache Hudi takes it.
@@ -26,14 +30,16 @@ def partition_stats_entries(
     *,
     columns: Sequence[str],
     version: str,
+    stand_alone: bool = True,
 ) -> Entries:
     """The entries for statistics of partitions, and for partitions without rows.
 
-    `columns` are the source fields of the column statistics, `version` is that of their index.
+    `columns` are the source fields of the column statistics, `version` is that of their index. Unless they are to
+    `stand_alone`, readers widen older entries by these.
     """
     records = {
         partition_stats_key(each.column, partition): encode_column_stats_record(
-            each, version=version, partition_stats=True
+            each if stand_alone else _loose(each), version=version, partition_stats=True
         )
         for partition, of_partition in stats.items()
         for each in of_partition

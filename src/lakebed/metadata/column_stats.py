@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import pyarrow as pa
 
 from lakebed.format.metadata.column_ranges import COLUMN_STATS as COLUMN_STATS_SCHEMA
 from lakebed.format.metadata.column_ranges import column_stats_values, decode_column_stats
 from lakebed.format.metadata.keys import column_stats_prefix
+from lakebed.format.metadata.records import decode_metadata_record, encode_column_stats_record, merge_column_stats
+from lakebed.format.metadata.schema import stored_schema
 from lakebed.metadata.shard import StoredValue
 from lakebed.metadata.table import MetadataTable
+from lakebed.model.metadata import ColumnStats
 
 COLUMN_STATS, PARTITION_STATS = "column_stats", "partition_stats"
 
@@ -16,10 +21,13 @@ COLUMN_STATS, PARTITION_STATS = "column_stats", "partition_stats"
 def find_column_ranges(metadata: MetadataTable, partition: str, column: str, arrow_type: pa.DataType) -> pa.Table:
     """Ranges of one column: file_name (or partition path), min, max, null_count, value_count, is_tight_bound."""
     prefix = column_stats_prefix(column)
+    definition = metadata.definitions.get(COLUMN_STATS)
+    version = definition.version if definition is not None else "V2"
     by_schema: dict[str, list[tuple[str, StoredValue]]] = {}
     for shard in metadata.shards(partition):
         for key, layers in shard.scan_prefix(prefix).items():
-            by_schema.setdefault(layers[-1].schema, []).append((key, layers[-1]))
+            stored = layers[-1] if partition != PARTITION_STATS or len(layers) == 1 else _widened(layers, version)
+            by_schema.setdefault(stored.schema, []).append((key, stored))
     tables = []
     for schema, entries in by_schema.items():
         keys = pa.array([key.encode() for key, _ in entries], pa.binary())
@@ -27,6 +35,16 @@ def find_column_ranges(metadata: MetadataTable, partition: str, column: str, arr
         stats = decode_column_stats(keys, values, schema, path=entries[0][1].path)
         tables.append(column_stats_values(stats, column, arrow_type))
     return pa.concat_tables(tables) if tables else _empty_ranges(arrow_type)
+
+
+def _widened(layers: list[StoredValue], version: str) -> StoredValue:
+    """The newest of several entries of a partition, widened by the older ones if it is not marked as tight."""
+    stats = [decode_metadata_record(each.value, each.schema, path=each.path).payload for each in layers]
+    known = [each for each in stats if isinstance(each, ColumnStats)]
+    if not known or known[-1].is_tight_bound:
+        return layers[-1]
+    value = encode_column_stats_record(reduce(merge_column_stats, known), version=version, partition_stats=True)
+    return StoredValue(value, stored_schema(), layers[-1].path)
 
 
 def read_column_stats(metadata: MetadataTable, partition: str) -> pa.Table:

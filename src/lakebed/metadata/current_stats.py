@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from typing import Protocol
 
 from lakebed.format.java_hash import shard_of
 from lakebed.format.metadata.keys import column_stats_key, partition_stats_key
-from lakebed.format.metadata.records import decode_metadata_record
+from lakebed.format.metadata.records import decode_metadata_record, merge_column_stats
+from lakebed.format.metadata.schema import stored_schema
 from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
+from lakebed.metadata.shard import StoredValue
 from lakebed.metadata.table import MetadataTable
 from lakebed.model.metadata import ColumnStats
+
+
+@dataclass(frozen=True, slots=True)
+class KnownStats:
+    """The statistics that a data partition has in the metadata table, and whether they are surely those of all files.
+
+    What another engine wrote is not: Apache Hudi works its statistics out before its commit section, and those of a
+    write that completes in between are not in them. Nor is what does not stand alone.
+    """
+
+    stats: tuple[ColumnStats, ...] = ()
+    is_whole: bool = True
 
 
 class StatsReader(Protocol):
@@ -20,7 +36,7 @@ class StatsReader(Protocol):
         """Names of the files in the latest slices of a data partition once the change took place, its own or not."""
         ...
 
-    def of_partition(self, partition: str, columns: Sequence[str]) -> Sequence[ColumnStats]:
+    def of_partition(self, partition: str, columns: Sequence[str]) -> KnownStats:
         """The statistics of a data partition."""
         ...
 
@@ -40,23 +56,32 @@ class CurrentStats:
         """Names of the files in the latest slices of a data partition once the change took place, its own or not."""
         return self._current_files(partition)
 
-    def of_partition(self, partition: str, columns: Sequence[str]) -> Sequence[ColumnStats]:
+    def of_partition(self, partition: str, columns: Sequence[str]) -> KnownStats:
         """The statistics of a data partition."""
-        return tuple(self._find(PARTITION_STATS, [partition_stats_key(column, partition) for column in columns]))
+        keys = [partition_stats_key(column, partition) for column in columns]
+        found, is_whole = [], True
+        for layers in self._find(PARTITION_STATS, keys):
+            decoded = [each for each in map(_stats, layers) if each is not None]
+            if decoded and not (merged := reduce(merge_column_stats, decoded)).is_deleted:
+                found.append(merged)
+                is_whole &= merged.is_tight_bound and layers[-1].schema == stored_schema()
+        return KnownStats(tuple(found), is_whole)
 
     def of_files(self, partition: str, names: Collection[str], columns: Sequence[str]) -> Sequence[ColumnStats]:
         """The statistics of files of a data partition."""
         keys = [column_stats_key(column, partition, name) for name in names for column in columns]
-        return tuple(self._find(COLUMN_STATS, keys))
+        newest = (_stats(layers[-1]) for layers in self._find(COLUMN_STATS, keys))
+        return tuple(each for each in newest if each is not None and not each.is_deleted)
 
-    def _find(self, mdt_partition: str, keys: list[str]) -> Iterator[ColumnStats]:
+    def _find(self, mdt_partition: str, keys: list[str]) -> Iterator[list[StoredValue]]:
         file_ids = [file_slice.group.file_id for file_slice in self._metadata.slices(mdt_partition)]
         by_shard: dict[str, list[str]] = {}
         for key in keys:
             by_shard.setdefault(file_ids[shard_of(key, len(file_ids))], []).append(key)
         for file_id, of_shard in by_shard.items():
-            for layers in self._metadata.shard(mdt_partition, file_id).find_many(of_shard).values():
-                stored = layers[-1]
-                payload = decode_metadata_record(stored.value, stored.schema, path=stored.path).payload
-                if isinstance(payload, ColumnStats) and not payload.is_deleted:
-                    yield payload
+            yield from self._metadata.shard(mdt_partition, file_id).find_many(of_shard).values()
+
+
+def _stats(stored: StoredValue) -> ColumnStats | None:
+    payload = decode_metadata_record(stored.value, stored.schema, path=stored.path).payload
+    return payload if isinstance(payload, ColumnStats) else None

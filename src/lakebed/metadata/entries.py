@@ -78,6 +78,7 @@ class Update:
 
     `partitions` are the metadata-table partitions to bring up to date, `groups` their file groups, `instant_ms` the
     instant in milliseconds since 1970. A partitioned record index gives new data partitions `groups_per_partition`.
+    With `others_write`, another engine has a write under way, whose statistics may come to stand below these.
     """
 
     instant: InstantTime
@@ -87,6 +88,7 @@ class Update:
     definitions: Mapping[str, IndexDefinition]
     stats: StatsReader
     groups_per_partition: int = 1
+    others_write: bool = False
 
 
 def list_groups(storage: Storage, partitions: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -253,7 +255,9 @@ def _small_entries(partition: str, change: MetadataChange, update: Update) -> En
     if partition == "column_stats":
         return column_stats_entries(change.column_stats, change.deleted, columns=columns, version=version)
     stats, emptied = _partition_stats(change, columns, update.stats)
-    return partition_stats_entries(stats, emptied, columns=columns, version=version)
+    return partition_stats_entries(
+        stats, emptied, columns=columns, version=version, stand_alone=not update.others_write
+    )
 
 
 def _partition_stats(
@@ -266,7 +270,9 @@ def _partition_stats(
         if partition in change.rewritten:
             found[partition] = _stats_anew(partition, added, columns, reader)
         else:
-            found[partition] = widened_stats(partition, reader.of_partition(partition, columns), added)
+            known = reader.of_partition(partition, columns)
+            anew = () if known.is_whole else _stats_anew(partition, added, columns, reader)
+            found[partition] = anew or widened_stats(partition, known.stats, added)
     emptied = (*change.removed_partitions, *(partition for partition, stats in found.items() if not stats))
     return {partition: stats for partition, stats in found.items() if stats}, emptied
 

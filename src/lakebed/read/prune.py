@@ -102,6 +102,9 @@ def _by_partition_stats(query: Query, slices: Slices) -> Kept | NotUsed:
     metadata = _serving(query, PARTITION_STATS, latest_only=True)
     if isinstance(metadata, NotUsed):
         return metadata
+    if metadata.has(COLUMN_STATS):
+        # Another engine's may lack files of a write that overtook its own; those of files exclude as much.
+        return NotUsed("column_stats exclude the same, file by file")
     paths = sorted({file_slice.group.partition for file_slice in slices})
     ranges = {}
     for column, kind in _ranged_columns(query):

@@ -38,6 +38,7 @@ from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage import Storage
 from lakebed.table import TableState
 from lakebed.transaction.attempt import Attempt
+from lakebed.transaction.executions import is_begun_elsewhere
 from lakebed.transaction.leases import leased_points
 from lakebed.transaction.rollback import targets_of_rollbacks
 from lakebed.transaction.section import Section
@@ -64,9 +65,10 @@ def schedule_clean(context: ServiceContext, retention: Retention | None = None) 
 
     def make_plan(section: Section, instant: InstantTime) -> bytes | None:
         del instant
-        pending = [i.requested_at for i in section.timeline.pending() if i.action is Action.CLEAN]
+        pending = [i for i in section.timeline.pending() if i.action is Action.CLEAN]
         if pending:
-            waiting.extend(time for time in pending if not section.heartbeats.get(time, False))
+            idle = (i for i in pending if not section.heartbeats.get(i.requested_at, False))
+            waiting.extend(i.requested_at for i in idle if not is_begun_elsewhere(section, i))
             return None
         plan = plan_clean(section, state_in(context, section), retention or Retention())
         return None if plan is None else encode_clean_plan(plan, table_url=section.ports.storage.url)

@@ -152,11 +152,16 @@ def _drop_old_files(section: Section, root: str, kept: int) -> None:
 
 
 def _remove(section: Section, instant: Instant, root: str) -> None:
-    """The completed file goes last: without it the instant would look as if it were still pending."""
+    """The completed file goes last: without it the instant would look as if it were still pending.
+
+    All of them, if there are two: for Apache Hudi, what lies behind the first instant here and is not here does not
+    count, and its compactions would leave out the logs of all writes that are archived with this one.
+    """
     for action in _pending_actions(instant):
         for state in (State.REQUESTED, State.INFLIGHT):
             section.remove(Instant(instant.requested_at, action, state), root)
-    section.remove(instant, root)
+    for completed in section.completed_files(instant, root):
+        section.remove(completed, root)
 
 
 def _pending_actions(instant: Instant) -> tuple[Action, ...]:

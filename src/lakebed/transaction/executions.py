@@ -29,6 +29,7 @@ from lakebed.transaction.ports import Ports
 from lakebed.transaction.rollback import Rollbacks, rollbacks_by_target, targets_of_rollbacks
 from lakebed.transaction.section import Section, open_section, revoke_tickets
 from lakebed.transaction.settle import create_file
+from lakebed.transaction.times import format_time, shift_time, timeline_zone
 
 Planner = Callable[[Section, InstantTime], "bytes | None"]
 """What a plan with that time says, from the table as it is under the lock; None if there is nothing to do."""
@@ -161,7 +162,7 @@ def cancel_plan(section: Section, plan: Instant) -> None:
 def _check_free(section: Section, plan: Instant) -> None:
     """X2 to X4: nobody is at the plan, and it may be executed still."""
     instant = plan.requested_at
-    if section.heartbeats.get(instant, False):
+    if section.heartbeats.get(instant, False) or is_begun_elsewhere(section, plan):
         raise _running(instant)
     if is_cancelled(section.ports.storage, instant):
         raise _cancelled(instant)
@@ -171,6 +172,18 @@ def _check_free(section: Section, plan: Instant) -> None:
             f"{plan.action} {instant} was begun by a process that died, and its plan is removable",
             hint="table.services.rollback_failed_writes() removes it; then schedule a new one",
         )
+
+
+def is_begun_elsewhere(section: Section, plan: Instant) -> bool:
+    """Whether another engine may be executing a plan: it put it in flight, not long ago, and its services do not beat.
+
+    Whoever of us begins has a ticket, and a heartbeat. Two engines at one plan complete it twice.
+    """
+    instant, ports = plan.requested_at, section.ports
+    if plan.state is not State.INFLIGHT or instant in section.heartbeats or ports.storage.find_tickets(instant):
+        return False
+    until = shift_time(instant, round(section.timing.service_delay_seconds * 1000))
+    return format_time(ports.clock.now_ms(), timeline_zone(section.config)) < until
 
 
 def _running(instant: InstantTime) -> ServiceRunningError:

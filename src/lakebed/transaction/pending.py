@@ -13,6 +13,7 @@ from lakebed.model.words import Action, State
 from lakebed.storage import Storage
 from lakebed.timeline import Timeline
 from lakebed.transaction.conflicts import Rival, WriteKind, WriteSet
+from lakebed.transaction.heartbeats import FOLDER
 from lakebed.transaction.section import Section, instant_path
 
 
@@ -42,6 +43,21 @@ def live_writers(section: Section) -> Iterator[tuple[Instant, WriteSet | None]]:
     for instant in section.timeline.pending():
         if instant.action.changes_data and section.heartbeats.get(instant.requested_at, False):
             yield instant, _declared(section, instant) if instant.state is State.INFLIGHT else None
+
+
+def foreign_writes(section: Section, own: InstantTime) -> tuple[InstantTime, ...]:
+    """Writes and running services of other engines that are under way, as far as anybody knows.
+
+    Their heartbeats are empty files, or they have none. A write of ours that died without one looks the same.
+    """
+    pending = [i.requested_at for i in section.timeline.pending() if i.requested_at != own and _may_complete(i)]
+    sizes = {each.path.rpartition("/")[2]: each.size for each in section.ports.storage.list(FOLDER)} if pending else {}
+    return tuple(time for time in pending if not sizes.get(time))
+
+
+def _may_complete(instant: Instant) -> bool:
+    """Whether somebody is at work on it: a plan of a service may lie there for long."""
+    return instant.action.changes_data or (instant.action in _KINDS and instant.state is State.INFLIGHT)
 
 
 def _declared(section: Section, instant: Instant) -> WriteSet | None:

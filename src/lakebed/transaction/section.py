@@ -205,6 +205,14 @@ class Section:
         delete_file(self.ports.storage, self.path(instant, root))
         self._note(root, tuple(other for other in self._listed(root) if other != instant))
 
+    def completed_files(self, instant: Instant, root: str = "") -> tuple[Instant, ...]:
+        """Every file that completes an instant: of a plan that two engines execute at the same time there are two."""
+        return tuple(
+            other
+            for other in self._listed(root)
+            if other.is_completed and (other.requested_at, other.action) == (instant.requested_at, instant.action)
+        )
+
     def remove_pending(self, requested_at: InstantTime, action: Action, root: str = "") -> None:
         """Takes a pending instant off the timeline, its inflight file first."""
         for state in (State.INFLIGHT, State.REQUESTED):

@@ -22,6 +22,7 @@ from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.table import TableState
+from lakebed.transaction.pending import foreign_writes
 from lakebed.transaction.section import METADATA, Section, revoke_tickets
 from lakebed.transaction.times import instant_ms, timeline_zone
 from lakebed.view import latest_slices
@@ -53,6 +54,7 @@ class CommitChanges:
             raise CorruptTableError(state.metadata.reason, path=".hoodie/metadata")
         partitions = obliged_partitions(section)
         self._check_prepared(partitions)
+        others = foreign_writes(section, instant)
         update = Update(
             instant=instant,
             instant_ms=instant_ms(instant, timeline_zone(section.config)),
@@ -60,6 +62,7 @@ class CommitChanges:
             groups=find_groups(state.metadata, section.ports.storage, partitions),
             definitions=state.definitions,
             stats=CurrentStats(state.metadata, lambda partition: self._current_files(state, partition)),
+            others_write=bool(others),
         )
         change = change_of_commit(
             self.written,
@@ -71,7 +74,8 @@ class CommitChanges:
         ordering = find_ordering(state.definitions, section.config)
         is_kept = self.keeps_current and ordering == self.context.entry_ordering
         extra = next_extra(section, state.definitions.get("record_index"), kept=is_kept)
-        if PARTITION_STATS in partitions and self._was_overtaken(state):
+        is_late = self._was_overtaken(state) or _has_later(section, instant) or any(t > instant for t in others)
+        if PARTITION_STATS in partitions and is_late:
             _write_ahead(section, change, replace(update, partitions=(PARTITION_STATS,)), extra)
         return _write(section, change, update, extra)
 
@@ -117,6 +121,13 @@ class CommitChanges:
         return {path.rpartition("/")[2] for file_slice in slices for path in file_slice.paths}
 
 
+def _has_later(section: Section, instant: InstantTime) -> bool:
+    """Whether the metadata table has statistics that a write added ahead of an instant of its own, after this one."""
+    known = {i.requested_at for i in section.timeline}
+    done = (i.requested_at for i in section.metadata_timeline.completed() if i.action is Action.DELTA_COMMIT)
+    return any(time > instant and time not in known for time in done)
+
+
 def _write(section: Section, change: MetadataChange, update: Update, extra: Mapping[str, str]) -> CommitMetadata:
     created_ms = section.ports.clock.now_ms()
     stats = write_change(section.files, change, update, token=new_write_token(0), created_ms=created_ms)
@@ -127,7 +138,8 @@ def _write_ahead(section: Section, change: MetadataChange, update: Update, extra
     """Statistics of partitions in a delta commit of their own, which is newer than that of any other write.
 
     Readers take the statistics of the newest instant for the whole truth. A write that was overtaken by one that was
-    requested later has an older instant: what it says there would not be seen, and its rows would be pruned away. If
+    requested later has an older instant: what it says there would not be seen, and its rows would be pruned away. So
+    it is where another engine's later write is under way, which has worked its statistics out without this one. If
     the write does not complete, the statistics are a little too wide, which excludes nothing that is there.
     """
     instant = section.next_time()

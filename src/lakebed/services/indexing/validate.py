@@ -306,8 +306,8 @@ def _compare_stats(
 ) -> None:
     """Statistics that may be too narrow are different; those of files must count exactly, others not."""
     shared = indexed.keys() & found.keys()
-    counts = _counts if is_exact else _holds
-    narrow = {k for k in shared if counts(indexed[k]) != counts(found[k]) or not _covers(indexed[k], found[k])}
+    counts = _counts if is_exact else _may_hold
+    narrow = {k for k in shared if not counts(indexed[k], found[k]) or not _covers(indexed[k], found[k])}
     tally.compare(
         {_label(key): _bounds(stats) if key in narrow else "" for key, stats in indexed.items()},
         {_label(key): _bounds(stats) if key in narrow else "" for key, stats in found.items()},
@@ -327,13 +327,14 @@ def _covers(indexed: ColumnStats, found: ColumnStats) -> bool:
     return _is_below(indexed.min_value, found.min_value) and _is_below(found.max_value, indexed.max_value)
 
 
-def _counts(stats: ColumnStats) -> tuple[object, object]:
-    return stats.value_count, stats.null_count
+def _counts(indexed: ColumnStats, found: ColumnStats) -> bool:
+    return (indexed.value_count, indexed.null_count) == (found.value_count, found.null_count)
 
 
-def _holds(stats: ColumnStats) -> tuple[object, object]:
-    """Whether there are nulls, and whether there are values."""
-    return bool(stats.null_count), stats.value_count != stats.null_count
+def _may_hold(indexed: ColumnStats, found: ColumnStats) -> bool:
+    """Whether nulls are told of if there are some, and values likewise."""
+    has_nulls, has_values = bool(found.null_count), found.value_count != found.null_count
+    return (not has_nulls or bool(indexed.null_count)) and (not has_values or indexed.value_count != indexed.null_count)
 
 
 def _is_below(low: StatValue | None, high: StatValue | None) -> bool:
