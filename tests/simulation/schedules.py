@@ -331,6 +331,7 @@ class Schedule:
 
     def _clean(self, problems: list[LakebedError]) -> None:
         for _ in range(3):
+            problems.clear()  # What cannot be done yet may be done the next time.
             try:
                 client = self.client(self._stranger)
                 finish_restore(client)
