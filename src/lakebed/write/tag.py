@@ -15,6 +15,7 @@ from lakebed.metadata.key_locations import ProbeCounts
 from lakebed.model.files import FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.write.columns import joined
 
 Ints = npt.NDArray[np.int64]
 
@@ -79,7 +80,7 @@ def plan_finds(rows: pa.Table, scans: Sequence[SliceTask], *, everywhere: bool, 
 
     `scans` read the record key of every slice of the snapshot.
     """
-    keys = rows[RECORD_KEY].combine_chunks()
+    keys = joined(rows[RECORD_KEY])
     if everywhere:
         every = np.arange(rows.num_rows)
         return tuple(Candidate(number, FindTask(scan, keys, prune), every) for number, scan in enumerate(scans))
@@ -124,7 +125,7 @@ def join_finds(candidates: Sequence[Candidate], found: Sequence[tuple[Ints, Ints
 
 def rows_by_partition(rows: pa.Table) -> dict[str, Ints]:
     """Row numbers, ascending, of each partition path that occurs."""
-    encoded = rows[PARTITION_PATH].unify_dictionaries().combine_chunks()
+    encoded = joined(rows[PARTITION_PATH].unify_dictionaries())
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     if len(encoded.dictionary) < _SHORT_MAX:
         codes = codes.astype(np.int16)  # These are sorted five times as fast.
