@@ -48,5 +48,5 @@ def identity(column: pa.ChunkedArray) -> Hashable:
 
 def _place(array: pa.Array) -> Hashable:
     nested = _place(array.dictionary) if pa.types.is_dictionary(array.type) else None
-    buffers = tuple(buffer and (buffer.address, buffer.size) for buffer in array.buffers())
+    buffers = tuple(b if b is None else (b.address, b.size) for b in array.buffers())
     return len(array), array.offset, buffers, nested

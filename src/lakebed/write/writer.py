@@ -41,7 +41,7 @@ from lakebed.write.arrange import Arrangement
 from lakebed.write.buckets import plan_split
 from lakebed.write.checks import check_schema, check_writable
 from lakebed.write.context import write_context
-from lakebed.write.execute import RunStaged, delete_strays, hidden_keys, key_shards, run_write_task
+from lakebed.write.execute import RunStaged, delete_strays, hidden_keys, key_shards, run_write_tasks
 from lakebed.write.index_tag import KeyIndex, tag_by_index
 from lakebed.write.metadata import CommitChanges
 from lakebed.write.metrics import METRICS, Phases, probe_metrics
@@ -213,7 +213,7 @@ class Writer:
         _create_partitions(state, context, {task.group.partition for task in plan.tasks})
         keys = None
         if plan.shelf is None:
-            written = tuple(file for files in plan.engine.map(plan.tasks, run_write_task) for file in files)
+            written = run_write_tasks(plan.tasks, plan.engine)
         else:
             run = RunStaged(plan.shelf, key_shards(state))
             tasks: list[WriteTask | SliceTask] = [*plan.tasks, *_hidden_scans(state, plan)]
