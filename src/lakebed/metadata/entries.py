@@ -25,6 +25,7 @@ from lakebed.index.record_index import record_index_shards
 from lakebed.index.secondary_index import secondary_index_shards
 from lakebed.metadata.changes import MetadataChange
 from lakebed.metadata.current_stats import StatsReader
+from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.stored_keys import KeyFiles, ShardSets, StoredEntries, shard_sets
 from lakebed.metadata.table import ROOT, MetadataTable
 from lakebed.model.commit import NO_LOGS, WriteStat
@@ -146,10 +147,22 @@ def encode_shard(write: ShardWrite, *, instant: InstantTime, token: str, created
 
 
 def write_shards(
-    storage: Storage, writes: Sequence[ShardWrite], *, instant: InstantTime, token: str, created_ms: int
+    storage: Storage,
+    writes: Sequence[ShardWrite],
+    *,
+    instant: InstantTime,
+    token: str,
+    created_ms: int,
+    tables: NewTables | None = None,
 ) -> tuple[WriteStat, ...]:
-    """Stores the log files of shards; the write stats of those that have entries."""
-    encode = partial(encode_shard, instant=instant, token=token, created_ms=created_ms)
+    """Stores the log files of shards; the write stats of those that have entries. `tables` gets theirs."""
+
+    def encode(write: ShardWrite) -> NewFiles:
+        made = encode_shard(write, instant=instant, token=token, created_ms=created_ms)
+        if tables is not None and made.stat is not None and write.mdt_partition == "record_index":
+            tables.add(made.stat, write.at_hand, has_ordering=write.has_ordering)
+        return made
+
     are_few = sum(len(write.at_hand) for write in writes) < _FEW_ENTRIES
     shards = [encode(write) for write in writes] if are_few else InProcess().map(writes, encode)
     store_files(storage, {path: data for shard in shards for path, data in shard.files.items()})
@@ -157,10 +170,16 @@ def write_shards(
 
 
 def write_change(
-    storage: Storage, change: MetadataChange, update: Update, *, token: str, created_ms: int
+    storage: Storage,
+    change: MetadataChange,
+    update: Update,
+    *,
+    token: str,
+    created_ms: int,
+    tables: NewTables | None = None,
 ) -> tuple[WriteStat, ...]:
     """Plans a change and stores its log files; the write stats are those of the metadata table's delta commit."""
-    store = partial(write_shards, storage, instant=update.instant, token=token, created_ms=created_ms)
+    store = partial(write_shards, storage, instant=update.instant, token=token, created_ms=created_ms, tables=tables)
     return tuple(
         stat for some in _loaded(plan_change(change, update), change.key_files, update) for stat in store(some)
     )

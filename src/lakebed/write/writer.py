@@ -20,6 +20,7 @@ from lakebed.index.record_index import KeyChanges
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.current_entries import are_current
 from lakebed.metadata.maintenance import is_due, maintain
+from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.record_index import RECORD_INDEX, record_index_files
 from lakebed.metadata.shard_cache import default_cache
 from lakebed.metadata.stored_keys import KeyFiles
@@ -243,6 +244,8 @@ class Writer:
             extra_metadata={"schema": schema, METRICS: json.dumps(metrics)},
         )
         seen = frozenset(instant.requested_at for instant in state.timeline.commits())
+        # Whoever used key tables to find keys will do so again.
+        tables = NewTables(self._cache) if plan.counts is not None and plan.counts.uses_tables and not keys else None
         changes = CommitChanges(
             state,
             context,
@@ -252,10 +255,13 @@ class Writer:
             keys,
             # Late rows among updates are told by the index alone.
             keeps_current=plan.counts is not None or not plan.operation.finds_keys,
+            tables=tables,
         )
         completed_at = self._transactions.commit(
             attempt, plan.write_set, seen, metadata, changes, also=self._last_checks(state, plan)
         )
+        if tables is not None:
+            self._keep_tables(attempt, tables)
         phases.end("commit")
         return WriteResult(
             instant=attempt.instant,
@@ -267,6 +273,12 @@ class Writer:
             files=tuple(file.stat.path for file in written),
             metrics=metrics | phases.milliseconds,
         )
+
+    def _keep_tables(self, attempt: Attempt, tables: NewTables) -> None:
+        assert attempt.look is not None, "it is there once the attempt has completed"
+        completed_at = Timeline.of(attempt.look.metadata_instants).completion_of(attempt.instant)
+        if completed_at is not None:
+            tables.keep(self._handle.storage, completed_at)
 
     def _last_checks(self, state: TableState, plan: WritePlan) -> Callable[[Section], None]:
         def check(section: Section) -> None:
