@@ -9,7 +9,7 @@ _SHORT_MAX = 2**15 - 1
 
 
 def group_rows(groups: npt.NDArray[np.integer], count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Row numbers, those of each group ascending, and where in them each of `count` groups begins, and the last ends."""
+    """Row numbers by group, ascending in each, and where each of `count` groups begins among them and the last ends."""
     # Short numbers are sorted five times as fast.
     order = np.argsort(groups.astype(np.int16) if count <= _SHORT_MAX else groups, kind="stable")
     bounds = np.zeros(count + 1, np.int64)

@@ -19,7 +19,8 @@ from typing import TypeVar
 
 from lakebed.storage.port import Outcome
 
-_Item, _Result = TypeVar("_Item"), TypeVar("_Result")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 _SYNCS_AT_ONCE = 8
 """A file system does the work of several syncs in one go; a disk that others use, too, makes each of them wait."""
 _COUNTER = itertools.count()

@@ -50,14 +50,12 @@ def _stats(
     declared = value_type_of(column.type)
     if declared is None:
         return None
-    bounds = _footer_bounds(column.type, chunks)
-    if bounds is None:
-        place = identity(column)
-        bounds = known[place] = known.get(place) or _bounds(column)
+    low, high = _footer_bounds(column.type, chunks) or _known_bounds(column, known)
     return ColumnStats(
         file_name,
         name,
-        *bounds,
+        low,
+        high,
         len(column),
         column.null_count,
         value_type=declared[0],
@@ -65,6 +63,13 @@ def _stats(
         total_size=sum(chunk.total_compressed_size for chunk in chunks),
         total_uncompressed_size=sum(chunk.total_uncompressed_size for chunk in chunks),
     )
+
+
+def _known_bounds(column: pa.ChunkedArray, known: dict[Hashable, _Bounds]) -> _Bounds:
+    place = identity(column)
+    if place not in known:
+        known[place] = _bounds(column)
+    return known[place]
 
 
 def _chunks(footer: Any) -> dict[str, list[Any]]:

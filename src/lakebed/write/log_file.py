@@ -65,7 +65,7 @@ def append_log_file(task: WriteTask) -> tuple[WrittenFile, ...]:
 
 
 def append_log_files(tasks: Sequence[WriteTask]) -> Iterator[WrittenFile]:
-    """As `append_log_file`, for tasks of one write on threads. Files are stored several at once: one sync serves all."""
+    """As `append_log_file`, for tasks of one write, on threads. Files are stored several at once: a sync serves all."""
     lot: list[LogDraft] = []
     for draft in map_bounded(tasks, _draft):
         lot += [] if draft is None else [draft]
@@ -129,7 +129,8 @@ def _entry_columns(context: WriteContext) -> tuple[str, ...]:
 def _entered(records: pa.Table, gone: pa.Array, context: WriteContext) -> pa.Table:
     """The rows whose index entries are to be written: new ones and, where entries are kept current, updates.
 
-    New keys that are `gone` have none. An update that loses against a greater value that is stored is a lower bound of that.
+    New keys that are `gone` have none. An update that loses against a greater value that is stored is a lower bound of
+    that.
     """
     is_new, ordering = records[IS_INSERT], context.entry_ordering
     if len(gone):

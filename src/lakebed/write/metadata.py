@@ -35,8 +35,8 @@ class CommitChanges:
     """The files of a write, and the file groups that it replaces, for every index that the table has.
 
     The keys of a large write are in `key_files`. With `compacts` the files take the place of whole file slices. With
-    `keeps_current`, entries of the record index that were current are so afterwards. `tables` gets key tables of what is
-    added to a record index.
+    `keeps_current`, entries of the record index that were current are so afterwards. `tables` gets key tables of what
+    is added to a record index.
     """
 
     state: TableState

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -55,7 +56,7 @@ class WritePlan:
     replaced: Mapping[str, tuple[str, ...]]
     engine: Engine
     counts: ProbeCounts | None = None
-    new_keys: pa.Table | tuple[StagedFile, ...] | None = None
+    new_keys: Callable[[], pa.Table] | tuple[StagedFile, ...] | None = None
     """Record keys and partition paths of rows that the record index did not know; None if it was not asked."""
     shelf: Shelf | None = None
 
@@ -109,7 +110,8 @@ def plan_rows(
     assignments = assign_rows(tagged.tags, inserts, slices, room.spaces, room.rows_per_file, new_file_id)
     tasks = _tasks(tagged.rows, assignments, context, is_blind=not operation.finds_keys)
     replaced = replaced_by(operation, slices, rows_by_partition(tagged.rows))
-    return WritePlan(operation, tasks, replaced, engine, tagged.counts, new_keys(tagged, inserts))
+    keys = None if tagged.counts is None else partial(new_keys, tagged, inserts)
+    return WritePlan(operation, tasks, replaced, engine, tagged.counts, keys)
 
 
 def is_append(task: WriteTask) -> bool:
@@ -129,10 +131,8 @@ def find_in_files(rows: pa.Table, scans: Sequence[SliceTask], engine: Engine, ru
     return Tagged(rows, join_finds(candidates, engine.map([candidate.task for candidate in candidates], find_keys)))
 
 
-def new_keys(tagged: Tagged, inserts: Mapping[str, Ints]) -> pa.Table | None:
-    """Record keys and partition paths of the inserts that do not move; None if the record index was not asked."""
-    if tagged.counts is None:
-        return None
+def new_keys(tagged: Tagged, inserts: Mapping[str, Ints]) -> pa.Table:
+    """Record keys and partition paths of the inserts that do not move."""
     numbers = np.concatenate([*inserts.values(), np.empty(0, np.int64)])
     numbers = numbers[~np.isin(numbers, tagged.moved)] if len(tagged.moved) else numbers
     return tagged.rows.select([RECORD_KEY, PARTITION_PATH]).take(pa.array(numbers))

@@ -13,6 +13,7 @@ import pyarrow as pa
 from lakebed.engine.engines import Engine, InProcess
 from lakebed.engine.exchange import lots
 from lakebed.engine.randomness import new_file_id
+from lakebed.engine.threads import shared_threads
 from lakebed.errors import CommitUnknownError, LakebedError, WriteConflictError
 from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
 from lakebed.index.ordering import find_ordering
@@ -169,15 +170,8 @@ class Writer:
         check_writable(self._handle.last_look)
         attempt = self._transactions.begin(operation.action(self._handle.config))
         try:
-            phases = Phases()
-            state = self._state_of(attempt)
-            context = write_context(state, attempt.instant, self._options, columns)
-            plan = make_plan(state, context)
-            phases.end("plan")
-            self._transactions.declare(attempt, plan.declaration)
-            written, keys = self._execute(state, context, plan)
-            phases.end("write")
-            result = self._commit(attempt, state, context, plan, written, keys, phases)
+            with shared_threads():
+                result = self._write(attempt, columns, make_plan)
             result = replace(result, requests=self._handle.storage.counts.snapshot() - before)
         except CommitUnknownError:
             attempt.heartbeat.rest()  # It may have taken place: nothing may be deleted. If not, others find it dead.
@@ -187,6 +181,17 @@ class Writer:
             raise
         self._maintain(attempt)
         return result
+
+    def _write(self, attempt: Attempt, columns: pa.Schema, make_plan: _Planner) -> WriteResult:
+        phases = Phases()
+        state = self._state_of(attempt)
+        context = write_context(state, attempt.instant, self._options, columns)
+        plan = make_plan(state, context)
+        phases.end("plan")
+        self._transactions.declare(attempt, plan.declaration)
+        written, keys = self._execute(state, context, plan)
+        phases.end("write")
+        return self._commit(attempt, state, context, plan, written, keys, phases)
 
     def _state_of(self, attempt: Attempt) -> TableState:
         """The table as the attempt has seen it last; under the lock, so it need not be looked at again."""
