@@ -73,7 +73,7 @@ def _number_keys(rows: pa.Table, *, by_partition: bool) -> tuple[Ints, int]:
     keys = joined(rows[RECORD_KEY])
     paths = _path_codes(rows) if by_partition else np.empty(0, np.int64)
     if rows.num_rows > _SMALL_COUNT:
-        from lakebed.write.dedupe_kernel import number_keys
+        from lakebed.format.key_numbers import number_keys
 
         groups = np.empty(rows.num_rows, np.int64)
         return groups, number_keys(*binary_buffers(keys), paths, groups)
