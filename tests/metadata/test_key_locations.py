@@ -34,6 +34,7 @@ from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime
 from lakebed.storage import open_storage
 from lakebed.table import open_handle
+from lakebed.transaction.section import Section
 
 _WITH_INDEX = [
     entry["zip"].removesuffix(".zip")
@@ -426,3 +427,51 @@ def test_histories_of_writes(tmp_path_factory, steps, index: str, kind: str) -> 
         assert sorted(key for _, key in entries(metadata)) == sorted(row["_hoodie_record_key"] for row in rows)
         for cache in caches:
             check_all(metadata, cache)
+
+
+@pytest.mark.usefixtures("probing")
+@pytest.mark.parametrize("options", [{}, {"lakebed.record.index.ordering": "current"}])
+def test_a_write_keeps_the_tables_of_what_it_adds(tmp_path: Path, options: dict[str, str]) -> None:
+    schema = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
+    table = lakebed.create_table(
+        tmp_path / "t",
+        schema=schema,
+        key="id",
+        partition_by="city",
+        ordering="ts",
+        table_type="mor",
+        indexes=("record",),
+        options=options,
+    )
+    table.upsert(pa.table({"id": ["a", "b", "c"], "city": ["oslo", "lima", "oslo"], "ts": [1, 1, 1]}))
+    table.upsert(pa.table({"id": ["b", "c", "d"], "city": ["rome", "oslo", "lima"], "ts": [2, 2, 2]}))
+    result = table.delete(["c"])
+    assert result.metrics["cache_misses"] == 0
+    metadata = open_handle(tmp_path / "t").state().metadata
+    assert isinstance(metadata, MetadataTable)
+    counts = locate_keys(metadata, pa.array(["a", "b", "c", "d"]), cache=default_cache()).counts
+    assert counts.cached
+    assert counts.built == 0
+    check_all(metadata, default_cache())
+
+
+@pytest.mark.usefixtures("probing")
+def test_a_write_that_fails_keeps_no_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lakebed.create_table(
+        tmp_path / "t", schema=pa.schema([("id", pa.string())]), key="id", table_type="mor", indexes=("record",)
+    )
+    ids = [f"k{number}" for number in range(400)]
+    table.upsert(pa.table({"id": ids[:100]}))
+    table.upsert(pa.table({"id": ids[:200]}))
+    before = cache_files(default_cache())
+
+    def refuse(*_: object) -> None:
+        raise InvalidInputError("no", hint="none")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Section, "complete", refuse)
+        with pytest.raises(InvalidInputError):
+            table.upsert(pa.table({"id": ids[100:300]}))
+    assert cache_files(default_cache()) == before
+    table.upsert(pa.table({"id": ids[200:]}))
+    assert sorted(table.to_arrow()["id"].to_pylist()) == sorted(ids)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
@@ -32,13 +33,13 @@ from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import ColumnStats, ValueType
 from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
-from lakebed.storage import Storage, open_storage
+from lakebed.storage import Outcome, Storage, open_storage
 from lakebed.storage.faults import Fault, FaultyStorage, at
 from lakebed.table.handle import open_handle
 from lakebed.transaction.markers import load_markers
 from lakebed.view.blocks import CountedInstants
-from lakebed.write import log_blocks
-from lakebed.write.log_file import append_log_file
+from lakebed.write import log_blocks, log_file
+from lakebed.write.log_file import append_log_file, append_log_files
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, FileSizing, InMemory, WriteContext, WriteTask
 
 INSTANT, NEXT = InstantTime("20261116000200000"), InstantTime("20261116000300000")
@@ -446,6 +447,34 @@ def test_a_store_that_does_not_answer() -> None:
     faulty = FaultyStorage(context.storage, at({2: Fault.UNAVAILABLE}))
     with pytest.raises(StorageUnavailableError):
         append_log_file(task_of(full(["a"]), replace(context, storage=faulty)))
+
+
+@pytest.mark.parametrize("lot_bytes", [1, 1 << 20])
+def test_log_files_of_one_write_are_noted_before_they_are_stored(
+    monkeypatch: pytest.MonkeyPatch, lot_bytes: int
+) -> None:
+    monkeypatch.setattr(log_file, "_LOT_BYTES", lot_bytes)
+    context = context_of()
+    tasks = [
+        replace(
+            task_of(full(keys), context), number=number, token=f"{number}-7-8", group=FileGroupId("eu", f"f{number}-0")
+        )
+        for number, keys in enumerate((["a"], [], ["b", "c"]))
+    ]
+    tasks = [replace(task, file_slice=FileSlice(task.group, INSTANT, None)) for task in tasks]
+    noted: list[frozenset[str]] = []
+    create_all = type(context.storage).create_all
+
+    def create(storage: Storage, files: Mapping[str, bytes]) -> dict[str, Outcome]:
+        noted.append(load_markers(storage, INSTANT))
+        assert noted[-1] >= files.keys()
+        return create_all(storage, files)
+
+    monkeypatch.setattr(type(context.storage), "create_all", create)
+    written = list(append_log_files(tasks))
+    assert [file.stat.num_writes for file in written] == [1, 2]
+    assert load_markers(context.storage, INSTANT) == {file.stat.path for file in written}
+    assert len(noted) == (2 if lot_bytes == 1 else 1)
 
 
 # What Apache Hudi wrote

@@ -5,11 +5,27 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_SHARED: ContextVar[ThreadPoolExecutor | None] = ContextVar("lakebed.threads", default=None)
+"""Of the thread that opened it: tasks that have tasks of their own start threads for them."""
+
+
+@contextmanager
+def shared_threads() -> Iterator[None]:
+    """As long as the block lasts, all that it maps runs on the same threads: new ones begin with cold memory."""
+    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="lakebed") as pool:
+        token = _SHARED.set(pool)
+        try:
+            yield
+        finally:
+            _SHARED.reset(token)
 
 
 def map_tasks(tasks: Sequence[T], run: Callable[[T], R], *, threads: int | None = None) -> Iterator[R]:
@@ -21,15 +37,20 @@ def map_tasks(tasks: Sequence[T], run: Callable[[T], R], *, threads: int | None 
     if workers <= 1:
         yield from map(run, tasks)
         return
-    with ThreadPoolExecutor(workers, thread_name_prefix="lakebed") as pool:
-        yield from pool.map(run, tasks)
+    with _pool(workers, is_given=threads is not None) as pool:
+        futures = [pool.submit(run, task) for task in tasks]
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            _end(futures)
 
 
 def map_bounded(tasks: Iterable[T], run: Callable[[T], R]) -> Iterator[R]:
     """Like `map_tasks`, for large tasks or results: each is taken when a thread is free, and few results wait."""
     workers = os.cpu_count() or 1
     waiting: deque[Future[R]] = deque()
-    with ThreadPoolExecutor(workers, thread_name_prefix="lakebed") as pool:
+    with _pool(workers) as pool:
         try:
             for task in tasks:
                 waiting.append(pool.submit(run, task))
@@ -38,5 +59,33 @@ def map_bounded(tasks: Iterable[T], run: Callable[[T], R]) -> Iterator[R]:
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            for future in waiting:
-                future.cancel()
+            _end(waiting)
+
+
+def map_large(tasks: Iterable[T], run: Callable[[T], R], is_large: Callable[[T], bool]) -> list[R]:
+    """Results of `run` over `tasks`, in order: of large ones on threads, of others here, as they come up."""
+    started: list[Future[R] | R] = []
+    with _pool(os.cpu_count() or 1) as pool:
+        try:
+            started.extend(pool.submit(run, task) if is_large(task) else run(task) for task in tasks)
+            return [each.result() if isinstance(each, Future) else each for each in started]
+        finally:
+            _end([each for each in started if isinstance(each, Future)])
+
+
+@contextmanager
+def _pool(workers: int, *, is_given: bool = False) -> Iterator[ThreadPoolExecutor]:
+    """The threads that this thread shares, unless it wants a number of them that `is_given`; else new ones."""
+    shared = _SHARED.get()
+    if shared is not None and not is_given:
+        yield shared
+        return
+    with ThreadPoolExecutor(workers, thread_name_prefix="lakebed") as pool:
+        yield pool
+
+
+def _end(futures: Iterable[Future[R]]) -> None:
+    """Nothing of these runs any more afterwards: what has not begun does not."""
+    for future in futures:
+        future.cancel()
+    wait([*futures])

@@ -30,6 +30,8 @@ def java_hash(text: str) -> int:
 def shard_of(key: str, shards: int) -> int:
     """Which of `shards` file groups holds the entry of `key`."""
     assert shards > 0, shards
+    if shards == 1:
+        return 0
     # Java's abs(-2**31) stays negative and its remainder takes that sign; the second abs drops it again.
     return abs(java_hash(key)) % shards
 

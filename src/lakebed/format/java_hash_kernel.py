@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakebed.format.hfile.native import Bytes, Int32s, Int64s, kernel
+from lakebed.format.hfile.native import Bytes, Int32s, Int64s, kernel, load_word
+
+_BEYOND_ASCII = np.uint64(0x8080808080808080)
+_POWERS = tuple(np.uint32(31**place & 0xFFFFFFFF) for place in range(8))
+
+
+@kernel
+def _weighted(word: np.uint64) -> np.uint32:
+    """What eight units of one byte each add to the hash of the text that ends with them; the first is lowest."""
+    found = np.uint32(0)
+    for place in range(8):
+        found += _POWERS[7 - place] * (np.uint32(word >> np.uint64(8 * place)) & np.uint32(0xFF))
+    return found
 
 
 @kernel
@@ -13,6 +25,12 @@ def hash_texts(data: Bytes, offsets: Int64s, hashes: Int32s) -> None:
     for text in range(len(hashes)):
         value, at, end = np.uint32(0), offsets[text], offsets[text + 1]
         while at < end:
+            if end - at >= 8:
+                word = load_word(data, at)
+                if word & _BEYOND_ASCII == 0:
+                    value = _POWERS[7] * np.uint32(31) * value + _weighted(word)
+                    at += 8
+                    continue
             lead = data[at]
             if lead < 0x80:
                 value = np.uint32(31) * value + np.uint32(lead)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray
+from lakebed.format.grouping import group_rows
 from lakebed.format.java_hash import shards_of
 
 _TEXT_BYTES_MAX = 2**31 - 1
@@ -100,8 +101,6 @@ def _by_shard(hashed: ArrowArray, shards: int) -> Iterator[tuple[int, npt.NDArra
     """The positions of the keys of each shard that has any."""
     if len(hashed) == 0:
         return
-    numbers = shards_of(hashed, shards)
-    order = np.argsort(numbers, kind="stable")
-    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
-    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
-        yield int(numbers[order[start]]), order[start:end]
+    order, bounds = group_rows(shards_of(hashed, shards), shards)
+    for shard in np.flatnonzero(np.diff(bounds)).tolist():
+        yield shard, order[bounds[shard] : bounds[shard + 1]]

@@ -79,7 +79,8 @@ def _union(partition: str, parts: list[dict[str, ColumnStats]]) -> tuple[ColumnS
 
 def _loose(stats: ColumnStats) -> ColumnStats:
     """Statistics that can be merged: what is tight or deleted stands alone."""
-    return replace(stats, is_tight_bound=False, is_deleted=False)
+    is_loose = not stats.is_tight_bound and not stats.is_deleted
+    return stats if is_loose else replace(stats, is_tight_bound=False, is_deleted=False)
 
 
 def _nulls(part: Mapping[str, ColumnStats], column: str) -> ColumnStats:

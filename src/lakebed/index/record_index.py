@@ -8,13 +8,16 @@ set of shards per data partition, where both count.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray, pc
+from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.metadata.record_index import RecordLocation, encode_ordered_entries, encode_record_index_value
 from lakebed.index.entries import Entries, concat_texts, concat_values, split_entries
 
@@ -102,10 +105,21 @@ def _join(parts: list[Entries]) -> Entries:
 
 def _last_of_each(entries: Entries) -> Entries:
     """One entry per key: rows that are added without looking for their keys may have one several times."""
-    encoded = entries.keys.dictionary_encode()
-    if len(encoded.dictionary) == len(entries.keys):
+    numbers, count = _number_keys(entries.keys)
+    if count == len(entries.keys):
         return entries
-    last = np.empty(len(encoded.dictionary), np.int64)
-    last[encoded.indices.to_numpy()] = np.arange(len(entries.keys))
+    last = np.empty(count, np.int64)
+    last[numbers] = np.arange(len(entries.keys))
     rows = pa.array(np.sort(last))
     return Entries(entries.keys.take(rows), entries.values.take(rows), entries.deletes)
+
+
+def _number_keys(keys: ArrowArray) -> tuple[npt.NDArray[np.int64], int]:
+    """For each key its number among those that differ, and how many these are."""
+    if "numba" not in sys.modules:
+        encoded = keys.dictionary_encode()
+        return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+    from lakebed.format.key_numbers import number_keys
+
+    numbers = np.empty(len(keys), np.int64)
+    return numbers, number_keys(*binary_buffers(keys), np.empty(0, np.int64), numbers)

@@ -6,11 +6,11 @@ before the metadata table's own instant is published, which is not done here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from lakebed.engine.engines import InProcess
+from lakebed.engine.threads import map_large
 from lakebed.errors import UnsupportedTableError, WriteConflictError
 from lakebed.format.file_names import decode_data_file_name, encode_log_file_name
 from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
@@ -25,6 +25,7 @@ from lakebed.index.record_index import record_index_shards
 from lakebed.index.secondary_index import secondary_index_shards
 from lakebed.metadata.changes import MetadataChange
 from lakebed.metadata.current_stats import StatsReader
+from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.stored_keys import KeyFiles, ShardSets, StoredEntries, shard_sets
 from lakebed.metadata.table import ROOT, MetadataTable
 from lakebed.model.commit import NO_LOGS, WriteStat
@@ -37,8 +38,8 @@ from lakebed.transaction.settle import create_files
 FIRST_TOKEN = "0-0-0"
 """The write token of placeholders, which no task has."""
 
-_FEW_ENTRIES = 10_000
-"""Up to so many, threads take longer to start than to encode them."""
+_FEW_ENTRIES = 1000
+"""Of a shard. Up to so many, threads take longer to start than to encode them."""
 _KEY_BYTES = 96 << 20
 """Keys of a large write whose entries are made at once, unless one shard has more: that takes six times as much."""
 
@@ -108,9 +109,12 @@ def find_groups(metadata: MetadataTable, storage: Storage, partitions: Sequence[
 
 def plan_change(change: MetadataChange, update: Update) -> tuple[ShardWrite, ...]:
     """One write per shard that the change touches."""
-    return tuple(
-        write for partition in dict.fromkeys(update.partitions) for write in _plan_partition(partition, change, update)
-    )
+    return tuple(_planned(dict.fromkeys(update.partitions), change, update))
+
+
+def _planned(partitions: Iterable[str], change: MetadataChange, update: Update) -> Iterator[ShardWrite]:
+    for partition in partitions:
+        yield from _plan_partition(partition, change, update)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,31 +152,55 @@ def encode_shard(write: ShardWrite, *, instant: InstantTime, token: str, created
 
 
 def write_shards(
-    storage: Storage, writes: Sequence[ShardWrite], *, instant: InstantTime, token: str, created_ms: int
+    storage: Storage,
+    writes: Iterable[ShardWrite],
+    *,
+    instant: InstantTime,
+    token: str,
+    created_ms: int,
+    tables: NewTables | None = None,
 ) -> tuple[WriteStat, ...]:
-    """Stores the log files of shards; the write stats of those that have entries."""
-    encode = partial(encode_shard, instant=instant, token=token, created_ms=created_ms)
-    are_few = sum(len(write.at_hand) for write in writes) < _FEW_ENTRIES
-    shards = [encode(write) for write in writes] if are_few else InProcess().map(writes, encode)
+    """Stores the log files of shards; the write stats of those that have entries. `tables` gets theirs.
+
+    Those with many entries are encoded on threads, while `writes` that come after them are still being planned.
+    """
+
+    def encode(write: ShardWrite) -> NewFiles:
+        made = encode_shard(write, instant=instant, token=token, created_ms=created_ms)
+        if tables is not None and made.stat is not None and write.mdt_partition == "record_index":
+            tables.add(made.stat, write.at_hand, has_ordering=write.has_ordering)
+        return made
+
+    shards = map_large(writes, encode, lambda write: len(write.at_hand) > _FEW_ENTRIES)
     store_files(storage, {path: data for shard in shards for path, data in shard.files.items()})
     return tuple(shard.stat for shard in shards if shard.stat is not None)
 
 
 def write_change(
-    storage: Storage, change: MetadataChange, update: Update, *, token: str, created_ms: int
+    storage: Storage,
+    change: MetadataChange,
+    update: Update,
+    *,
+    token: str,
+    created_ms: int,
+    tables: NewTables | None = None,
 ) -> tuple[WriteStat, ...]:
     """Plans a change and stores its log files; the write stats are those of the metadata table's delta commit."""
-    store = partial(write_shards, storage, instant=update.instant, token=token, created_ms=created_ms)
-    return tuple(
-        stat for some in _loaded(plan_change(change, update), change.key_files, update) for stat in store(some)
-    )
+    store = partial(write_shards, storage, instant=update.instant, token=token, created_ms=created_ms, tables=tables)
+    partitions = [*dict.fromkeys(update.partitions)]
+    writes = _planned(sorted(partitions, key=_has_few), change, update)
+    lots = [writes] if change.key_files is None else _loaded([*writes], change.key_files, update)
+    stats = [stat for some in lots for stat in store(some)]
+    return tuple(sorted(stats, key=lambda stat: partitions.index(stat.partition)))
 
 
-def _loaded(writes: Sequence[ShardWrite], keys: KeyFiles | None, update: Update) -> Iterator[Sequence[ShardWrite]]:
-    """The writes with their entries: all at once, but those of a large write as many as there is room for."""
-    if keys is None:
-        yield writes
-        return
+def _has_few(partition: str) -> bool:
+    """Whether a metadata-table partition has a few entries per file, not one per row."""
+    return partition in ("files", "bloom_filters", "column_stats", "partition_stats")
+
+
+def _loaded(writes: Sequence[ShardWrite], keys: KeyFiles, update: Update) -> Iterator[Sequence[ShardWrite]]:
+    """The writes of a large change with their entries, as many as there is room for."""
     yield [write for write in writes if isinstance(write.entries, Entries)]
     stored = [write for write in writes if isinstance(write.entries, StoredEntries)]
     count = max(1, _KEY_BYTES // max(keys.largest_bytes, 1))

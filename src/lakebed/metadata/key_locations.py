@@ -7,8 +7,11 @@ are looked up where they lie, which reads a few blocks of a shard instead of all
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +19,7 @@ import pyarrow as pa
 
 from lakebed.engine.threads import map_tasks
 from lakebed.format.arrow import ArrowArray
+from lakebed.format.grouping import group_rows
 from lakebed.format.java_hash import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.ordering_values import NO_ORDERING
@@ -23,7 +27,7 @@ from lakebed.format.metadata.record_index import decode_record_index_value
 from lakebed.metadata.key_table import GONE, KeyTable, UInt32s, build_key_table, find_entries, fingerprints
 from lakebed.metadata.record_index import RECORD_INDEX, KeyShards, is_partitioned
 from lakebed.metadata.shard import load_whole_shard, open_file, parts_of
-from lakebed.metadata.shard_cache import ShardCache, find_or_build
+from lakebed.metadata.shard_cache import ShardCache, file_identity, find_or_build
 from lakebed.metadata.table import ROOT, ShardFiles
 from lakebed.model.files import FileGroupId, FileSlice
 
@@ -61,6 +65,11 @@ class ProbeCounts:
     """Rows whose stored row was read, to tell which of the two is newer."""
     outside: int = 0
     """Rows for partitions that the index does not know."""
+
+    @property
+    def uses_tables(self) -> bool:
+        """Whether keys were looked for in tables."""
+        return self.cached + self.built > 0
 
     def __add__(self, other: ProbeCounts) -> ProbeCounts:
         return ProbeCounts(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
@@ -126,19 +135,23 @@ def locate_everywhere(metadata: KeyShards, keys: ArrowArray, *, cache: ShardCach
 
 def probe_shard(files: ShardFiles, keys: ArrowArray, cache: ShardCache) -> Locations:
     """Where `keys`, all of which hash to one shard, live. Runs in this process or in a worker."""
-    prints = fingerprints(keys, cache.seed)
-    found = _Found(len(keys))
-    open_keys = np.arange(len(keys))
+    return _probe_tables(files, fingerprints(keys, cache.seed), np.arange(len(keys)), cache)
+
+
+def _probe_tables(files: ShardFiles, prints: UInt32s, rows: Int64s, cache: ShardCache) -> Locations:
+    """Where the keys with these numbers live, of all whose fingerprints are given."""
+    found = _Found(len(rows))
+    open_keys = np.arange(len(rows))
     hits = misses = 0
     for table, was_cached in _tables(files, cache):
         hits, misses = hits + was_cached, misses + (not was_cached)
-        entries = find_entries(table, prints, open_keys)
+        entries = find_entries(table, prints, rows[open_keys])
         found.add_entries(open_keys, entries, table)
         open_keys = open_keys[entries == 0]
         if not len(open_keys):
             break
     located = found.locations()
-    return replace(located, counts=replace(located.counts, keys=len(keys), shards=1, cached=hits, built=misses))
+    return replace(located, counts=replace(located.counts, keys=len(rows), shards=1, cached=hits, built=misses))
 
 
 def _shard_set(metadata: KeyShards, partition: str | None) -> tuple[str, ...]:
@@ -150,47 +163,59 @@ def _shard_set(metadata: KeyShards, partition: str | None) -> tuple[str, ...]:
 def _locate(metadata: KeyShards, keys: ArrowArray, shards: tuple[str, ...], cache: ShardCache) -> Locations:
     """Where keys live, by the shards that they hash to."""
     by_id = {files.file_slice.group.file_id: files for files in metadata.shard_files(RECORD_INDEX) or ()}
-    numbers = shards_of(keys, len(shards))
-    order = np.argsort(numbers, kind="stable")
-    bounds = np.searchsorted(numbers[order], np.arange(len(shards) + 1))
+    order, bounds = group_rows(_hashed(keys, partial(shards_of, shards=len(shards))), len(shards))
     tasks = [
-        _Probe(metadata, shard, by_id.get(shard), order[first:last], keys.take(pa.array(order[first:last])))
+        _Probe(metadata, shard, by_id.get(shard), keys, order[first:last])
         for shard, first, last in zip(shards, bounds, bounds[1:], strict=False)
         if first < last
     ]
+    wanted = any(not task.is_few for task in tasks)
+    prints = _hashed(keys, partial(fingerprints, seed=cache.seed)) if wanted else np.empty(0, np.uint32)
     found = _Found(len(keys))
     threads = 1 if len(keys) <= _FEW_KEYS and metadata.is_near else None
-    for task, located in zip(tasks, map_tasks(tasks, partial(_run_probe, cache=cache), threads=threads), strict=True):
+    run = partial(_run_probe, prints=prints, cache=cache)
+    for task, located in zip(tasks, map_tasks(tasks, run, threads=threads), strict=True):
         found.add(task.rows, located)
     return found.locations()
 
 
+def _hashed(keys: ArrowArray, hash_some: Callable[[ArrowArray], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """What becomes of keys one by one, of many on threads."""
+    size = max(_FEW_KEYS, -(-len(keys) // (os.cpu_count() or 1)))
+    parts = [keys.slice(start, size) for start in range(0, len(keys), size)]
+    return hash_some(keys) if len(parts) <= 1 else np.concatenate([*map_tasks(parts, hash_some)])
+
+
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """Keys to look for in one shard, and their row numbers. `files` is None if only the metadata table can read it."""
+    """The `rows` of keys to look for in one shard. `files` is None if only the metadata table can read it."""
 
     metadata: KeyShards
     shard: str
     files: ShardFiles | None
-    rows: Int64s
     keys: ArrowArray
+    rows: Int64s
+
+    @property
+    def is_few(self) -> bool:
+        """Whether the keys are looked up one by one."""
+        if self.files is None:
+            return True
+        base, logs = self.files.file_slice.base, self.files.file_slice.logs
+        size = sum(file.size or 0 for file in ((base,) if base else ()) + logs)
+        few = max(POINT_KEYS_MAX + size // POINT_BYTES, _KEYS_OF_SMALL_MAX if size <= SMALL_BYTES else 0)
+        return len(self.rows) <= few
 
 
-def _run_probe(probe: _Probe, *, cache: ShardCache) -> Locations:
-    if probe.files is None or _is_few(probe.files, len(probe.keys)):
+def _run_probe(probe: _Probe, *, prints: UInt32s, cache: ShardCache) -> Locations:
+    if probe.files is None or probe.is_few:
         return _look_up(probe)
-    return probe_shard(probe.files, probe.keys, cache)
-
-
-def _is_few(files: ShardFiles, keys: int) -> bool:
-    stored = ((files.file_slice.base,) if files.file_slice.base else ()) + files.file_slice.logs
-    size = sum(file.size or 0 for file in stored)
-    return keys <= max(POINT_KEYS_MAX + size // POINT_BYTES, _KEYS_OF_SMALL_MAX if size <= SMALL_BYTES else 0)
+    return _probe_tables(probe.files, prints, probe.rows, cache)
 
 
 def _look_up(probe: _Probe) -> Locations:
     """Where a few keys live, by reading the blocks that hold their entries."""
-    texts = probe.keys.to_pylist()
+    texts = probe.keys.take(pa.array(probe.rows)).to_pylist()
     stored = probe.metadata.shard(RECORD_INDEX, probe.shard).find_many(texts)
     codes, instants = np.full(len(texts), -1, np.int32), np.full(len(texts), -1, np.int64)
     ordering = np.full(len(texts), NO_ORDERING)
@@ -220,14 +245,8 @@ def _tables(files: ShardFiles, cache: ShardCache) -> list[tuple[KeyTable, bool]]
 
 
 def _identity(files: ShardFiles, part: FileSlice, completed_at: str) -> str | None:
-    """What names a file for all time: where it lies, and since when; None for a table that ends with its process.
-
-    The name of a file is not enough: a table that is dropped and made again at its old place numbers them alike.
-    """
-    if files.storage.url.startswith("memory:"):
-        return None
     file = part.base or part.logs[0]
-    return "\n".join((files.storage.url, ROOT, part.path(file.name), str(file.size), completed_at))
+    return file_identity(files.storage, part.path(file.name), file.size, completed_at)
 
 
 def _build(files: ShardFiles, part: FileSlice, seed: bytes) -> KeyTable:

@@ -22,7 +22,12 @@ import xxhash
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.metadata.ordering_values import NO_ORDERING
-from lakebed.format.metadata.record_index import DecodedEntries, RecordLocation, decode_entries
+from lakebed.format.metadata.record_index import (
+    DecodedEntries,
+    RecordLocation,
+    decode_entries,
+    decode_entry_values,
+)
 from lakebed.metadata.shard import DeleteLayer, Layer
 from lakebed.model.files import FileGroupId
 
@@ -75,22 +80,41 @@ def fingerprints(keys: ArrowArray, seed: bytes) -> UInt32s:
 
 def build_key_table(layers: Iterable[Layer], seed: bytes, *, replaces_others: bool = False) -> KeyTable:
     """The table of layers, given from oldest to newest: the newest entry of a key counts, unless it was deleted."""
-    from lakebed.metadata.key_kernels import SLOT_WORDS, insert_entries
-
     parts: list[tuple[ArrowArray, UInt32s]] = []
     known = _Entries()
     for layer in layers:
         if isinstance(layer, DeleteLayer):
-            keys = pa.array(sorted(layer.keys), pa.string())
-            parts.append((keys, np.full(len(keys), GONE, np.uint32)))
+            parts.append(_deleted(pa.array(sorted(layer.keys), pa.string())))
         else:
             keys, decoded = decode_entries(layer.source)
             parts.append((keys, known.add(decoded)))
+    return known.table(_slots(parts, seed), replaces_others=replaces_others)
+
+
+def build_entries_table(
+    keys: ArrowArray, values: ArrowArray, deletes: ArrowArray, schema: str, seed: bytes
+) -> KeyTable:
+    """The table of a log file that is made of entries, whose values are a dictionary, and of deletes of other keys."""
+    known = _Entries()
+    # Of a dictionary that others share only some values may be used.
+    stored = values if len(values.dictionary) <= len(values) else values.dictionary_decode()
+    entries = known.add(decode_entry_values(stored, schema, path="<new entries>"))
+    return known.table(_slots([(keys, entries), _deleted(deletes)], seed), replaces_others=False)
+
+
+def _deleted(keys: ArrowArray) -> tuple[ArrowArray, UInt32s]:
+    return keys, np.full(len(keys), GONE, np.uint32)
+
+
+def _slots(parts: Sequence[tuple[ArrowArray, UInt32s]], seed: bytes) -> UInt32s:
+    """The slots of keys and their entries, later ones over those before."""
+    from lakebed.metadata.key_kernels import SLOT_WORDS, insert_entries
+
     count = sum(len(keys) for keys, _ in parts)
     slots = np.zeros(SLOT_WORDS * (1 + int(count / _LOAD_MAX)), np.uint32)
     for keys, entries in parts:
         insert_entries(slots, fingerprints(keys, seed), entries)
-    return known.table(slots, replaces_others=replaces_others)
+    return slots
 
 
 def find_entries(table: KeyTable, prints: UInt32s, keys: Int64s) -> UInt32s:

@@ -21,6 +21,8 @@ from functools import lru_cache
 
 from lakebed.errors import InvalidInputError
 from lakebed.metadata.key_table import SEED_BYTES, KeyTable, encode_key_table, load_key_table
+from lakebed.metadata.table import ROOT
+from lakebed.storage import Storage
 
 FOLDER_VARIABLE, BYTES_VARIABLE = "LAKEBED_CACHE_DIR", "LAKEBED_CACHE_BYTES"
 BYTES_MAX = 4 << 30
@@ -212,6 +214,16 @@ def _read_seed(path: str) -> bytes | None:
         seed = file.read()
         return seed if len(seed) == SEED_BYTES else None
     return None
+
+
+def file_identity(storage: Storage, path: str, size: int | None, completed_at: str) -> str | None:
+    """What names a file for all time: where it lies, and since when; None for a table that ends with its process.
+
+    The name of a file is not enough: a table that is dropped and made again at its old place numbers them alike.
+    """
+    if storage.url.startswith("memory:"):
+        return None
+    return "\n".join((storage.url, ROOT, path, str(size), completed_at))
 
 
 Builder = Callable[[bytes], KeyTable]

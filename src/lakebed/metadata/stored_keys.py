@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lakebed.engine.exchange import Label, Run, Shelf, StagedFile, runs
 from lakebed.format.arrow import ArrowArray
+from lakebed.format.grouping import group_rows
 from lakebed.format.java_hash import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group, group_file_id
 from lakebed.index.entries import Entries
@@ -143,8 +144,6 @@ def _keys_table(keys: ArrowArray | None, ordering: ArrowArray | None = None) -> 
 def _by_shard(keys: pa.Table, shards: int, *, left: bool) -> Iterator[tuple[Label, pa.Table]]:
     if not keys.num_rows:
         return
-    numbers = shards_of(keys[_KEY].combine_chunks(), shards)
-    order = np.argsort(numbers, kind="stable")
-    bounds = np.searchsorted(numbers[order], np.arange(shards + 1))
+    order, bounds = group_rows(shards_of(keys[_KEY].combine_chunks(), shards), shards)
     for number in np.flatnonzero(np.diff(bounds)).tolist():
         yield (number, left), keys.take(pa.array(order[bounds[number] : bounds[number + 1]]))

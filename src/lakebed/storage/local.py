@@ -148,7 +148,7 @@ class LocalStorage:
                 for path, source in zip(new, sources, strict=True):
                     outcomes[path] = posix.link(source, finals[path])
                 named = [path for path in new if outcomes[path] is Outcome.DONE and not is_passing]
-                synced = {folder: posix.sync(folder) for folder in {new[path] for path in named}}
+                synced = posix.sync_all({new[path] for path in named})
         return outcomes | {path: synced[new[path]] for path in named}
 
     def replace(self, path: str, data: bytes, *, etag: str | None = None) -> Outcome:

@@ -15,9 +15,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 from lakebed.storage.port import Outcome
 
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 _SYNCS_AT_ONCE = 8
 """A file system does the work of several syncs in one go; a disk that others use, too, makes each of them wait."""
 _AT_ONCE_BYTES = 1 << 20
@@ -88,6 +91,12 @@ def sync(folder: str) -> Outcome:
     return Outcome.DONE
 
 
+def sync_all(folders: Iterable[str]) -> dict[str, Outcome]:
+    """As `sync`, for several folders at once."""
+    wanted = [*folders]
+    return dict(zip(wanted, _at_once(sync, wanted), strict=True))
+
+
 def make_folder(folder: str, *, is_passing: bool = False) -> None:
     """Creates the folder and the missing ones above it, durably."""
     if os.path.isdir(folder):
@@ -154,13 +163,14 @@ def _sync(folder: str) -> None:
 
 def _sync_files(handles: Sequence[int]) -> None:
     """Waits until the contents of files are durable, for all at once; those without any need not be."""
-    filled = [handle for handle in handles if os.fstat(handle).st_size]
-    if len(filled) < 2:
-        for handle in filled:
-            os.fsync(handle)
-        return
-    with ThreadPoolExecutor(min(len(filled), _SYNCS_AT_ONCE), thread_name_prefix="lakebed") as pool:
-        list(pool.map(os.fsync, filled))
+    _at_once(os.fsync, [handle for handle in handles if os.fstat(handle).st_size])
+
+
+def _at_once(wait: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    if len(items) < 2:
+        return [wait(item) for item in items]
+    with ThreadPoolExecutor(min(len(items), _SYNCS_AT_ONCE), thread_name_prefix="lakebed") as pool:
+        return list(pool.map(wait, items))
 
 
 def _open_new(folder: str) -> tuple[int, str]:

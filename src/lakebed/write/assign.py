@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from lakebed.format.grouping import group_rows
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.write.tag import Ints, Tags
 from lakebed.write.values import FileSizing
@@ -118,11 +119,11 @@ def _size(file_slice: FileSlice, sizing: FileSizing) -> float | None:
 
 
 def _existing(tags: Tags, filled: Mapping[int, Ints], slices: Sequence[FileSlice]) -> Iterator[Assignment]:
-    order = np.argsort(tags.targets, kind="stable")
-    targets = tags.targets[order]
+    order, bounds = group_rows(tags.targets, len(slices))
     nothing = np.empty(0, np.int64)
-    for target in sorted({*targets.tolist(), *(target for target, rows in filled.items() if len(rows))}):
-        here = order[np.searchsorted(targets, target) : np.searchsorted(targets, target, "right")]
+    tagged = np.flatnonzero(np.diff(bounds)).tolist()
+    for target in sorted({*tagged, *(target for target, rows in filled.items() if len(rows))}):
+        here = order[bounds[target] : bounds[target + 1]]
         file_slice = slices[target]
         yield Assignment(
             file_slice.group, file_slice, tags.rows[here], tags.positions[here], filled.get(target, nothing)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from lakebed.format.hfile.order import binary_buffers
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, MergeMode
+from lakebed.write.columns import joined
 
 Ints = npt.NDArray[np.int64]
 _SMALL_COUNT = 2048
@@ -69,10 +70,10 @@ def _dense_rank(values: pa.Array | pa.ChunkedArray) -> Ints:
 
 def _number_keys(rows: pa.Table, *, by_partition: bool) -> tuple[Ints, int]:
     """For each row the number of its key, and how many keys there are."""
-    keys = _joined(rows[RECORD_KEY])
+    keys = joined(rows[RECORD_KEY])
     paths = _path_codes(rows) if by_partition else np.empty(0, np.int64)
     if rows.num_rows > _SMALL_COUNT:
-        from lakebed.write.dedupe_kernel import number_keys
+        from lakebed.format.key_numbers import number_keys
 
         groups = np.empty(rows.num_rows, np.int64)
         return groups, number_keys(*binary_buffers(keys), paths, groups)
@@ -86,14 +87,8 @@ def _number_keys(rows: pa.Table, *, by_partition: bool) -> tuple[Ints, int]:
 
 def _path_codes(rows: pa.Table) -> Ints:
     """A number per row, equal for equal partition paths; none if all rows have the same."""
-    encoded = _joined(rows[PARTITION_PATH].unify_dictionaries())
+    encoded = joined(rows[PARTITION_PATH].unify_dictionaries())
     if len(encoded.dictionary) <= 1:
         return np.empty(0, np.int64)
     codes: Ints = encoded.indices.to_numpy().astype(np.int64)
     return codes
-
-
-def _joined(column: pa.ChunkedArray) -> pa.Array:
-    joined = column.combine_chunks()
-    # Texts of more than 2 GiB do not fit one array with offsets of 32 bits.
-    return joined if isinstance(joined, pa.Array) else column.cast(pa.large_string()).combine_chunks()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from lakebed.engine.engines import Engine, InProcess
 from lakebed.engine.exchange import Shelf
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import RolledBackError, ServiceCancelledError, WriteConflictError
@@ -22,7 +23,7 @@ from lakebed.table import TableState
 from lakebed.transaction.markers import load_markers
 from lakebed.transaction.settle import delete_file
 from lakebed.write.base_file import create_base_file
-from lakebed.write.log_file import append_log_file
+from lakebed.write.log_file import append_log_file, append_log_files
 from lakebed.write.merge_file import merge_base_file
 from lakebed.write.plan import is_append
 from lakebed.write.values import WriteContext, WriteTask, WrittenFile
@@ -30,10 +31,24 @@ from lakebed.write.values import WriteContext, WriteTask, WrittenFile
 
 def run_write_task(task: WriteTask) -> tuple[WrittenFile, ...]:
     """The files that a task makes. Running it again makes others, with another write token."""
-    task = replace(task, token=new_write_token(task.number))
+    task = _attempt(task)
     if task.file_slice is None:
         return create_base_file(task)
     return append_log_file(task) if is_append(task) else merge_base_file(task)
+
+
+def run_write_tasks(tasks: Sequence[WriteTask], engine: Engine) -> tuple[WrittenFile, ...]:
+    """The files that tasks make; log files that this process makes are stored together."""
+    together = [isinstance(engine, InProcess) and is_append(task) for task in tasks]
+    appends = [_attempt(task) for task, is_together in zip(tasks, together, strict=True) if is_together]
+    others = [task for task, is_together in zip(tasks, together, strict=True) if not is_together]
+    made = (file for files in engine.map(others, run_write_task) for file in files)
+    return (*append_log_files(appends), *made)
+
+
+def _attempt(task: WriteTask) -> WriteTask:
+    """The task with a write token of its own."""
+    return replace(task, token=new_write_token(task.number))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ every other number, as it is to readers, where Hudi has zeros again and its read
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import sys
+from collections.abc import Hashable, Sequence
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
@@ -16,9 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.metadata.column_stats import value_type_of
 from lakebed.model.metadata import ColumnStats, StatValue
+from lakebed.write.columns import identity
 
+_Bounds = tuple[StatValue | None, StatValue | None]
 _EPOCH = datetime(1970, 1, 1)
 _TICKS = {"s": timedelta(seconds=1), "ms": timedelta(milliseconds=1), "us": timedelta(microseconds=1)}
 
@@ -35,23 +38,38 @@ def column_stats(
     chunks = _chunks(footer)
     has_chunks = footer is not None and footer.num_row_groups > 0
     known = [name for name in columns if name in table.schema.names and (not has_chunks or name in chunks)]
-    found = (_stats(table[name], file_name, name, chunks.get(name, [])) for name in known)
+    bounds: dict[Hashable, _Bounds] = {}
+    found = (_stats(table[name], file_name, name, chunks.get(name, []), bounds) for name in known)
     return tuple(stats for stats in found if stats is not None)
 
 
-def _stats(column: pa.ChunkedArray, file_name: str, name: str, chunks: list[Any]) -> ColumnStats | None:
+def _stats(
+    column: pa.ChunkedArray, file_name: str, name: str, chunks: list[Any], known: dict[Hashable, _Bounds]
+) -> ColumnStats | None:
+    """The statistics of a column. Bounds that were found are `known`: the record key often is a data column, too."""
     declared = value_type_of(column.type)
     if declared is None:
         return None
-    low, high = _footer_bounds(column.type, chunks) or _bounds(column)
-    stats = ColumnStats(file_name, name, low, high, len(column), column.null_count)
-    return replace(
-        stats,
+    low, high = _footer_bounds(column.type, chunks) or _known_bounds(column, known)
+    return ColumnStats(
+        file_name,
+        name,
+        low,
+        high,
+        len(column),
+        column.null_count,
         value_type=declared[0],
         additional_info=declared[1],
         total_size=sum(chunk.total_compressed_size for chunk in chunks),
         total_uncompressed_size=sum(chunk.total_uncompressed_size for chunk in chunks),
     )
+
+
+def _known_bounds(column: pa.ChunkedArray, known: dict[Hashable, _Bounds]) -> _Bounds:
+    place = identity(column)
+    if place not in known:
+        known[place] = _bounds(column)
+    return known[place]
 
 
 def _chunks(footer: Any) -> dict[str, list[Any]]:
@@ -84,9 +102,11 @@ def _bytes(text: str) -> bytes:
     return text.encode()
 
 
-def _bounds(column: pa.ChunkedArray) -> tuple[StatValue | None, StatValue | None]:
+def _bounds(column: pa.ChunkedArray) -> _Bounds:
     if pat.is_dictionary(column.type):
         column = _used_values(column)
+    elif pat.is_string(column.type) and not column.null_count and len(column) and "numba" in sys.modules:
+        return _text_bounds(column)
     ends = pc.min_max(column)
     low, high = ends["min"], ends["max"]
     if pat.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
@@ -94,10 +114,28 @@ def _bounds(column: pa.ChunkedArray) -> tuple[StatValue | None, StatValue | None
     return _natural(low), _natural(high)
 
 
+def _text_bounds(column: pa.ChunkedArray) -> _Bounds:
+    """As `_bounds`, in a tenth of the time, where compiled code is loaded anyway."""
+    from lakebed.write.text_kernel import find_bounds
+
+    ends = []
+    for chunk in column.chunks:
+        if len(chunk):
+            ends += [chunk[at].as_py() for at in find_bounds(*binary_buffers(chunk))]
+    return min(ends, key=_bytes), max(ends, key=_bytes)
+
+
 def _used_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The values that a column of dictionaries refers to."""
-    used = [chunk.dictionary.take(pc.unique(chunk.indices)) for chunk in column.chunks]
+    used = [
+        chunk.dictionary if _is_constant(chunk) else chunk.dictionary.take(pc.unique(chunk.indices))
+        for chunk in column.chunks
+    ]
     return pa.chunked_array(used, column.type.value_type)
+
+
+def _is_constant(chunk: pa.DictionaryArray) -> bool:
+    return len(chunk) > 0 and len(chunk.dictionary) == 1 and not chunk.null_count
 
 
 def _natural(bound: pa.Scalar) -> StatValue | None:

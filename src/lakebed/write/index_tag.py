@@ -25,6 +25,7 @@ from lakebed.model.files import FileGroupId
 from lakebed.model.index import EntryOrdering
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, MergeMode
 from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.write.columns import joined
 from lakebed.write.dedupe import combine_duplicates
 from lakebed.write.late_rows import Timely, drop_late
 from lakebed.write.tag import Ints, Tagged, Tags
@@ -79,7 +80,7 @@ def find_taken(keys: pa.Array, partitions: pa.Array, metadata: KeyShards, cache:
 
 def _locate(rows: pa.Table, index: KeyIndex, *, everywhere: bool) -> tuple[Ints, Locations]:
     """The numbers of the rows that the index knows, and where it says that they are."""
-    keys = rows[RECORD_KEY].combine_chunks()
+    keys = joined(rows[RECORD_KEY])
     if everywhere:
         return locate_everywhere(index.metadata, keys, cache=index.cache)
     found = locate_keys(index.metadata, keys, _paths(rows), cache=index.cache)
@@ -189,4 +190,4 @@ def _as_deletes(rows: pa.Table, config: TableConfig) -> pa.Table:
 
 
 def _paths(rows: pa.Table) -> pa.DictionaryArray:
-    return rows[PARTITION_PATH].unify_dictionaries().combine_chunks()
+    return joined(rows[PARTITION_PATH].unify_dictionaries())

@@ -13,6 +13,8 @@ from lakebed.model.words import META_COLUMNS
 from lakebed.write.spark_schema import is_spark_schema, spark_arrow_schema
 
 _META = frozenset(META_COLUMNS)
+_JOINED_BYTES = 256 << 20
+"""Of rows that are copied to lie in one piece."""
 
 
 def arrow_batches(rows: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -44,7 +46,7 @@ def _open(rows: object) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     if isinstance(rows, pa.RecordBatch):
         return rows.schema, [rows]
     if isinstance(rows, pa.Table):
-        return rows.schema, rows.to_batches()
+        return rows.schema, _in_one_piece(rows).to_batches()
     if isinstance(rows, pa.RecordBatchReader):
         return rows.schema, rows
     if _is_pandas_frame(rows):
@@ -57,6 +59,11 @@ def _open(rows: object) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
         f"rows of type {_type_name(rows)} cannot be written",
         hint="give a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or Spark frame, or a list of dicts",
     )
+
+
+def _in_one_piece(rows: pa.Table) -> pa.Table:
+    """Rows without the seams that files and frames have left in them: what follows looks at each piece by itself."""
+    return rows.combine_chunks() if rows.nbytes <= _JOINED_BYTES else rows
 
 
 def _kept_names(schema: pa.Schema) -> list[str]:

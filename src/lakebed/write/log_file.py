@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.engine.threads import map_bounded
 from lakebed.errors import WriteConflictError
 from lakebed.format.file_names import encode_log_file_name, log_merge_order
 from lakebed.format.log.blocks import decode_deletes
@@ -22,8 +23,9 @@ from lakebed.read.merge import Rules
 from lakebed.read.rules import merge_rules
 from lakebed.storage import Storage
 from lakebed.transaction.markers import write_markers
-from lakebed.transaction.settle import create_file
+from lakebed.transaction.settle import create_files
 from lakebed.write.base_file import with_entries
+from lakebed.write.columns import joined
 from lakebed.write.file_stats import column_stats
 from lakebed.write.log_blocks import (
     RecordBlock,
@@ -36,38 +38,103 @@ from lakebed.write.values import IS_DELETE, IS_INSERT, NOT_COUNTED, WriteContext
 
 _VERSION = 1
 """Of a log file: one that outgrows a size limit would be followed by version 2; ours are written in one piece."""
+_LOT_BYTES = 4 << 20
+"""Of log files that are stored at once, while others are being encoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDraft:
+    """A log file that is yet to be stored, and what is to be known of the rows in it.
+
+    Of `records`, which are no deletes, it has the columns that index entries are made of; `doubtful` are new keys that
+    an older log file deletes.
+    """
+
+    task: WriteTask
+    log: LogFile
+    data: bytes
+    records: pa.Table
+    deletes: pa.Table
+    column_stats: tuple[ColumnStats, ...]
+    doubtful: pa.Array
 
 
 def append_log_file(task: WriteTask) -> tuple[WrittenFile, ...]:
-    """Writes one log file with what the task's rows do to their file group; none if there are no rows.
+    """Writes one log file with what the task's rows do to their file group; none if there are no rows."""
+    return tuple(append_log_files([task]))
 
-    The file has one data block, unless rows are many or have only some of the table's columns, then delete blocks.
+
+def append_log_files(tasks: Sequence[WriteTask]) -> Iterator[WrittenFile]:
+    """As `append_log_file`, for tasks of one write, on threads. Files are stored several at once: a sync serves all."""
+    lot: list[LogDraft] = []
+    for draft in map_bounded(tasks, _draft):
+        lot += [] if draft is None else [draft]
+        if sum(len(each.data) for each in lot) >= _LOT_BYTES:
+            yield from _store(lot)
+            lot = []
+    yield from _store(lot)
+
+
+def _draft(task: WriteTask) -> LogDraft | None:
+    """The log file of a task; None if there are no rows.
+
+    It has one data block, unless rows are many or have only some of the table's columns, then delete blocks.
     """
     rows = _with_is_insert(task)
     if not rows.num_rows:
-        return ()
+        return None
     records, deletes = _split(rows)
     blocks = plan_record_blocks(task, records)
     data = b"".join([*(encode_record_block(task, block) for block in blocks), *encode_delete_blocks(task, deletes)])
-    log = store_log_file(task, data)
-    inserts = records.filter(records[IS_INSERT])
+    log = _log_file(task, len(data))
+    known = records.select([name for name in _entry_columns(task.context) if name in records.column_names])
+    return LogDraft(
+        task,
+        log,
+        data,
+        known,
+        deletes,
+        log_column_stats(task, blocks, log.name),
+        _deleted_before(task, joined(known[RECORD_KEY].filter(known[IS_INSERT]))),
+    )
+
+
+def _store(drafts: Sequence[LogDraft]) -> Iterator[WrittenFile]:
+    """Stores log files of one write, noted by markers before they are made."""
+    if not drafts:
+        return
+    _store_files(drafts[0].task, {_path(draft.task, draft.log): draft.data for draft in drafts})
+    for draft in drafts:
+        yield _written(draft)
+
+
+def _written(draft: LogDraft) -> WrittenFile:
+    """What is to be known of a log file that is stored."""
+    task, log, records, deletes = draft.task, draft.log, draft.records, draft.deletes
+    inserts = pc.sum(records[IS_INSERT]).as_py() or 0
     written = WrittenFile(
-        stat=_write_stat(task, log, records.num_rows, inserts.num_rows, deletes.num_rows),
-        column_stats=log_column_stats(task, blocks, log.name),
+        stat=_write_stat(task, log, records.num_rows, inserts, deletes.num_rows),
+        column_stats=draft.column_stats,
         deleted_keys=_deleted_keys(task, deletes, log),
     )
-    entered = _entered(records, _inserted_keys(task, inserts[RECORD_KEY].combine_chunks(), log), task.context)
-    return (with_entries(written, entered, task.context) if entered.num_rows else written,)
+    entered = _entered(records, _gone(draft), task.context)
+    return with_entries(written, entered, task.context) if entered.num_rows else written
 
 
-def _entered(records: pa.Table, inserted: pa.Array, context: WriteContext) -> pa.Table:
+def _entry_columns(context: WriteContext) -> tuple[str, ...]:
+    """The columns that say which index entries a row gets."""
+    return (RECORD_KEY, IS_INSERT, *((context.entry_ordering.field,) if context.entry_ordering else ()))
+
+
+def _entered(records: pa.Table, gone: pa.Array, context: WriteContext) -> pa.Table:
     """The rows whose index entries are to be written: new ones and, where entries are kept current, updates.
 
-    An update that loses against a greater value that is stored is a lower bound of that.
+    New keys that are `gone` have none. An update that loses against a greater value that is stored is a lower bound of
+    that.
     """
     is_new, ordering = records[IS_INSERT], context.entry_ordering
-    if len(inserted) < (pc.sum(is_new).as_py() or 0):
-        is_new = pc.and_(is_new, pc.is_in(records[RECORD_KEY], value_set=inserted))
+    if len(gone):
+        is_new = pc.and_(is_new, pc.invert(pc.is_in(records[RECORD_KEY], value_set=gone)))
     if ordering is None or not ordering.is_current or ordering.field not in records.column_names:
         return records.filter(is_new)
     is_update = pc.invert(records[IS_INSERT])
@@ -91,16 +158,30 @@ def _split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 def store_log_file(task: WriteTask, data: bytes) -> LogFile:
     """Writes the log file of a task, noted by a marker before it is made."""
+    log = _log_file(task, len(data))
+    _store_files(task, {_path(task, log): data})
+    return log
+
+
+def _log_file(task: WriteTask, size: int) -> LogFile:
     group, instant = task.group, task.context.instant
     name = encode_log_file_name(group.file_id, instant, _VERSION, task.token)
-    log = LogFile(name, group.file_id, instant, _VERSION, task.token, size=len(data))
-    path = _slice_after(task, log).path(name)
-    write_markers(task.context.storage, instant, (path,), task.token)
-    if not create_file(task.context.storage, path, data):
+    return LogFile(name, group.file_id, instant, _VERSION, task.token, size=size)
+
+
+def _path(task: WriteTask, log: LogFile) -> str:
+    return _slice_after(task, log).path(log.name)
+
+
+def _store_files(task: WriteTask, files: Mapping[str, bytes]) -> None:
+    """Stores files of a task, or of several of one write, of which it is the first."""
+    storage = task.context.storage
+    write_markers(storage, task.context.instant, files, task.token)
+    if not create_files(storage, files):
         raise WriteConflictError(
-            f"{path} is there already, with other content", hint="run the write again; write tokens must be unique"
+            f"one of {', '.join([*files][:3])} is there already, with other content",
+            hint="run the write again; write tokens must be unique",
         )
-    return log
 
 
 def _slice_after(task: WriteTask, log: LogFile) -> FileSlice:
@@ -113,7 +194,7 @@ def _write_stat(task: WriteTask, log: LogFile, records: int, inserts: int, delet
     size = log.size or 0
     stat = WriteStat(
         file_id=log.file_id,
-        path=_slice_after(task, log).path(log.name),
+        path=_path(task, log),
         partition=task.group.partition,
         prev_commit=log.instant,
         num_writes=records,
@@ -159,13 +240,12 @@ def _has(block: RecordBlock, column: str) -> bool:
     return column.partition(".")[0] in block.rows.column_names
 
 
-def _inserted_keys(task: WriteTask, keys: pa.Array, log: LogFile) -> pa.Array:
-    """Keys that are there now: a delete in an older log file outlives an insert with a lower ordering value."""
-    doubtful = _deleted_before(task, keys)
-    if len(doubtful):
-        gone = doubtful.filter(pc.invert(pc.is_in(doubtful, value_set=_find_keys(task, doubtful, log))))
-        keys = keys.filter(pc.invert(pc.is_in(keys, value_set=gone)))
-    return keys
+def _gone(draft: LogDraft) -> pa.Array:
+    """New keys that are not there: a delete in an older log file outlives an insert with a lower ordering value."""
+    doubtful = draft.doubtful
+    if not len(doubtful):
+        return doubtful
+    return doubtful.filter(pc.invert(pc.is_in(doubtful, value_set=_find_keys(draft.task, doubtful, draft.log))))
 
 
 def _deleted_before(task: WriteTask, keys: pa.Array) -> pa.Array:

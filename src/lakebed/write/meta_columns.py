@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
+from lakebed.write.columns import joined
 from lakebed.write.numbered import numbered_texts
 
 
@@ -19,7 +20,7 @@ def meta_columns(rows: pa.Table, instant: str, task_number: int, file_name: str)
     return [
         _constant(instant, count),
         numbered_texts(f"{instant}_{task_number}_", 0, count),
-        _joined(rows[RECORD_KEY]),
+        joined(rows[RECORD_KEY]),
         _constant(_partition(rows), count),
         _constant(file_name, count),
     ]
@@ -33,9 +34,3 @@ def _partition(rows: pa.Table) -> str:
 
 def _constant(text: str, count: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), pa.array([text], pa.string()))
-
-
-def _joined(column: pa.ChunkedArray) -> pa.Array:
-    joined = column.combine_chunks()
-    # Texts of more than 2 GiB do not fit one array with offsets of 32 bits.
-    return joined if isinstance(joined, pa.Array) else column.cast(pa.large_string()).combine_chunks()

@@ -16,6 +16,7 @@ from lakebed.metadata.column_stats import PARTITION_STATS
 from lakebed.metadata.current_entries import next_extra
 from lakebed.metadata.current_stats import CurrentStats
 from lakebed.metadata.entries import Update, find_groups, write_change
+from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.stored_keys import KeyFiles
 from lakebed.model.commit import CommitMetadata, IndexedPartition, WriteStat, stats_by_partition
 from lakebed.model.files import FileGroupId
@@ -35,7 +36,8 @@ class CommitChanges:
     """The files of a write, and the file groups that it replaces, for every index that the table has.
 
     The keys of a large write are in `key_files`. With `compacts` the files take the place of whole file slices. With
-    `keeps_current`, entries of the record index that were current are so afterwards.
+    `keeps_current`, entries of the record index that were current are so afterwards. `tables` gets key tables of what
+    is added to a record index.
     """
 
     state: TableState
@@ -46,6 +48,7 @@ class CommitChanges:
     key_files: KeyFiles | None = None
     compacts: bool = False
     keeps_current: bool = True
+    tables: NewTables | None = None
 
     def write(self, section: Section, instant: InstantTime) -> CommitMetadata:
         """Writes log files into the metadata table; what its delta commit is to say."""
@@ -77,7 +80,7 @@ class CommitChanges:
         is_late = self._was_overtaken(state) or _has_later(section, instant) or any(t > instant for t in others)
         if PARTITION_STATS in partitions and is_late:
             _write_ahead(section, change, replace(update, partitions=(PARTITION_STATS,)), extra)
-        return _write(section, change, update, extra)
+        return _write(section, change, update, extra, self.tables)
 
     def _check_prepared(self, partitions: Sequence[str]) -> None:
         """Raises for an index that was created since this write began, unless the write is fit for it.
@@ -128,9 +131,15 @@ def _has_later(section: Section, instant: InstantTime) -> bool:
     return any(time > instant and time not in known for time in done)
 
 
-def _write(section: Section, change: MetadataChange, update: Update, extra: Mapping[str, str]) -> CommitMetadata:
-    created_ms = section.ports.clock.now_ms()
-    stats = write_change(section.files, change, update, token=new_write_token(0), created_ms=created_ms)
+def _write(
+    section: Section,
+    change: MetadataChange,
+    update: Update,
+    extra: Mapping[str, str],
+    tables: NewTables | None = None,
+) -> CommitMetadata:
+    token, created_ms = new_write_token(0), section.ports.clock.now_ms()
+    stats = write_change(section.files, change, update, token=token, created_ms=created_ms, tables=tables)
     return metadata_commit(stats, extra)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -35,11 +35,11 @@ def check_new_keys(state: TableState, plan: WritePlan, section: Section, cache: 
 
 
 def _taken_keys(
-    plan: WritePlan, new_keys: pa.Table | Sequence[StagedFile], metadata: MetadataTable, cache: ShardCache
+    plan: WritePlan, new_keys: Callable[[], pa.Table] | Sequence[StagedFile], metadata: MetadataTable, cache: ShardCache
 ) -> pa.Array:
     """Those of the new keys that have an entry by now; those of a large write are looked for where its tasks run."""
-    if isinstance(new_keys, pa.Table):
-        return _taken_in(new_keys, metadata, cache)
+    if callable(new_keys):
+        return _taken_in(new_keys(), metadata, cache)
     assert plan.shelf is not None, "they were staged"
     found = plan.engine.map(new_keys, FindTaken(plan.shelf, record_index_files(metadata)))
     return pa.chunked_array(found, pa.string())

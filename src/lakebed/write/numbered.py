@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -41,7 +43,7 @@ def _run(head: Bytes, start: int, end: int) -> Bytes:
     low = min(digits, 3)
     template = np.empty((_BLOCK, len(head) + digits), np.uint8)
     template[:, : len(head)] = head
-    template[:, -low:] = _digits(np.arange(_BLOCK), low)
+    template[:, -low:] = _last_digits(low)
     blocks = np.arange(start // _BLOCK, (end - 1) // _BLOCK + 1)
     text = np.empty((len(blocks), *template.shape), np.uint8)
     text[:] = template
@@ -49,6 +51,12 @@ def _run(head: Bytes, start: int, end: int) -> Bytes:
         text[:, :, len(head) + place] = digit[:, None]
     first = start - start // _BLOCK * _BLOCK
     return text.reshape(-1, text.shape[2])[first : first + end - start]
+
+
+@cache
+def _last_digits(width: int) -> Bytes:
+    """The last digits of the numbers of a block."""
+    return _digits(np.arange(_BLOCK), width)
 
 
 def _digits(numbers: npt.NDArray[np.int64], width: int) -> Bytes:

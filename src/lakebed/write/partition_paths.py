@@ -80,6 +80,10 @@ def _segments(values: pa.Array, name: str, plan: PathPlan, first_row: int) -> tu
     """For each row the number of its path segment, and the distinct segments."""
     encoded = _encode(values, name, plan, first_row)
     texts = [_segment(text, name, plan) for text in encoded.dictionary.to_pylist()]
+    if plan.times is None and not encoded.null_count and len({*texts}) == len(texts):
+        codes = encoded.indices.to_numpy().astype(np.int64)
+        _check_segments(codes, texts, name, plan, first_row)
+        return codes, texts
     missing = _segment(None, name, plan)
     indices = pc.fill_null(encoded.indices, len(texts)).to_numpy(zero_copy_only=False).astype(np.int64)
     numbers: dict[str, int] = {}

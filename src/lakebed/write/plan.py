@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +18,14 @@ from lakebed.model.words import PARTITION_PATH, RECORD_KEY, TableType
 from lakebed.read.file_slice import SliceTask
 from lakebed.transaction.conflicts import WriteKind, WriteSet
 from lakebed.write.assign import Assignment, FileIds, assign_rows
+from lakebed.write.columns import take_rows
 from lakebed.write.operations import Operation, Replaces
 from lakebed.write.room import Room, logs_inserts
 from lakebed.write.tag import NO_TAGS, Ints, Tagged, Tags, find_keys, join_finds, plan_finds, rows_by_partition
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
+
+_TAKEN_BYTES = 256 << 20
+"""Of rows that are brought into the order of their file groups at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ class WritePlan:
     replaced: Mapping[str, tuple[str, ...]]
     engine: Engine
     counts: ProbeCounts | None = None
-    new_keys: pa.Table | tuple[StagedFile, ...] | None = None
+    new_keys: Callable[[], pa.Table] | tuple[StagedFile, ...] | None = None
     """Record keys and partition paths of rows that the record index did not know; None if it was not asked."""
     shelf: Shelf | None = None
 
@@ -105,7 +110,8 @@ def plan_rows(
     assignments = assign_rows(tagged.tags, inserts, slices, room.spaces, room.rows_per_file, new_file_id)
     tasks = _tasks(tagged.rows, assignments, context, is_blind=not operation.finds_keys)
     replaced = replaced_by(operation, slices, rows_by_partition(tagged.rows))
-    return WritePlan(operation, tasks, replaced, engine, tagged.counts, new_keys(tagged, inserts))
+    keys = None if tagged.counts is None else partial(new_keys, tagged, inserts)
+    return WritePlan(operation, tasks, replaced, engine, tagged.counts, keys)
 
 
 def is_append(task: WriteTask) -> bool:
@@ -125,10 +131,8 @@ def find_in_files(rows: pa.Table, scans: Sequence[SliceTask], engine: Engine, ru
     return Tagged(rows, join_finds(candidates, engine.map([candidate.task for candidate in candidates], find_keys)))
 
 
-def new_keys(tagged: Tagged, inserts: Mapping[str, Ints]) -> pa.Table | None:
-    """Record keys and partition paths of the inserts that do not move; None if the record index was not asked."""
-    if tagged.counts is None:
-        return None
+def new_keys(tagged: Tagged, inserts: Mapping[str, Ints]) -> pa.Table:
+    """Record keys and partition paths of the inserts that do not move."""
     numbers = np.concatenate([*inserts.values(), np.empty(0, np.int64)])
     numbers = numbers[~np.isin(numbers, tagged.moved)] if len(tagged.moved) else numbers
     return tagged.rows.select([RECORD_KEY, PARTITION_PATH]).take(pa.array(numbers))
@@ -152,29 +156,43 @@ def inserts_by_partition(rows: pa.Table, tags: Tags = NO_TAGS) -> dict[str, Ints
 def _tasks(
     rows: pa.Table, assignments: Sequence[Assignment], context: WriteContext, *, is_blind: bool
 ) -> tuple[WriteTask, ...]:
-    """Tasks with their rows, which each picks out for itself."""
-    whole = rows.combine_chunks()  # Picking from many chunks would put them together each time.
+    """Tasks with their rows."""
     return tuple(
         WriteTask(
             context,
             number,
             assignment.group,
             assignment.file_slice,
-            Picked(whole, assignment),
+            picked,
             "",
             bool(len(assignment.inserts)),
             is_blind,
         )
-        for number, assignment in enumerate(assignments)
+        for number, (assignment, picked) in enumerate(zip(assignments, _pick(rows, assignments), strict=True))
     )
+
+
+def _pick(rows: pa.Table, assignments: Sequence[Assignment]) -> Iterator[Picked]:
+    """The rows of each file group: brought together at once, or by the tasks themselves if they are very many."""
+    if rows.nbytes > _TAKEN_BYTES:
+        whole = rows.combine_chunks()  # Picking from many chunks would put them together each time.
+        yield from (Picked(whole, assignment) for assignment in assignments)
+        return
+    ordered = take_rows(rows, np.concatenate([np.empty(0, np.int64), *(own.rows for own in assignments)]))
+    start = 0
+    for own in assignments:
+        count = len(own.updates) + len(own.inserts)
+        yield Picked(ordered.slice(start, count), own, is_apart=True)
+        start += count
 
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """Rows of one file group among those of all."""
+    """Rows of one file group among those of all, or in a table apart."""
 
     table: pa.Table
     assignment: Assignment
+    is_apart: bool = False
 
     def read(self) -> pa.Table:
         """The rows, where their keys are, and the path of the partition that they are written to.
@@ -182,7 +200,8 @@ class Picked:
         Deletes by key do not know the path before.
         """
         own = self.assignment
-        rows = with_partition(self.table.take(pa.array(own.rows)), own.group.partition)
+        rows = self.table if self.is_apart else self.table.take(pa.array(own.rows))
+        rows = with_partition(rows, own.group.partition)
         positions = np.concatenate([own.positions, np.full(len(own.inserts), -1)])
         return rows.append_column(POSITION, pa.array(positions)).append_column(IS_INSERT, pa.array(own.is_insert))
 

@@ -10,11 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.format.grouping import group_rows
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.metadata.key_locations import ProbeCounts
 from lakebed.model.files import FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.write.columns import joined
 
 Ints = npt.NDArray[np.int64]
 
@@ -22,7 +24,6 @@ _ASKED_BYTES_MIN = 16 << 20
 """The keys of a smaller file are read in the time that reading a footer, and its filter, takes."""
 _ASKED_FIRST = 64
 """Keys out of many: if the filter of a file knows one of them, the others need not be asked for."""
-_SHORT_MAX = 2**15 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def plan_finds(rows: pa.Table, scans: Sequence[SliceTask], *, everywhere: bool, 
 
     `scans` read the record key of every slice of the snapshot.
     """
-    keys = rows[RECORD_KEY].combine_chunks()
+    keys = joined(rows[RECORD_KEY])
     if everywhere:
         every = np.arange(rows.num_rows)
         return tuple(Candidate(number, FindTask(scan, keys, prune), every) for number, scan in enumerate(scans))
@@ -124,12 +125,9 @@ def join_finds(candidates: Sequence[Candidate], found: Sequence[tuple[Ints, Ints
 
 def rows_by_partition(rows: pa.Table) -> dict[str, Ints]:
     """Row numbers, ascending, of each partition path that occurs."""
-    encoded = rows[PARTITION_PATH].unify_dictionaries().combine_chunks()
+    encoded = joined(rows[PARTITION_PATH].unify_dictionaries())
     codes = encoded.indices.to_numpy(zero_copy_only=False)
-    if len(encoded.dictionary) < _SHORT_MAX:
-        codes = codes.astype(np.int16)  # These are sorted five times as fast.
-    order = np.argsort(codes, kind="stable")
-    bounds = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
+    order, bounds = group_rows(codes, len(encoded.dictionary))
     partitions = encoded.dictionary.to_pylist()
     return {
         partition: order[bounds[code] : bounds[code + 1]]

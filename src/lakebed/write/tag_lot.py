@@ -49,7 +49,7 @@ class TagLot:
         rows = self.arrangement.combined(rows)
         tagged = self.find(rows) if self.find else Tagged(rows, NO_TAGS)
         inserts = inserts_by_partition(tagged.rows, tagged.tags)
-        keys = new_keys(tagged, inserts)
+        keys = None if tagged.counts is None else new_keys(tagged, inserts)
         return TaggedLot(
             self._stage(tagged, inserts),
             tuple(rows_by_partition(rows)),

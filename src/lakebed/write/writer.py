@@ -13,6 +13,7 @@ import pyarrow as pa
 from lakebed.engine.engines import Engine, InProcess
 from lakebed.engine.exchange import lots
 from lakebed.engine.randomness import new_file_id
+from lakebed.engine.threads import shared_threads
 from lakebed.errors import CommitUnknownError, LakebedError, WriteConflictError
 from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
 from lakebed.index.ordering import find_ordering
@@ -20,6 +21,7 @@ from lakebed.index.record_index import KeyChanges
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.current_entries import are_current
 from lakebed.metadata.maintenance import is_due, maintain
+from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.record_index import RECORD_INDEX, record_index_files
 from lakebed.metadata.shard_cache import default_cache
 from lakebed.metadata.stored_keys import KeyFiles
@@ -41,7 +43,7 @@ from lakebed.write.arrange import Arrangement
 from lakebed.write.buckets import plan_split
 from lakebed.write.checks import check_schema, check_writable
 from lakebed.write.context import write_context
-from lakebed.write.execute import RunStaged, delete_strays, hidden_keys, key_shards, run_write_task
+from lakebed.write.execute import RunStaged, delete_strays, hidden_keys, key_shards, run_write_tasks
 from lakebed.write.index_tag import KeyIndex, tag_by_index
 from lakebed.write.metadata import CommitChanges
 from lakebed.write.metrics import METRICS, Phases, probe_metrics
@@ -168,15 +170,8 @@ class Writer:
         check_writable(self._handle.last_look)
         attempt = self._transactions.begin(operation.action(self._handle.config))
         try:
-            phases = Phases()
-            state = self._state_of(attempt)
-            context = write_context(state, attempt.instant, self._options, columns)
-            plan = make_plan(state, context)
-            phases.end("plan")
-            self._transactions.declare(attempt, plan.declaration)
-            written, keys = self._execute(state, context, plan)
-            phases.end("write")
-            result = self._commit(attempt, state, context, plan, written, keys, phases)
+            with shared_threads():
+                result = self._write(attempt, columns, make_plan)
             result = replace(result, requests=self._handle.storage.counts.snapshot() - before)
         except CommitUnknownError:
             attempt.heartbeat.rest()  # It may have taken place: nothing may be deleted. If not, others find it dead.
@@ -186,6 +181,17 @@ class Writer:
             raise
         self._maintain(attempt)
         return result
+
+    def _write(self, attempt: Attempt, columns: pa.Schema, make_plan: _Planner) -> WriteResult:
+        phases = Phases()
+        state = self._state_of(attempt)
+        context = write_context(state, attempt.instant, self._options, columns)
+        plan = make_plan(state, context)
+        phases.end("plan")
+        self._transactions.declare(attempt, plan.declaration)
+        written, keys = self._execute(state, context, plan)
+        phases.end("write")
+        return self._commit(attempt, state, context, plan, written, keys, phases)
 
     def _state_of(self, attempt: Attempt) -> TableState:
         """The table as the attempt has seen it last; under the lock, so it need not be looked at again."""
@@ -213,7 +219,7 @@ class Writer:
         _create_partitions(state, context, {task.group.partition for task in plan.tasks})
         keys = None
         if plan.shelf is None:
-            written = tuple(file for files in plan.engine.map(plan.tasks, run_write_task) for file in files)
+            written = run_write_tasks(plan.tasks, plan.engine)
         else:
             run = RunStaged(plan.shelf, key_shards(state))
             tasks: list[WriteTask | SliceTask] = [*plan.tasks, *_hidden_scans(state, plan)]
@@ -243,6 +249,8 @@ class Writer:
             extra_metadata={"schema": schema, METRICS: json.dumps(metrics)},
         )
         seen = frozenset(instant.requested_at for instant in state.timeline.commits())
+        # Whoever used key tables to find keys will do so again.
+        tables = NewTables(self._cache) if plan.counts is not None and plan.counts.uses_tables and not keys else None
         changes = CommitChanges(
             state,
             context,
@@ -252,10 +260,13 @@ class Writer:
             keys,
             # Late rows among updates are told by the index alone.
             keeps_current=plan.counts is not None or not plan.operation.finds_keys,
+            tables=tables,
         )
         completed_at = self._transactions.commit(
             attempt, plan.write_set, seen, metadata, changes, also=self._last_checks(state, plan)
         )
+        if tables is not None:
+            self._keep_tables(attempt, tables)
         phases.end("commit")
         return WriteResult(
             instant=attempt.instant,
@@ -267,6 +278,12 @@ class Writer:
             files=tuple(file.stat.path for file in written),
             metrics=metrics | phases.milliseconds,
         )
+
+    def _keep_tables(self, attempt: Attempt, tables: NewTables) -> None:
+        assert attempt.look is not None, "it is there once the attempt has completed"
+        completed_at = Timeline.of(attempt.look.metadata_instants).completion_of(attempt.instant)
+        if completed_at is not None:
+            tables.keep(self._handle.storage, completed_at)
 
     def _last_checks(self, state: TableState, plan: WritePlan) -> Callable[[Section], None]:
         def check(section: Section) -> None:

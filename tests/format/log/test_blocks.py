@@ -410,7 +410,7 @@ def hostile_cases() -> dict[str, tuple[bytes, Callable[[bytes], object]]]:
         "avro": (GOOD, lambda data: decode_records(block_of(data), path=PATH)),
         "schema": (SCHEMA.encode(), lambda data: decode_records(with_schema(data), path=PATH, columns=["ts"])),
         "parquet": (
-            encode_parquet_records(table, "{}"),
+            bytes(encode_parquet_records(table, "{}")),
             lambda data: decode_records(block_of(data, BlockKind.PARQUET_DATA), path=PATH),
         ),
         "delete": (encode_deletes(keys, keys, pa.array([5, None, 7])), decode_hostile_deletes),

@@ -25,6 +25,8 @@ _DISTINCT_MAX = 4096
 _SEARCH_GAIN = 0.98
 """Searching keys takes half as long again: it must save this much."""
 _GENERAL_LEVEL = 3
+_TRIAL_SHARE = 4
+"""One in so many records of a block is compressed in every way, to find the best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +158,24 @@ def frame_blocks(
 
 
 def choose_compressor(block: FramedBlock) -> Compressor:
-    """What makes the first block of a file smallest; further blocks are of the same kind."""
+    """What makes the beginning of a file's first block smallest; all its blocks are of the same kind."""
     if block.value_count > _DISTINCT_MAX:
         return compress_general
+    block = _beginning(block)
     plain, searching = len(compress_records(block)), len(compress_searching(block))
     best: tuple[int, Compressor] = (plain, compress_records)
     if searching < _SEARCH_GAIN * plain:
         best = (searching, compress_searching)
     return compress_general if len(compress_general(block)) < best[0] else best[1]
+
+
+def _beginning(block: FramedBlock) -> FramedBlock:
+    """Some of a block's records, enough to tell how they compress."""
+    count = max(1, len(block.tails) // _TRIAL_SHARE)
+    starts = block.starts[: count + 1]
+    return FramedBlock(
+        block.data[: starts[-1]], starts, block.tails[:count], block.value_ids[:count], block.value_count
+    )
 
 
 def compress_records(block: FramedBlock) -> bytes:

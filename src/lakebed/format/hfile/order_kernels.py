@@ -48,7 +48,8 @@ def _common_prefix(data: Bytes, offsets: Int64s) -> int:
 
 
 @kernel
-def _word(data: Bytes, start: int, end: int) -> np.uint64:
+def key_word(data: Bytes, start: int, end: int) -> np.uint64:
+    """The word of the bytes of a key from `start` on."""
     left = end - start
     if left > _STEP:
         return swap_bytes(load_word(data, start)) & ~_LOW_BYTE | _MORE
@@ -59,10 +60,16 @@ def _word(data: Bytes, start: int, end: int) -> np.uint64:
 
 
 @kernel
+def has_more(word: np.uint64) -> bool:
+    """Whether keys that have the word in common may differ behind it."""
+    return word & _LOW_BYTE == _MORE
+
+
+@kernel
 def _fill_words(data: Bytes, offsets: Int64s, order: Int64s, low: int, high: int, depth: int, words: Words) -> None:
     for at in range(low, high):
         key = order[at]
-        words[at] = _word(data, offsets[key] + depth, offsets[key + 1])
+        words[at] = key_word(data, offsets[key] + depth, offsets[key + 1])
 
 
 @kernel

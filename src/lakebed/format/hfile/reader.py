@@ -67,7 +67,7 @@ class HFile:
         """How many records the file says it has."""
         return self._trailer.entry_count
 
-    @property
+    @cached_property
     def schema(self) -> str | None:
         """The Avro schema of the values, if the file names one."""
         schema = self.file_info.get("schema")

@@ -73,7 +73,7 @@ def encode_avro_records(batch: pa.RecordBatch, avro_json: str) -> memoryview:
     return content.data
 
 
-def encode_parquet_records(table: pa.Table, avro_json: str, **options: Any) -> bytes:
+def encode_parquet_records(table: pa.Table, avro_json: str, **options: Any) -> memoryview:
     """The content of a PARQUET_DATA block whose SCHEMA header is `avro_json`; `options` are for the Parquet writer.
 
     Nulls in columns that are declared without raise InvalidInputError.
@@ -85,8 +85,7 @@ def encode_parquet_records(table: pa.Table, avro_json: str, **options: Any) -> b
             writer.add_key_value_metadata(avro_metadata(avro_json))
     except pa.ArrowInvalid as error:
         raise InvalidInputError(str(error), hint="make the rows fit the table's schema") from error
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
+    return memoryview(sink.getvalue())
 
 
 def decode_positions(block: LogBlock, *, path: str) -> npt.NDArray[np.int64] | None:

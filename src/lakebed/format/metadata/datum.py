@@ -91,6 +91,7 @@ def encode_datum(kind: RecordKind, payload: bytes) -> bytes:
     return _META_FIELDS_AND_KEY + encode_long(kind) + NULL * at + SET + payload + NULL * (_PAYLOAD_COUNT - 1 - at)
 
 
+@lru_cache(maxsize=4096)
 def encode_long(number: int) -> bytes:
     """An Avro int or long: zig-zag, then seven bits a byte, lowest first."""
     assert -(2**63) <= number < 2**63, number

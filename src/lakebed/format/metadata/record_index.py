@@ -302,18 +302,24 @@ def _encode_entry(location: RecordLocation, after: bytes) -> bytes:
 def _decode_entry(value: bytes, schema: str, path: str) -> tuple[RecordLocation, Any]:
     """Location and ordering value (None if there is none) of a stored value."""
     try:
-        location, at = None, 0
-        for field in _schema_fields(schema):
-            entry, at = _decode_field(value, at, field)
-            location = entry if field.name == RECORD_INDEX_PAYLOAD else location
-        if at != len(value):
-            raise ValueError(f"{len(value) - at} bytes too many")
-        if location is None:
-            raise ValueError("not an entry of the record index")
-        partition, instant_ms = location["partitionName"] or "", _number(location["instantTime"])
-        return RecordLocation(partition, _file_id(location), instant_ms), location.get(ORDERING_FIELD)
+        return _decode_fields(value, schema)
     except _BAD_BYTES as error:
         raise CorruptTableError(f"a record index entry cannot be decoded ({error})", path=path) from error
+
+
+@lru_cache(maxsize=1024)
+def _decode_fields(value: bytes, schema: str) -> tuple[RecordLocation, Any]:
+    """As `_decode_entry`; the shards of an index hold the same few values."""
+    location, at = None, 0
+    for field in _schema_fields(schema):
+        entry, at = _decode_field(value, at, field)
+        location = entry if field.name == RECORD_INDEX_PAYLOAD else location
+    if at != len(value):
+        raise ValueError(f"{len(value) - at} bytes too many")
+    if location is None:
+        raise ValueError("not an entry of the record index")
+    partition, instant_ms = location["partitionName"] or "", _number(location["instantTime"])
+    return RecordLocation(partition, _file_id(location), instant_ms), location.get(ORDERING_FIELD)
 
 
 def _file_id(location: dict[str, Any]) -> str:

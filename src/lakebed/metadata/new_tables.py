@@ -1,0 +1,43 @@
+"""Key tables of the log files that a commit adds to the record index, made from what it writes there.
+
+The next write then need not decode them. A table is named by when its instant completed, so they wait for that; if the
+commit fails, they go with it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lakebed.engine.threads import map_tasks
+from lakebed.format.metadata.schema import stored_schema
+from lakebed.index.entries import Entries
+from lakebed.metadata.key_table import KeyTable, build_entries_table
+from lakebed.metadata.shard_cache import ShardCache, file_identity
+from lakebed.model.commit import WriteStat
+from lakebed.model.instant import InstantTime
+from lakebed.storage import Storage
+
+
+class NewTables:
+    """Tables for a cache."""
+
+    def __init__(self, cache: ShardCache) -> None:
+        self._cache = cache
+        self._made: dict[tuple[str, int], KeyTable] = {}
+
+    def add(self, stat: WriteStat, entries: Entries, *, has_ordering: bool) -> None:
+        """Makes the table of a log file with these entries."""
+        schema = stored_schema(has_ordering=has_ordering)
+        table = build_entries_table(entries.keys, entries.values, entries.deletes, schema, self._cache.seed)
+        self._made[stat.path, stat.file_size] = table
+
+    def keep(self, storage: Storage, completed_at: InstantTime) -> None:
+        """Puts the tables into the cache: their files were stored, and their instant has completed."""
+        for _ in map_tasks([*self._made.items()], partial(self._keep_one, storage, completed_at)):
+            pass
+
+    def _keep_one(self, storage: Storage, completed_at: InstantTime, made: tuple[tuple[str, int], KeyTable]) -> None:
+        (path, size), table = made
+        identity = file_identity(storage, path, size, completed_at)
+        if identity is not None:
+            self._cache.keep(identity, table)

@@ -1,0 +1,52 @@
+"""Columns of prepared rows as arrays in one piece.
+
+The record key is often one of the data columns: what is done to the values of both is done once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakebed.engine.threads import map_tasks
+
+Ints = npt.NDArray[np.int64]
+
+_FEW_ROWS = 10_000
+"""Up to so many, threads take longer to start than to pick them."""
+
+
+def joined(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array, which is not copied if it is in one piece."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    whole = column.combine_chunks()
+    # Texts of more than 2 GiB do not fit one array with offsets of 32 bits.
+    return whole if isinstance(whole, pa.Array) else column.cast(pa.large_string()).combine_chunks()
+
+
+def take_rows(table: pa.Table, rows: Ints) -> pa.Table:
+    """The rows with these numbers, in that order. Columns are picked one after the other, each on a thread."""
+    places = [identity(column) for column in table.columns]
+    distinct = dict(zip(places, table.columns, strict=True))
+    numbers = pa.array(rows)
+    threads = 1 if len(rows) <= _FEW_ROWS else None
+    taken = map_tasks([*distinct.values()], lambda column: column.take(numbers), threads=threads)
+    of_place = dict(zip(distinct, taken, strict=True))
+    return pa.table([of_place[place] for place in places], schema=table.schema)
+
+
+def identity(column: pa.ChunkedArray) -> Hashable:
+    """What is equal for columns that are the same values in the same memory; of nested ones each is its own."""
+    if pa.types.is_nested(column.type):
+        return object()
+    return str(column.type), *(_place(chunk) for chunk in column.chunks)
+
+
+def _place(array: pa.Array) -> Hashable:
+    nested = _place(array.dictionary) if pa.types.is_dictionary(array.type) else None
+    buffers = tuple(b if b is None else (b.address, b.size) for b in array.buffers())
+    return len(array), array.offset, buffers, nested
