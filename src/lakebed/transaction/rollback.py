@@ -389,7 +389,12 @@ def _remove_target(section: Section, target: InstantRef, *, stays: bool) -> None
     if stays:
         section.remove(Instant(requested_at, action, State.INFLIGHT))
     else:
-        section.remove_pending(requested_at, action)
+        # Of a table service that had completed, the plan goes, too: it has a name of its own.
+        plans = [
+            i.action for i in section.timeline.pending() if i.requested_at == requested_at and i.action in SERVICES
+        ]
+        for spelling in dict.fromkeys((*plans, action)):
+            section.remove_pending(requested_at, spelling)
 
 
 def _paths(plan: RollbackPlan) -> Iterator[str]:
