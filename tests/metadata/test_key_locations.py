@@ -142,7 +142,9 @@ class Shard:
     def store(self, name: str, data: bytes) -> int:
         path = self.folder / ROOT / "record_index" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}")  # Other processes may store the same file.
+        unfinished.write_bytes(data)
+        unfinished.replace(path)
         return len(data)
 
     def add_base(self, number: int, there: dict[str, int]) -> None:
