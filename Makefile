@@ -22,7 +22,7 @@ demo: $(STAMP) ## Show what lakebed does, on small tables that come with it
 	@$(BIN)/lakebed demo
 
 test: $(STAMP) ## Run the tests; ARGS="-k timeline" and the like are handed to pytest
-	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(STAMP) ## Check format, lint, types and import layers
 	$(BIN)/ruff format --check .

@@ -26,13 +26,9 @@ LONG = ("simulation", "soak")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Shares tests out among processes: all that need Spark to one, others by file; what takes longest comes first."""
-    groups = {item: "spark" if _needs_spark(item) else item.nodeid.partition("::")[0] for item in items}
-    for item, group in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(
-        key=lambda item: groups[item] != "spark" and not groups[item].startswith(tuple(f"tests/{n}" for n in LONG))
-    )
+    """What takes longest comes first: tests are shared out among processes by file, in this order."""
+    long = tuple(f"tests/{name}" for name in LONG)
+    items.sort(key=lambda item: not _needs_spark(item) and not item.nodeid.startswith(long))
 
 
 def _needs_spark(item: pytest.Item) -> bool:
