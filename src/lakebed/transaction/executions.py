@@ -24,12 +24,11 @@ from lakebed.timeline import Timeline
 from lakebed.transaction.attempt import Attempt, put_in_flight, start_attempt, taken_over
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.markers import open_markers
-from lakebed.transaction.plans import SERVICES, cancel_marker, is_cancelled, is_removable
+from lakebed.transaction.plans import SERVICES, cancel_marker, is_cancelled, is_recent, is_removable
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.rollback import Rollbacks, rollbacks_by_target, targets_of_rollbacks
 from lakebed.transaction.section import Section, open_section, revoke_tickets
 from lakebed.transaction.settle import create_file
-from lakebed.transaction.times import format_time, shift_time, timeline_zone
 
 Planner = Callable[[Section, InstantTime], "bytes | None"]
 """What a plan with that time says, from the table as it is under the lock; None if there is nothing to do."""
@@ -179,11 +178,12 @@ def is_begun_elsewhere(section: Section, plan: Instant) -> bool:
 
     Whoever of us begins has a ticket, and a heartbeat. Two engines at one plan complete it twice.
     """
-    instant, ports = plan.requested_at, section.ports
-    if plan.state is not State.INFLIGHT or instant in section.heartbeats or ports.storage.find_tickets(instant):
+    instant = plan.requested_at
+    if plan.state is not State.INFLIGHT or instant in section.heartbeats:
         return False
-    until = shift_time(instant, round(section.timing.service_delay_seconds * 1000))
-    return format_time(ports.clock.now_ms(), timeline_zone(section.config)) < until
+    if section.ports.storage.find_tickets(instant):
+        return False
+    return is_recent(section, instant)
 
 
 def _running(instant: InstantTime) -> ServiceRunningError:

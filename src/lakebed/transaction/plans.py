@@ -9,6 +9,7 @@ from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Storage
 from lakebed.transaction.section import Section, instant_path
+from lakebed.transaction.times import format_time, shift_time, timeline_zone
 
 SERVICES = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING, Action.CLEAN)
 """Actions whose requested file is a plan that any process may execute."""
@@ -16,6 +17,12 @@ REMOVABLE = "lakebed.removable"
 """In the extra metadata of a plan: `true` if a rollback takes the plan away too."""
 CANCELLED = ".hoodie/.cancelled"
 """The folder of files that say which plans are cancelled."""
+
+
+def is_recent(section: Section, plan: InstantTime) -> bool:
+    """Whether a plan was requested so lately that it is left to whoever may be about to execute it."""
+    until = shift_time(plan, round(section.timing.service_delay_seconds * 1000))
+    return format_time(section.ports.clock.now_ms(), timeline_zone(section.config)) < until
 
 
 def is_removable(section: Section, plan: Instant) -> bool:

@@ -24,11 +24,10 @@ from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing, heartbeat_path
 from lakebed.transaction.markers import drop_markers, load_markers
 from lakebed.transaction.pending import planned_groups
-from lakebed.transaction.plans import SERVICES, cancel_marker, is_cancelled, is_removable
+from lakebed.transaction.plans import SERVICES, cancel_marker, is_cancelled, is_recent, is_removable
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.section import METADATA, Section, open_section, revoke_tickets
 from lakebed.transaction.settle import delete_file
-from lakebed.transaction.times import format_time, shift_time, timeline_zone
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
@@ -105,9 +104,7 @@ class Rollbacks:
         """Whether a plan is removable and nobody is to execute it any more."""
         if plan.action not in SERVICES or not is_removable(section, plan):
             return False
-        now = format_time(self._ports.clock.now_ms(), timeline_zone(section.config))
-        until = shift_time(plan.requested_at, round(self._timing.service_delay_seconds * 1000))
-        return now >= until or is_cancelled(self._ports.storage, plan.requested_at)
+        return not is_recent(section, plan.requested_at) or is_cancelled(self._ports.storage, plan.requested_at)
 
     def _is_given_up(self, section: Section, instant: Instant, own: InstantTime | None) -> bool:
         return instant.requested_at == own or not section.heartbeats.get(instant.requested_at, False)
