@@ -22,6 +22,7 @@ from lakebed.read.merge import Merged, merge_counted
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.plans import is_cancelled
 from lakebed.write.base_file import base_file_table, constant, file_schema, store_base_file
+from lakebed.write.columns import joined
 from lakebed.write.values import NOT_COUNTED, WriteContext, WrittenFile
 
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
@@ -82,14 +83,9 @@ def _whole_table(rows: pa.Table, partition: str) -> pa.Table:
     """The rows with all meta columns; that of file names is filled in when the file is written."""
     rows = rows.unify_dictionaries()
     count = rows.num_rows
-    kept = [_joined(rows[name]) for name, _ in _STORED_META]
+    kept = [joined(rows[name]) for name, _ in _STORED_META]
     data = rows.drop_columns([name for name, _ in _STORED_META])
     return base_file_table([*kept, constant(partition, count), constant("", count)], data)
-
-
-def _joined(column: pa.ChunkedArray) -> pa.Array:
-    joined = column.combine_chunks()
-    return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)
 
 
 def _stat(file_slice: FileSlice, name: str, parts: SliceParts, merged: Merged) -> WriteStat:

@@ -36,6 +36,7 @@ from lakebed.write.base_file import (
     store_base_file,
     with_entries,
 )
+from lakebed.write.columns import joined
 from lakebed.write.meta_columns import meta_columns
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask, WrittenFile
 
@@ -67,7 +68,7 @@ def merge_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
         num_deletes=len(merge.deletes),
     )
     write_markers(context.storage, context.instant, (stat.path,), task.token)
-    keys = _joined(incoming[RECORD_KEY])
+    keys = joined(incoming[RECORD_KEY])
     inserted, deleted = keys.take(pa.array(merge.inserts)), keys.take(pa.array(merge.deletes))
     known = None if len(deleted) else _known_keys(footer, inserted)
     written = store_base_file(context, _merged_table(task, stored, incoming, merge), stat, known)
@@ -131,7 +132,7 @@ class _Merge:
 def _merge(stored: pa.Table, incoming: pa.Table, config: TableConfig) -> _Merge:
     places = _known_places(incoming)
     if places is None:
-        places = _places(_joined(stored[RECORD_KEY]), _joined(incoming[RECORD_KEY]))
+        places = _places(joined(stored[RECORD_KEY]), joined(incoming[RECORD_KEY]))
     is_delete = _is_delete(incoming)
     is_new = places < 0
     wins = ~is_new
@@ -197,8 +198,8 @@ def _accepted(
     if missing:
         _check_deletes_only(always, missing)
         return always
-    theirs = [_joined(stored[name]).take(pa.array(places[rows])) for name in ordering]
-    ours = [_joined(incoming[name]).take(pa.array(rows)).cast(theirs[i].type) for i, name in enumerate(ordering)]
+    theirs = [joined(stored[name]).take(pa.array(places[rows])) for name in ordering]
+    ours = [joined(incoming[name]).take(pa.array(rows)).cast(theirs[i].type) for i, name in enumerate(ordering)]
     for values in ours:
         always &= values.is_null().to_numpy(zero_copy_only=False)
     wins: Bools = always | _at_least(ours, theirs)
@@ -240,7 +241,7 @@ def _merged_table(task: WriteTask, stored: pa.Table, incoming: pa.Table, merge: 
     context, count = task.context, len(merge.sources)
     _, seqnos, *_ = meta_columns(incoming, context.instant, task.number, "")
     names = constant(task.group.partition, count), constant("", count)
-    keys = _gather_keys(stored[RECORD_KEY], _joined(incoming[RECORD_KEY]), merge)
+    keys = _gather_keys(stored[RECORD_KEY], joined(incoming[RECORD_KEY]), merge)
     meta = [
         _gather(stored[COMMIT_TIME], constant(context.instant, incoming.num_rows), merge),
         _gather(stored[COMMIT_SEQNO], seqnos, merge),
@@ -252,9 +253,9 @@ def _merged_table(task: WriteTask, stored: pa.Table, incoming: pa.Table, merge: 
     columns = [
         keys
         if name == copied
-        else _gather(stored[name], _joined(fresh[name]), merge)
+        else _gather(stored[name], joined(fresh[name]), merge)
         if name in incoming.schema.names
-        else _joined(stored[name]).take(pa.array(merge.kept, mask=merge.kept < 0))
+        else joined(stored[name]).take(pa.array(merge.kept, mask=merge.kept < 0))
         for name in fresh.schema.names
     ]
     fields = [field.with_type(values.type) for field, values in zip(fresh.schema, columns, strict=True)]
@@ -265,16 +266,16 @@ def _gather_keys(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> 
     """Record keys: an update has the one that stood there."""
     inserted = incoming.take(pa.array(merge.inserts))
     kept = stored if not len(merge.deletes) else stored.take(pa.array(merge.kept[merge.kept >= 0]))
-    return _joined(pa.chunked_array([*kept.chunks, inserted]))
+    return joined(pa.chunked_array([*kept.chunks, inserted]))
 
 
 def _gather(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.Array:
     if pa.types.is_dictionary(stored.type) and not pa.types.is_dictionary(incoming.type):
         incoming = incoming.dictionary_encode()
     if merge.only_adds:
-        gathered = _joined(pa.chunked_array([*stored.chunks, incoming.take(pa.array(merge.inserts))]))
+        gathered = joined(pa.chunked_array([*stored.chunks, incoming.take(pa.array(merge.inserts))]))
     else:
-        gathered = _joined(pa.chunked_array([*stored.chunks, incoming])).take(pa.array(merge.sources))
+        gathered = joined(pa.chunked_array([*stored.chunks, incoming])).take(pa.array(merge.sources))
     return without_unused(gathered) if pa.types.is_dictionary(gathered.type) else gathered
 
 
@@ -319,8 +320,3 @@ def _is_delete(incoming: pa.Table) -> Bools:
         return np.zeros(incoming.num_rows, bool)
     flags: Bools = incoming[IS_DELETE].to_numpy()
     return flags
-
-
-def _joined(column: pa.ChunkedArray) -> pa.Array:
-    joined = column.combine_chunks()
-    return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)
