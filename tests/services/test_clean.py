@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import lakebed
-from lakebed.errors import InvalidInputError, LakebedError, ServiceRunningError
+from lakebed.errors import InvalidInputError, LakebedError, ServiceRunningError, SnapshotExpiredError
 from lakebed.format.timeline.metadata import decode_clean
 from lakebed.format.timeline.plans import decode_clean_plan
 from lakebed.model.instant import Instant, InstantTime
@@ -19,6 +19,7 @@ from lakebed.services.clean_plan import CleanPolicy, Retention
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage import open_storage
 from lakebed.storage.faults import Crash, Fault, FaultyStorage, at
+from lakebed.table import open_handle
 from lakebed.transaction.section import instant_path
 
 from .serviced_tables import (
@@ -212,6 +213,18 @@ def test_a_table_without_metadata_table_is_cleaned_by_listing(tmp_path: Path) ->
     done = clean(context_of(table.table))
     assert done is not None
     assert done.counts["files"] == 6
+    table.check_now()
+
+
+def test_a_reader_without_metadata_table_notices_what_was_cleaned_before_it_listed(tmp_path: Path) -> None:
+    table = without_metadata(new_table(tmp_path))
+    table.upsert(range(3), 0)
+    look = open_handle(table.path).state()
+    for ts in range(1, 5):
+        table.upsert(range(3), ts)
+    assert clean(context_of(table.table)) is not None
+    with pytest.raises(SnapshotExpiredError, match="was cleaned while"):
+        _ = look.latest_slices
     table.check_now()
 
 

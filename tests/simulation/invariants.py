@@ -73,8 +73,6 @@ class Invariants(Witness):
         self.metadata_completions: dict[str, str] = {}
         self.vanished = -1
         """The last step at which a completed write was taken back or archived, or a file of one was cleaned."""
-        self.cleaned = -1
-        """The last step at which a file of a completed write was cleaned."""
         self.restoring: str | None = None
         self.savepoints: dict[str, frozenset[str]] = {}
         self._services: dict[str, Service] = {}
@@ -453,7 +451,7 @@ class Invariants(Witness):
 
     def _data_cleaned(self, path: str) -> None:
         """A file of a completed write goes by a clean alone, and if nobody needs it who may be at work."""
-        self.vanished = self.cleaned = self.world.scheduler.steps
+        self.vanished = self.world.scheduler.steps
         require(path in self.world.cleaned, "I20", f"{path} was removed and its write is completed")
         needed = self._needed(path.rpartition("/")[0])
         require(path not in needed, "I23", f"{path} was cleaned and the newest snapshot needs it")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from lakebed.storage import open_storage
 from lakebed.table import open_handle
 from lakebed.transaction.transactions import Transactions
 from lakebed.write.metadata import metadata_commit
+from services.compaction_tables import before_commit
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
 NEW_FILES = {"hoodie.parquet.small.file.limit": "0"}
@@ -98,17 +98,6 @@ def after_newest(tmp_path: Path) -> str:
     newest = open_handle(tmp_path / "t").state().timeline.last_completed_at
     assert newest is not None
     return str(int(newest) + 1)
-
-
-def before_commit(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
-    commit = Transactions.commit
-
-    def work_first(*arguments: Any, **named: Any) -> Any:
-        monkeypatch.undo()
-        work()
-        return commit(*arguments, **named)
-
-    monkeypatch.setattr(Transactions, "commit", work_first)
 
 
 def test_a_foreign_write_that_began_before_ours_and_ends_after_it_counts(table: lakebed.Table, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
-from lakebed.format.timeline.plans import decode_clean_plan
 from lakebed.metadata.kept import Kept
 from lakebed.metadata.shard import OpenFile, Shard, load_shard, load_whole_shard, open_file, parts_of
 from lakebed.model.commit import CommitMetadata
@@ -195,17 +194,16 @@ class MetadataTable:
 
     def _cleaned_after(self, timeline: Timeline, base: InstantTime, partition: str) -> list[BaseFile | LogFile]:
         """Files of a partition that cleans have deleted, or may have, which knew of a base file."""
-        found: dict[str, BaseFile | LogFile] = {}
-        for clean in timeline:
-            if clean.action is Action.CLEAN and clean.state is not State.REQUESTED and clean.requested_at > base:
-                requested = Instant(clean.requested_at, Action.CLEAN, State.REQUESTED)
-                path = Documents(self._storage, self._config, ROOT).path(requested)
-                plan = self._storage.find(path)
-                for name in decode_clean_plan(plan, path=path).files.get(partition, ()) if plan is not None else ():
-                    file = decode_data_file_name(name.rpartition("/")[2], folder=f"{ROOT}{partition}")
-                    if file is not None:
-                        found[file.name] = file
-        return list(found.values())
+        documents = Documents(self._storage, self._config, ROOT)
+        begun = (i for i in timeline if i.action is Action.CLEAN and i.state is not State.REQUESTED)
+        names = {
+            name.rpartition("/")[2]
+            for clean in begun
+            if clean.requested_at > base
+            for name in documents.planned_files(clean.requested_at).get(partition, ())
+        }
+        found = (decode_data_file_name(name, folder=f"{ROOT}{partition}") for name in sorted(names))
+        return [file for file in found if file is not None]
 
     def _list_files(self, partition: str) -> list[BaseFile | LogFile]:
         folder = f"{ROOT}{partition}"

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from lakebed.errors import CorruptTableError, InvalidInputError, LakebedError, SnapshotExpiredError
-from lakebed.format.timeline.plans import decode_clean_plan
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.read.as_of import Completion, completion_as_of
@@ -77,8 +76,7 @@ def _cleaned(state: TableState, clean: Instant) -> frozenset[str]:
     if clean.is_completed:
         files: Mapping[str, Sequence[str]] = state.documents.clean(clean).deleted_files
     else:
-        path = state.documents.path(Instant(clean.requested_at, Action.CLEAN, State.REQUESTED))
-        files = decode_clean_plan(state.storage.get(path), path=path).files
+        files = state.documents.planned_files(clean.requested_at)
     bare = ((partition, name.rpartition("/")[2]) for partition, names in files.items() for name in names)
     return frozenset(f"{partition}/{name}" if partition else name for partition, name in bare)
 

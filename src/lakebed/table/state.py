@@ -11,7 +11,6 @@ from lakebed.errors import CorruptTableError, InvalidInputError, SnapshotExpired
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.index_definitions import decode_index_definitions
 from lakebed.format.timeline.metadata import decode_commit
-from lakebed.format.timeline.plans import decode_clean_plan
 from lakebed.metadata import MetadataTable, Unusable, find_metadata_table
 from lakebed.metadata.files import find_partition_files, list_metadata_files
 from lakebed.metadata.kept import Kept
@@ -102,9 +101,7 @@ class TableState:
             if i.action is Action.CLEAN and i.state is not State.REQUESTED
         }
         for clean in sorted(begun - known):
-            path = self.documents.path(Instant(clean, Action.CLEAN, State.REQUESTED))
-            plan = self.storage.find(path)
-            for partition, names in decode_clean_plan(plan, path=path).files.items() if plan is not None else ():
+            for partition, names in self.documents.planned_files(clean).items():
                 found.setdefault(partition, []).extend(parse_data_files(dict.fromkeys(names, 0), partition))
         return {partition: tuple(files) for partition, files in found.items()}
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from lakebed.errors import SnapshotExpiredError
 from lakebed.format.timeline.instant_names import encode_instant_name
 from lakebed.format.timeline.metadata import decode_clean, decode_commit
+from lakebed.format.timeline.plans import decode_clean_plan
 from lakebed.model.commit import CleanMetadata, CommitMetadata
 from lakebed.model.config import TableConfig
-from lakebed.model.instant import Instant
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
 from lakebed.storage import Storage
 from lakebed.timeline.archive import Archive
 
@@ -37,6 +42,17 @@ class Documents:
         if instant not in self._cleans:
             self._cleans[instant] = decode_clean(self._content(instant), path=self.path(instant))
         return self._cleans[instant]
+
+    def planned_files(self, clean: InstantTime) -> Mapping[str, tuple[str, ...]]:
+        """Names of the files that a clean on the timeline sets out to delete, by partition.
+
+        SnapshotExpiredError if it was archived since the timeline was listed: then nobody can tell what it deleted.
+        """
+        path = self.path(Instant(clean, Action.CLEAN, State.REQUESTED))
+        plan = self._storage.find(path)
+        if plan is None:
+            raise SnapshotExpiredError(f"{path} was archived while the table was looked at", hint="read again")
+        return decode_clean_plan(plan, path=path).files
 
     def _content(self, instant: Instant) -> bytes:
         """What an instant says, also one that was archived since the timeline was listed."""
