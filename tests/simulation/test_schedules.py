@@ -58,7 +58,10 @@ SERVICES = (
     "config changed",
     "index files before the commit",
 )
-ONCE_FAILED = (14966, 15101, 18410, 23904, 25568, 39584, 46848, 63070, 73834, 89683, 107235, 402286)
+ONCE_FAILED = (
+    *(14966, 15101, 18410, 23904, 25568, 39584, 46848, 63070, 73834, 89683, 107235),
+    *(244511, 292365, 297047, 353664, 355538, 402286),
+)
 """Beyond the first 10,000: each found a fault of its own."""
 ANSWERS = ("told WriteConflictError", "told RolledBackError", "told LockUnavailableError")
 

@@ -40,7 +40,7 @@ from lakebed.model.words import Action, State
 from lakebed.storage import Storage, Ticket
 from lakebed.timeline import Archive, Snapshot, Timeline
 from lakebed.transaction.archive import archive
-from lakebed.transaction.rollback import targets_of_rollbacks
+from lakebed.transaction.rollback import targets_of_rollbacks, undone_times
 from lakebed.transaction.section import Section, revoke_tickets
 from lakebed.transaction.settle import delete_file
 from lakebed.transaction.times import shift_time
@@ -106,9 +106,13 @@ def _compaction_time(section: Section) -> InstantTime:
 
 
 def _free_time_before(section: Section, instant: InstantTime) -> InstantTime:
-    """The time before may be taken: writers that begin together get times that follow each other."""
+    """The time before may be taken: writers that begin together get times that follow each other.
+
+    So is that of a write that was undone: a rollback that is not through would undo this, too, and files that the write
+    left in the metadata table would count.
+    """
     instants = (*section.timeline, *section.metadata_timeline)
-    taken = {time for i in instants for time in (i.requested_at, i.completed_at)}
+    taken = {time for i in instants for time in (i.requested_at, i.completed_at)} | undone_times(section)
     time = shift_time(instant, -1)
     while time in taken:
         time = shift_time(time, -1)

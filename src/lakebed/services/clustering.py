@@ -35,7 +35,7 @@ from lakebed.transaction.section import Section, instant_path
 from lakebed.transaction.settle import delete_file
 from lakebed.write.checks import check_schema, check_writable
 from lakebed.write.context import write_context
-from lakebed.write.execute import deleted_if_refused, find_strays
+from lakebed.write.execute import deleted_if_refused, find_rival_files
 from lakebed.write.metadata import CommitChanges
 from lakebed.write.schema import declared_schema
 from lakebed.write.values import WriteContext, WrittenFile
@@ -235,7 +235,7 @@ def _commit(
     )
     added = frozenset(FileGroupId(file.stat.partition, file.stat.file_id) for file in written)
     writes = WriteSet(WriteKind.CLUSTERING, rewritten=replaced, added=added)
-    strays = find_strays(write, written)
+    strays = find_rival_files(write, written, {group.partition for group in replaced})
 
     def check(section: Section) -> None:
         context.transactions.executions.check_not_cancelled(attempt.instant)

@@ -26,7 +26,7 @@ from lakebed.transaction.settle import delete_file
 from lakebed.write.checks import check_writable
 from lakebed.write.compacted_file import CompactionTask
 from lakebed.write.context import make_context
-from lakebed.write.execute import deleted_if_refused, find_strays
+from lakebed.write.execute import deleted_if_refused, find_rival_files
 from lakebed.write.metadata import CommitChanges
 from lakebed.write.schema import declared_schema
 from lakebed.write.values import WriteContext, WrittenFile
@@ -49,13 +49,17 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What an attempt is to do: the slices of its plan that are still there to be compacted."""
+    """What an attempt is to do: the slices of its plan that are still there to be compacted.
+
+    `partitions` are those that the plan is about: earlier attempts may have left files there.
+    """
 
     kind: Compaction
     attempt: Attempt
     state: TableState
     context: WriteContext
     slices: tuple[FileSlice, ...]
+    partitions: frozenset[str]
     skipped: int
     is_removable: bool
 
@@ -102,6 +106,7 @@ def _plan_work(context: ServiceContext, attempt: Attempt, kind: Compaction) -> _
         state=state,
         context=make_context(state, attempt.instant, schema, context.options),
         slices=slices,
+        partitions=frozenset(operation.partition for operation in plan.operations),
         skipped=len(plan.operations) - len(slices),
         is_removable=plan.extra_metadata.get(REMOVABLE) == "true",
     )
@@ -169,7 +174,7 @@ def _run(context: ServiceContext, work: _Work) -> tuple[WrittenFile, ...]:
 
 def _commit(context: ServiceContext, work: _Work, written: Sequence[WrittenFile]) -> InstantTime:
     """Commits the files. If columns were added meanwhile the commit says so: the files lack them, as older ones do."""
-    strays = find_strays(work.context, written)
+    strays = find_rival_files(work.context, written, work.partitions)
     for _ in range(_TRIES - 1):
         with suppress(_SchemaChangedError):
             return _try_commit(context, work, written, strays)

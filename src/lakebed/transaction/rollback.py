@@ -134,7 +134,9 @@ class Rollbacks:
                 attempt.ticket = section.open_ticket(attempt.instant)
             stays = _stays(section, plan.target)
             if not stays:
-                # Before anything else: an owner that wakes up now must not find itself alive, nor ever after.
+                # Before anything else: an owner that wakes up now must not find itself alive, nor ever after. Of a plan
+                # that is wholly undone, whoever was about to execute it may have a ticket, which ends before its beat.
+                revoke_tickets(self._ports, target)
                 delete_file(self._ports.storage, heartbeat_path(target))
             undo_metadata(section, target, rollback=attempt)
             _remove_target(section, plan.target, stays=stays)
@@ -200,6 +202,12 @@ def rollbacks_by_target(section: Section) -> dict[str, InstantTime]:
     """Pending rollbacks, by the instants that they are about to undo."""
     rollbacks = [i.requested_at for i in section.timeline.pending() if i.action is Action.ROLLBACK]
     return {_load_plan(section, rollback).target.requested_at: rollback for rollback in rollbacks}
+
+
+def undone_times(section: Section) -> frozenset[str]:
+    """The times of all instants that a rollback on the timeline has undone, or is about to."""
+    rollbacks = {i.requested_at for i in section.timeline if i.action is Action.ROLLBACK}
+    return frozenset(_load_plan(section, rollback).target.requested_at for rollback in sorted(rollbacks))
 
 
 def undo_metadata(

@@ -14,7 +14,7 @@ from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Storage, Ticket
-from lakebed.timeline import Timeline
+from lakebed.timeline import Archive, Timeline
 from lakebed.timeline.active import list_instants
 from lakebed.timeline.config import load_config
 from lakebed.transaction.head import Head, load_head, swap_head
@@ -151,7 +151,7 @@ class Section:
         self.check_lease()
         outcome = self.ports.storage.publish(ticket, self.path(instant, root), data)
         if outcome is not Outcome.DONE:
-            outcome = self._settle(ticket, self.path(instant, root), data)
+            outcome = self._settle(ticket, instant, data, root)
         if outcome is Outcome.DONE:
             self._note(root, (*self._listed(root), instant))
         return outcome
@@ -182,13 +182,21 @@ class Section:
         if self.ports.lock.can_be_lost:
             self.files = cast(Storage, _Fenced(self.ports, ticket))
 
-    def _settle(self, ticket: Ticket, path: str, data: bytes) -> Outcome:
+    def _settle(self, ticket: Ticket, instant: Instant, data: bytes, root: str) -> Outcome:
         """Whether it was published after all. Once the ticket is dead what is there stays, and what is not never is."""
         try:
             revoke_tickets(self.ports, InstantTime(ticket.instant))
-            return Outcome.DONE if self.ports.storage.find(path) == data else Outcome.REFUSED
+            is_there = self.ports.storage.find(self.path(instant, root)) == data or self._is_archived(instant, root)
+            return Outcome.DONE if is_there else Outcome.REFUSED
         except StorageUnavailableError:
             return Outcome.UNKNOWN
+
+    def _is_archived(self, instant: Instant, root: str) -> bool:
+        """Whether the history has it: it may have gone there since, if we have lost the lock."""
+        if not self.ports.lock.can_be_lost:
+            return False
+        archive = Archive(self.ports.storage, self.config, root)
+        return archive.completions([instant.requested_at]).get(instant.requested_at, "") == instant.completed_at
 
     def _announce(self, instant: InstantTime) -> None:
         """Tells whoever takes the lock over which instant's tickets to revoke."""

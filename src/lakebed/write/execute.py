@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -12,11 +12,13 @@ from lakebed.engine.engines import Engine, InProcess
 from lakebed.engine.exchange import Shelf
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import RolledBackError, ServiceCancelledError, WriteConflictError
+from lakebed.format.file_names import decode_data_file_name
 from lakebed.index.record_index import KeyChanges
 from lakebed.metadata.changes import key_changes
 from lakebed.metadata.entries import list_groups
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.metadata.stored_keys import ShardSets, StoredKeys, shard_sets, store_keys
+from lakebed.model.instant import InstantTime
 from lakebed.model.words import RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.table import TableState
@@ -107,6 +109,27 @@ def find_strays(context: WriteContext, written: Sequence[WrittenFile]) -> tuple[
     """
     kept = {file.stat.path for file in written}
     return tuple(sorted(load_markers(context.storage, context.instant) - kept))
+
+
+def find_rival_files(
+    context: WriteContext, written: Sequence[WrittenFile], partitions: Iterable[str]
+) -> tuple[str, ...]:
+    """Strays of a table service, and files that attempts before this one left in `partitions` without a marker.
+
+    A paused attempt may store a file after whoever took over has removed its markers. Where a metadata table says what
+    counts, such a file is nothing; else it would count once the plan is carried out.
+    """
+    kept = {file.stat.path for file in written}
+    listed: set[str] = set()
+    if not context.config.metadata_partitions:
+        found = (file for partition in sorted(partitions) for file in context.storage.list(partition))
+        listed = {file.path for file in found if _instant_of(file.path) == context.instant}
+    return tuple(sorted({*find_strays(context, written), *listed} - kept))
+
+
+def _instant_of(path: str) -> InstantTime | None:
+    file = decode_data_file_name(path.rpartition("/")[2])
+    return file.instant if file is not None else None
 
 
 def delete_strays(context: WriteContext, written: Sequence[WrittenFile]) -> None:
