@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -25,6 +25,8 @@ from lakebed.transaction.times import following_time, format_time, highest_time,
 
 METADATA = ".hoodie/metadata/"
 """The root of the metadata table, which has a timeline of its own under the same lock."""
+_TRIES = 5
+_SECONDS_BETWEEN_TRIES = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +185,18 @@ class Section:
             self.files = cast(Storage, _Fenced(self.ports, ticket))
 
     def _settle(self, ticket: Ticket, instant: Instant, data: bytes, root: str) -> Outcome:
-        """Whether it was published after all. Once the ticket is dead what is there stays, and what is not never is."""
-        try:
-            revoke_tickets(self.ports, InstantTime(ticket.instant))
-            is_there = self.ports.storage.find(self.path(instant, root)) == data or self._is_archived(instant, root)
-            return Outcome.DONE if is_there else Outcome.REFUSED
-        except StorageUnavailableError:
-            return Outcome.UNKNOWN
+        """Whether it was published after all. Once the ticket is dead what is there stays, and what is not never is.
+
+        As long as it lives the file may still appear, with a time of completion that others have passed by then: so the
+        lock is not given back before the store has been asked several times.
+        """
+        for _ in range(_TRIES):
+            with suppress(StorageUnavailableError):
+                revoke_tickets(self.ports, InstantTime(ticket.instant))
+                is_there = self.ports.storage.find(self.path(instant, root)) == data
+                return Outcome.DONE if is_there or self._is_archived(instant, root) else Outcome.REFUSED
+            self.ports.clock.sleep(_SECONDS_BETWEEN_TRIES)
+        return Outcome.UNKNOWN
 
     def _is_archived(self, instant: Instant, root: str) -> bool:
         """Whether the history has it: it may have gone there since, if we have lost the lock."""
