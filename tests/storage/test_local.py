@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -350,3 +351,16 @@ def test_what_is_about_running_processes_is_not_synced(tmp_path: Path, monkeypat
     storage.revoke(ticket)
     made_once = {str(tmp_path / ".hoodie"), str(tmp_path)}
     assert [path for path in synced if path not in made_once] == []
+
+
+def test_a_child_process_syncs_files_by_threads_of_its_own(tmp_path: Path) -> None:
+    """Workers of Spark are forked; a child has none of the threads that its parent waits with."""
+    storage = open_storage(str(tmp_path))
+    files = {f"p/{number}": b"x" for number in range(8)}
+    assert set(storage.create_all(files).values()) == {Outcome.DONE}
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        outcomes = storage.create_all({f"q/{number}": b"x" for number in range(2)})
+        os._exit(0 if set(outcomes.values()) == {Outcome.DONE} else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import TypeVar
 
 from lakebed.storage.port import Outcome
@@ -169,8 +170,17 @@ def _sync_files(handles: Sequence[int]) -> None:
 def _at_once(wait: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
     if len(items) < 2:
         return [wait(item) for item in items]
-    with ThreadPoolExecutor(min(len(items), _SYNCS_AT_ONCE), thread_name_prefix="lakebed") as pool:
-        return list(pool.map(wait, items))
+    return list(_threads().map(wait, items))
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Threads that stay: they wait for the disk, and starting them takes longer than that."""
+    return ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="lakebed-sync")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)
+"""A child process has none of the threads of its parent."""
 
 
 def _open_new(folder: str) -> tuple[int, str]:
