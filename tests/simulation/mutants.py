@@ -835,3 +835,23 @@ def _rules_without_added_groups() -> dict[Any, Any]:
 
     naive = {conflicts._same_group: same_group}
     return {pair: naive.get(rule, rule) for pair, rule in conflicts.RULES.items()}
+
+
+mutant("ticket kept", "a rollback leaves the ticket of a process that was about to execute its target")(
+    lambda: ((Rollbacks, "_finish", _finish_without_tickets),)
+)
+mutant("asked once", "the lock is given back while a completed file may still appear")(
+    lambda: ((section_module, "_TRIES", 1),)
+)
+_FINISH = Rollbacks._finish
+
+
+def _finish_without_tickets(self: Rollbacks, attempt: Any, plan: Any) -> None:
+    revoke = rollback.revoke_tickets
+
+    def revoke_own(ports: Any, instant: Any) -> None:
+        if instant == attempt.instant:
+            revoke(ports, instant)
+
+    with mock.patch.object(rollback, "revoke_tickets", revoke_own):
+        _FINISH(self, attempt, plan)

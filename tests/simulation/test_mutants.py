@@ -73,6 +73,8 @@ FIRST_KILLS = {
     "no rest": 13,
     "stale snapshot": 5,
     "new groups": 117,
+    "ticket kept": 297047,
+    "asked once": 442304,
 }
 """The first seed that killed a mutant when that was last looked at: tried first, for most of the time goes into legal
 schedules before it. A schedule changes with the protocol, so it may take another seed."""

@@ -1,10 +1,20 @@
 from __future__ import annotations
 
-from lakebed.model.words import Action
-from lakebed.storage import Storage
+from dataclasses import replace
+
+import pytest
+
+from lakebed.format.timeline.plans import encode_rollback_plan
+from lakebed.metadata.maintenance import _compaction_time
+from lakebed.model.commit import InstantRef, RollbackPlan
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+from lakebed.storage import Outcome, Storage, Ticket
 from lakebed.timeline import Archive, Snapshot, load_timeline
 from lakebed.timeline.config import load_config
 from lakebed.transaction.archive import archive
+from lakebed.transaction.locks.in_process import InProcessLock
+from lakebed.transaction.section import METADATA
 from lakebed.transaction.transactions import Transactions
 
 from .test_transactions import write
@@ -53,3 +63,30 @@ def test_an_instant_that_was_completed_twice_is_gone_as_a_whole(storage: Storage
     with transactions.section() as section:
         archive(section, section.timeline.commits()[:1])
     assert {listed.path.rpartition("/")[2][:17] for listed in storage.list(".hoodie/timeline")} == {*written[1:]}
+
+
+def test_a_write_that_was_archived_before_its_process_could_ask_has_taken_place(
+    storage: Storage, transactions: Transactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(InProcessLock, "can_be_lost", True)
+    for group in "abc":
+        write(transactions, group)
+    first, second, _ = load_timeline(storage, load_config(storage)).commits()
+    with transactions.section() as section:
+        archive(section, section.timeline.commits()[:2])
+        ticket = Ticket(first.requested_at, "dead")
+        assert section.complete(ticket, first, b"") is Outcome.DONE
+        assert section.complete(ticket, replace(first, completed_at=second.completed_at), b"") is Outcome.REFUSED
+
+
+def test_a_compaction_of_the_metadata_table_does_not_take_the_time_of_a_write_that_is_being_undone(
+    storage: Storage, transactions: Transactions
+) -> None:
+    pending, undone, rollback = (InstantTime(f"2026010100000{number}") for number in ("0105", "0104", "0200"))
+    plan = encode_rollback_plan(RollbackPlan(InstantRef(undone, "commit"), {}), table_url=storage.url)
+    with transactions.section() as section:
+        section.add(Instant(pending, Action.COMMIT, State.REQUESTED))
+        section.add(Instant(pending, Action.DELTA_COMMIT, State.REQUESTED), root=METADATA)
+        assert _compaction_time(section) == undone
+        section.add(Instant(rollback, Action.ROLLBACK, State.REQUESTED), plan)
+        assert _compaction_time(section) == "20260101000000103"
