@@ -61,8 +61,8 @@ class CurrentStats:
         keys = [partition_stats_key(column, partition) for column in columns]
         found, is_whole = [], True
         for layers in self._find(PARTITION_STATS, keys):
-            decoded = [each for each in map(_stats, layers) if each is not None]
-            if decoded and not (merged := reduce(merge_column_stats, decoded)).is_deleted:
+            merged = _merged(layers)
+            if merged is not None and not merged.is_deleted:
                 found.append(merged)
                 is_whole &= merged.is_tight_bound and layers[-1].schema == stored_schema()
         return KnownStats(tuple(found), is_whole)
@@ -80,6 +80,16 @@ class CurrentStats:
             by_shard.setdefault(file_ids[shard_of(key, len(file_ids))], []).append(key)
         for file_id, of_shard in by_shard.items():
             yield from self._metadata.shard(mdt_partition, file_id).find_many(of_shard).values()
+
+
+def _merged(layers: Sequence[StoredValue]) -> ColumnStats | None:
+    """What statistics of one column come to, oldest first. What stands alone need not be merged with older ones."""
+    newest: list[ColumnStats] = []
+    for stats in filter(None, map(_stats, reversed(layers))):
+        newest.append(stats)
+        if stats.is_tight_bound or stats.is_deleted:
+            break
+    return reduce(merge_column_stats, reversed(newest)) if newest else None
 
 
 def _stats(stored: StoredValue) -> ColumnStats | None:
