@@ -201,6 +201,16 @@ def load_whole_shard(storage: Storage, file_slice: FileSlice, *, root: str) -> S
     return load_shard(storage, file_slice, layout=_LAYOUT, counts=_every, root=root)
 
 
+def load_blocks_of(storage: Storage, file_slice: FileSlice, *, root: str) -> tuple[FiledBlock, ...]:
+    """The log blocks of a slice in timeline layout 2 that count, in merge order."""
+    return load_blocks(storage, file_slice, layout=_LAYOUT, counts=_every, root=root)
+
+
+def shard_of_blocks(blocks: Iterable[FiledBlock]) -> Shard:
+    """What log blocks say, without the base file that they lie on."""
+    return Shard(tuple(layer for filed in blocks for layer in _block_layers(filed)))
+
+
 def _every(_instant: str) -> bool:
     return True
 

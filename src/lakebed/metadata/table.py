@@ -141,12 +141,11 @@ class MetadataTable:
         return self.kept.opened.find(key, OpenFile, lambda: open_file(self._storage, part, root=ROOT))
 
     def newest_delta_commit(self) -> CommitMetadata | None:
-        """What the delta commit says that completed last of those that count."""
+        """What the delta commit says that completed last of those that count, but for log compactions."""
         timeline = self._snapshot.timeline
         done = [i for i in timeline.completed() if i.action is Action.DELTA_COMMIT]
-        newest = max(
-            (i for i in done if self._counts(i.requested_at)), key=lambda i: i.completed_at or "", default=None
-        )
+        writes = (i for i in done if i.requested_at not in timeline.log_compactions and self._counts(i.requested_at))
+        newest = max(writes, key=lambda i: i.completed_at or "", default=None)
         return None if newest is None else Documents(self._storage, self._config, ROOT).commit(newest)
 
     def _files_of(self, file_slice: FileSlice) -> ShardFiles:
@@ -267,7 +266,8 @@ def metadata_completions(
     """When each MDT instant completed, or None for one that does not count for a reader of that data timeline.
 
     Those do not count that the data timeline has pending, and those of writes that completed after it was read. Nor
-    does a compaction that took in such a write: an index would point to file groups that this reader does not see.
+    does a compaction, of logs or not, that took in such a write: an index would point to file groups that this reader
+    does not see.
     """
     completion_of = known or timeline.completion_of
     # A savepoint that is being made shares its time with a write that has completed.
@@ -275,7 +275,10 @@ def metadata_completions(
     late = _completed_later(storage, config, data_timeline, timeline)
     if late:
         first = min(i.completed_at or "" for i in late)
-        swallowed = (i for i in timeline.commits() if i.action is Action.COMMIT and i.requested_at > first)
+        merging = (
+            i for i in timeline.commits() if i.action is Action.COMMIT or i.requested_at in timeline.log_compactions
+        )
+        swallowed = (i for i in merging if i.requested_at > first)
         hidden.update(i.requested_at for i in (*late, *swallowed))
     return lambda requested_at: None if requested_at in hidden else completion_of(requested_at)
 
