@@ -79,7 +79,8 @@ def plan_log_compaction(
     operations = []
     for file_slice in slices:
         logs = horizon.logs_of(file_slice)
-        if _unmerged(logs, horizon, merged) >= max(blocks_min, 2):
+        newest = max((log.instant for log in file_slice.logs if log.instant in merged), default="")
+        if _completed_since(newest, logs, horizon) >= max(blocks_min, 2):
             operations.append(operation_of(file_slice, logs))
     return CompactionPlan(tuple(operations), strategy=_STRATEGY, preserve_meta_columns=True)
 
@@ -134,10 +135,9 @@ def compact_shard_logs(
     return _stat(file_slice, name, merged, blocks=len(blocks), size=len(data))
 
 
-def _unmerged(logs: tuple[LogFile, ...], horizon: Horizon, merged: Collection[str]) -> int:
-    """How many log files a reader has to read: a log compaction took in all that had completed before it."""
-    newest = max((log.instant for log in logs if log.instant in merged), default="")
-    return sum((horizon.completion_of(log.instant) or "") >= newest for log in logs)
+def _completed_since(merged_at: str, logs: tuple[LogFile, ...], horizon: Horizon) -> int:
+    """How many log files a reader has to read: the last log compaction took in all that had completed before it."""
+    return sum((horizon.completion_of(log.instant) or "") >= merged_at for log in logs)
 
 
 def _stat(file_slice: FileSlice, name: str, merged: MergedLogs, *, blocks: int, size: int) -> WriteStat:
