@@ -184,6 +184,18 @@ def with_undone_compactions(setup: Setup) -> Setup:
     return replace(with_services(setup), has_operator=True, maintainers=3)
 
 
+def with_merged_logs(setup: Setup) -> Setup:
+    """A metadata table whose log files are merged all the time, writers who die and, now and then, services."""
+    writers = (("upsert", "overwrite", "upsert"), ("upsert", "insert", "upsert"), ("overwrite", "upsert"))
+    setup = with_crashes(with_metadata(setup)) if setup.seed % 3 else with_metadata(setup)
+    return replace(setup, writers=writers, maintainers=4, readers=2, merges_logs=True)
+
+
+def with_undone_merges(setup: Setup) -> Setup:
+    """The same, with somebody who takes writes back."""
+    return replace(with_merged_logs(setup), has_operator=True, services=())
+
+
 def with_configurator(setup: Setup) -> Setup:
     """Another engine that changes the table's config, and dies doing so."""
     setup = with_crashes(with_metadata(setup))
