@@ -1,4 +1,4 @@
-"""Log compaction of the metadata table: what it merges says the same to every reader, and it leaves alone what it must."""
+"""Log compaction of the metadata table: merged log files say the same to every reader; some are left alone."""
 
 from __future__ import annotations
 
