@@ -11,7 +11,9 @@ from interop.test_ping_pong import Game
 from interop.write_histories import WriteDesign
 from interop.write_peer import WITH_METADATA, difference, index_differences, running_peer
 from lakebed.api import create_table
+from lakebed.errors import StorageUnavailableError
 from lakebed.format.timeline.metadata import decode_commit
+from lakebed.metadata import maintenance
 
 pytestmark = pytest.mark.interop
 
@@ -85,4 +87,26 @@ def test_both_merge_log_files_of_the_other(tmp_path: Path) -> None:
         game.check()
     assert game.merges["lakebed"] >= 1
     assert game.merges["hudi"] >= 1
+    game.expect_none(index_differences(game.path, statistics=False))
+
+
+def test_apache_hudi_carries_out_what_lakebed_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    game = MergingGame(running_peer(), tmp_path / "table", design(mor=True))
+    create_table(game.path, **game.design.create_arguments)
+
+    def die(*_: object) -> None:
+        raise StorageUnavailableError("gone", hint="none")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(maintenance, "_begin_attempt", die)
+        game.play("lakebed", "upsert")
+        game.play("lakebed", "update")
+    assert list((game.path / ".hoodie/metadata/.hoodie/timeline").glob("*.logcompaction.requested"))
+    assert game.merges.total() == 0
+    game.check()
+    game.play("hudi", "upsert")
+    assert game.merges == {"hudi": 1}
+    game.check()
+    game.play("lakebed", "update")
+    game.check()
     game.expect_none(index_differences(game.path, statistics=False))
