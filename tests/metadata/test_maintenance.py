@@ -188,3 +188,19 @@ def test_a_partition_that_is_being_built_is_left_alone(tmp_path: Path) -> None:
     plan = decode_compaction_plan(plan_path.read_bytes(), path=plan_path.name)
     assert {operation.partition for operation in plan.operations} == {*names} - {"bloom_filters"}
     assert not list((path / MDT / "record_index").glob(f".*_{merge}.log*"))
+
+
+def test_readers_do_not_read_log_files_that_were_merged(tmp_path: Path) -> None:
+    path = small_table(tmp_path / "t")
+    often = {**MERGED, "hoodie.metadata.log.compaction.blocks.threshold": "2"}
+    while len(merges(path)) < 2:
+        open_table(path, options=often).upsert([{"id": f"a{len(timeline_names(path, '')):04d}", "v": 1}])
+    first, last = merges(path)
+    assert timeline_names(path, ".commit") == []  # The second has taken in what the first made.
+    for log in (path / MDT / "files").glob(".*.log.*"):
+        instant = log.name.partition("_")[2][:17]
+        if instant < last and instant != first:
+            log.write_bytes(bytes(log.stat().st_size))  # Whoever reads it finds nothing that makes sense.
+    plain = open_table(path, options={"hoodie.metadata.enable": "false"}).to_arrow()
+    assert open_table(path).to_arrow().num_rows == plain.num_rows
+    assert len(open_table(path).to_arrow(where="id = 'k01'")) == 1

@@ -26,7 +26,7 @@ from lakebed.table import TableHandle, TableState
 from lakebed.timeline import Timeline
 from lakebed.timeline.config import PROPERTIES
 from lakebed.transaction.section import METADATA
-from lakebed.view.blocks import FiledBlock, _drop_compacted
+from lakebed.view.blocks import FiledBlock, without_replaced
 
 from .world import Store, World
 
@@ -143,7 +143,7 @@ def counted_logs(file_slice: FileSlice, read: Callable[[str], bytes]) -> tuple[F
         if replaced:
             header[HeaderKey.COMPACTED_BLOCK_TIMES] = ",".join(replaced[0])
         blocks.append(FiledBlock(LogBlock(BlockKind.HFILE_DATA, header, memoryview(content), 0, 0), log.name))
-    return _drop_compacted(blocks)
+    return without_replaced(blocks)
 
 
 def slice_contents(file_slice: FileSlice, read: Callable[[str], bytes]) -> list[bytes | memoryview]:

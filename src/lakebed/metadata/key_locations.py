@@ -253,7 +253,7 @@ def _identity(files: ShardFiles, part: FileSlice, completed_at: str) -> str | No
 def _build(files: ShardFiles, part: FileSlice, seed: bytes) -> KeyTable:
     """The table of one file."""
     opened = open_file(files.storage, part, root=ROOT)
-    return build_key_table(opened.layers, seed, replaces_others=opened.replaces_others)
+    return build_key_table(opened.layers, seed, replaces_others=bool(opened.replaced))
 
 
 class _Found:

@@ -9,7 +9,7 @@ from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
 from lakebed.metadata.kept import Kept
-from lakebed.metadata.shard import OpenFile, Shard, load_shard, load_whole_shard, open_file, parts_of
+from lakebed.metadata.shard import OpenFile, Shard, load_shard, open_file, parts_of, shard_of_files
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileSlice, LogFile
@@ -126,13 +126,13 @@ class MetadataTable:
         """A shard, of files as earlier looks have opened them."""
         if self._config.timeline_layout == 1:
             return load_shard(self._storage, file_slice, layout=1, counts=self._counts, root=ROOT)
-        opened = [
-            self._open_file(part, completed_at)
-            for part, completed_at in zip(parts_of(file_slice), self._files_of(file_slice).completions, strict=True)
-        ]
-        if any(file.replaces_others for file in opened):
-            return load_whole_shard(self._storage, file_slice, root=ROOT)
-        return Shard(tuple(layer for file in opened for layer in file.layers))
+        parts = [*zip(parts_of(file_slice), self._files_of(file_slice).completions, strict=True)]
+        merged = self._snapshot.timeline.log_compactions
+        merges = [self._open_file(part, at) for part, at in parts if _instant_of(part) in merged]
+        # What a log compaction took in need not be read; what an earlier one did it alone says.
+        hidden = frozenset[str]().union(*(file.replaced for file in merges)) - merged
+        opened = [self._open_file(part, at) for part, at in parts if part.base or _instant_of(part) not in hidden]
+        return shard_of_files(opened)
 
     def _open_file(self, part: FileSlice, completed_at: InstantTime) -> OpenFile:
         """A file as it was opened. With a table that is made again at its old place names recur, but not times."""
@@ -241,6 +241,11 @@ def _newer_bases(
         and file.instant > used.get(file.file_id, "")
         and completion_of(file.instant) is None
     }
+
+
+def _instant_of(part: FileSlice) -> InstantTime:
+    """The instant of the one file of a slice."""
+    return (part.base or part.logs[0]).instant
 
 
 def _number(file_slice: FileSlice) -> int:
