@@ -7,7 +7,7 @@ the next section takes up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -60,7 +60,7 @@ def is_due(timeline: Timeline, log_blocks: int | None = None) -> bool:
     """
     if _delta_commits(timeline) >= DELTA_COMMITS or any(i.action in TAKEN_UP for i in timeline.pending()):
         return True
-    return log_blocks is not None and _unmerged_commits(timeline) >= log_blocks
+    return log_blocks is not None and _delta_commits(timeline, timeline.log_compactions) >= log_blocks
 
 
 def maintain(transactions: Transactions, engine: Engine, log_blocks: int | None = None) -> None:
@@ -80,21 +80,11 @@ TAKEN_UP = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLEAN)
 """What maintenance carries out if it finds it pending."""
 
 
-def _delta_commits(timeline: Timeline) -> int:
-    """Delta commits since the last compaction. Apache Hudi counts log compactions with them."""
+def _delta_commits(timeline: Timeline, since: Collection[InstantTime] = ()) -> int:
+    """Delta commits since the last compaction, or the last of `since`. As for Apache Hudi, log compactions are some."""
     count = 0
     for instant in reversed(timeline.commits()):
-        if instant.action is not Action.DELTA_COMMIT:
-            break
-        count += 1
-    return count
-
-
-def _unmerged_commits(timeline: Timeline) -> int:
-    """Delta commits since the last compaction or log compaction."""
-    count = 0
-    for instant in reversed(timeline.commits()):
-        if instant.action is not Action.DELTA_COMMIT or instant.requested_at in timeline.log_compactions:
+        if instant.action is not Action.DELTA_COMMIT or instant.requested_at in since:
             break
         count += 1
     return count
@@ -197,14 +187,13 @@ def _execute_compaction(section: Section, engine: Engine, pending: Instant, plan
 
 def _compact_logs(section: Section, engine: Engine, *, log_blocks: int) -> None:
     """Merges the log files of shards that have many; not while a compaction is to take them all."""
-    timeline = section.metadata_timeline
+    timeline, merged = section.metadata_timeline, section.metadata_timeline.log_compactions
     waits = any(i.action in (Action.COMPACTION, Action.LOG_COMPACTION) for i in timeline.pending())
-    if waits or _delta_commits(timeline) >= DELTA_COMMITS or _unmerged_commits(timeline) < log_blocks:
+    if waits or _delta_commits(timeline) >= DELTA_COMMITS or _delta_commits(timeline, merged) < log_blocks:
         return
     unsettled = _unsettled(section)
     instant = _free_time_before(section, InstantTime(min(unsettled))) if unsettled else section.next_time()
     horizon = Horizon(instant, unsettled, _snapshot(section).completion_of)
-    merged = timeline.log_compactions
     plan = plan_log_compaction(_slices(section), horizon, blocks_min=log_blocks, merged=merged)
     if plan.operations:
         requested = Instant(instant, Action.LOG_COMPACTION, State.REQUESTED)
@@ -221,9 +210,10 @@ def _unsettled(section: Section) -> frozenset[str]:
 
 def _take_up_log_compaction(section: Section, engine: Engine) -> None:
     """Carries out one that is pending, before a compaction that would take its log files may be planned."""
-    for instant in sorted(section.metadata_timeline.log_compactions)[-1:]:
-        revoke_tickets(section.ports, instant)  # It may be left, as in `_end_last`.
-    for pending in [i for i in section.metadata_timeline.pending() if i.action is Action.LOG_COMPACTION]:
+    timeline = section.metadata_timeline
+    for done in [i for i in timeline.commits() if i.requested_at in timeline.log_compactions][-1:]:
+        revoke_tickets(section.ports, done.requested_at)  # It may be left, as in `_end_last`.
+    for pending in [i for i in timeline.pending() if i.action is Action.LOG_COMPACTION]:
         _execute_log_compaction(section, engine, pending, _load_plan(section, pending))
 
 
