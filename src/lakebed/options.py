@@ -219,7 +219,16 @@ class WriteOptions:
     heartbeat_misses: int = field(default=2, metadata={"hoodie": "hoodie.client.heartbeat.tolerable.misses"})
     service_delay_minutes: int = field(default=10, metadata={"hoodie": "hoodie.table.service.rollback.delay.minutes"})
     moves_rows: bool = field(default=True, metadata={"hoodie": "hoodie.record.index.update.partition.path"})
+    metadata_log_compaction: bool = field(default=False, metadata={"hoodie": "hoodie.metadata.log.compaction.enable"})
+    metadata_log_blocks_min: int = field(
+        default=5, metadata={"hoodie": "hoodie.metadata.log.compaction.blocks.threshold"}
+    )
     lock: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def metadata_log_blocks(self) -> int | None:
+        """From how many log files on those of a shard of the metadata table are merged; None: never."""
+        return self.metadata_log_blocks_min if self.metadata_log_compaction else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from lakebed.format.bloom import build_bloom, encode_bloom
 from lakebed.format.file_names import decode_data_file_name, encode_base_file_name, encode_log_file_name
 from lakebed.format.metadata.keys import instant_millis
 from lakebed.format.properties import encode_properties
-from lakebed.format.timeline.metadata import decode_commit, encode_commit
+from lakebed.format.timeline.metadata import decode_commit, encode_commit, encode_compaction_plan
 from lakebed.index.record_index import KeyChanges
 from lakebed.index.secondary_index import ValueChanges
 from lakebed.metadata import MetadataTable, find_metadata_table
@@ -34,6 +34,7 @@ from lakebed.metadata.compaction import compact_shard, plan_compaction, slice_of
 from lakebed.metadata.current_stats import CurrentStats
 from lakebed.metadata.entries import Update, list_groups, write_change
 from lakebed.metadata.files import list_metadata_files
+from lakebed.metadata.log_compaction import Horizon, compact_shard_logs, plan_log_compaction, slices_to_merge
 from lakebed.metadata.merging import live_files
 from lakebed.metadata.record_index import read_record_index
 from lakebed.metadata.secondary_index import read_secondary_index
@@ -255,6 +256,21 @@ class World:
         ]
         self.publish(instant, "commit", stats, "COMPACT")
 
+    def merge_logs(self) -> None:
+        """Log-compacts what has two log files or more that nobody merged."""
+        metadata, instant = self.metadata(), self.tick()
+        timeline = load_timeline(self.storage, TableConfig(metadata_properties("t")), ROOT)
+        partitions = [p for p in SHARDS if list_groups(self.storage, [p])[p]]
+        slices = [s for partition in partitions for s in metadata.slices(partition)]
+        horizon = Horizon(instant, frozenset(), timeline.completion_of)
+        plan = plan_log_compaction(slices, horizon, blocks_min=2, merged=timeline.log_compactions)
+        stats = [
+            compact_shard_logs(self.storage, each, instant=instant, token="8-8-8", created_ms=0)
+            for each in slices_to_merge(plan.operations, slices, horizon)
+        ]
+        self.storage.create(f"{ROOT}.hoodie/timeline/{instant}.logcompaction.requested", encode_compaction_plan(plan))
+        self.publish(instant, "deltacommit", [stat for stat in stats if stat is not None], "LOG_COMPACT")
+
     def clean_metadata(self, retained: int) -> None:
         timeline = load_timeline(self.storage, TableConfig(metadata_properties("t")), ROOT)
         files = {
@@ -362,6 +378,8 @@ steps = st.one_of(
     st.tuples(st.just("replace"), partitions, st.none() | rows),
     st.tuples(st.just("clean")),
     st.tuples(st.just("compact")),
+    st.tuples(st.just("merge logs")),
+    st.tuples(st.just("merge logs")),
     st.tuples(st.just("clean metadata"), st.integers(1, 3)),
 )
 
@@ -378,6 +396,8 @@ def take(world: World, step: tuple) -> None:
             world.clean()
         case ("compact",):
             world.compact()
+        case ("merge logs",):
+            world.merge_logs()
         case ("clean metadata", retained):
             world.clean_metadata(retained)
 
@@ -389,6 +409,8 @@ def test_readers_find_what_was_written(is_partitioned: bool, history: list[tuple
     world = World(is_partitioned=is_partitioned)
     for step in history:
         take(world, step)
+    world.check()
+    world.merge_logs()
     world.check()
     world.compact()
     world.clean_metadata(1)

@@ -46,6 +46,8 @@ class Client:
     history: History
     invariants: Invariants
     is_cow: bool
+    log_blocks: int | None = None
+    """From how many log files on those of the metadata table are merged; None: never."""
     transactions: Transactions = field(init=False)
     context: Context = field(init=False)
 
@@ -403,13 +405,15 @@ def run_maintainer(client: Client, rounds: int, delay_ms: int) -> None:
 def maintain(client: Client) -> None:
     """Compacts and cleans the metadata table if that is due."""
     config = load_config(client.storage)
-    if config.metadata_partitions and maintenance.is_due(load_timeline(client.storage, config, METADATA)):
-        finish_maintenance(client)
+    if config.metadata_partitions:
+        timeline = load_timeline(client.storage, config, METADATA)
+        if maintenance.is_due(timeline, client.log_blocks):
+            finish_maintenance(client)
 
 
 def finish_maintenance(client: Client) -> None:
     """Takes up what is pending in the metadata table, and does what is due."""
-    maintenance.maintain(client.transactions, Inline())
+    maintenance.maintain(client.transactions, Inline(), client.log_blocks)
 
 
 def run_configurator(client: Client, delay_ms: int) -> None:

@@ -344,7 +344,7 @@ class Invariants(Witness):
 
     def _metadata_instant_written(self, process: Process, instant: Instant, data: bytes) -> None:
         if instant.completed_at is None:
-            if instant.action is Action.COMPACTION and instant.state is State.REQUESTED:
+            if instant.action in (Action.COMPACTION, Action.LOG_COMPACTION) and instant.state is State.REQUESTED:
                 self._compaction_planned(instant.requested_at, data)
             if instant.action is Action.CLEAN and instant.state is State.REQUESTED:
                 names = self.codec.decode_clean_plan(data, path="").files.values()
@@ -355,9 +355,10 @@ class Invariants(Witness):
         # A time in the metadata table may come again once its file is gone: nobody orders by it across instants.
         floor = self.world.floor if hold is None else hold.floor
         require(m > floor, "I1", f"{m} is not after {floor}")
-        if instant.action is not Action.DELTA_COMMIT:
-            self.world.reached[f"metadata {instant.action}"] += 1
-            if instant.action is Action.COMMIT:
+        is_merge = f"{METADATA_TIMELINE}{t}.logcompaction.requested" in self.world.store.files
+        if is_merge or instant.action is not Action.DELTA_COMMIT:
+            self.world.reached[f"metadata {'logcompaction' if is_merge else instant.action}"] += 1
+            if is_merge or instant.action is Action.COMMIT:
                 require(t not in self._compactions, "I3", f"{t} completed twice in the metadata table")
                 self._compactions.add(t)
         else:

@@ -46,11 +46,14 @@ from .table import (
     FILES,
     Places,
     Rows,
+    counted_logs,
     decode_rows,
     encode_entries,
+    encode_merged,
     encode_rows,
     list_entries,
     merge_entries,
+    slice_contents,
 )
 from .world import World
 
@@ -219,10 +222,23 @@ def compact_shard(
 ) -> WriteStat:
     """The base file that takes the place of a slice of a simulated metadata table."""
     del created_ms
-    paths, places = merge_entries(storage.get(f"{METADATA}{path}") for path in file_slice.paths)
+    paths, places = merge_entries(slice_contents(file_slice, lambda path: storage.get(f"{METADATA}{path}")))
     token = f"{token}-0-{storage._world.token()[1:]}"
     path = file_slice.path(encode_base_file_name(file_slice.group.file_id, token, instant, ".hfile"))
     create_file(storage, f"{METADATA}{path}", encode_entries(sorted(paths), places))
+    return WriteStat(file_slice.group.file_id, path, file_slice.group.partition)
+
+
+def compact_shard_logs(
+    storage: Any, file_slice: FileSlice, *, instant: InstantTime, token: str, created_ms: int
+) -> WriteStat:
+    """The log file that stands for those of a slice of a simulated metadata table."""
+    del created_ms
+    logs = counted_logs(file_slice, lambda path: storage.get(f"{METADATA}{path}"))
+    token = f"{token}-0-{storage._world.token()[1:]}"
+    path = file_slice.path(encode_log_file_name(file_slice.group.file_id, instant, 1, token))
+    content = encode_merged((filed.block.content for filed in logs), (filed.instant for filed in reversed(logs)))
+    create_file(storage, f"{METADATA}{path}", content)
     return WriteStat(file_slice.group.file_id, path, file_slice.group.partition)
 
 
@@ -248,6 +264,7 @@ _JOBS: tuple[Swap, ...] = (
     _swap(maintenance, "DELTA_COMMITS", 2),
     _swap(maintenance, "plan_clean", partial(plan_clean, retained=4)),
     _swap(maintenance, "compact_shard", compact_shard),
+    _swap(maintenance, "compact_shard_logs", compact_shard_logs),
     _swap(maintenance, "new_write_token", str),
 )
 

@@ -36,6 +36,8 @@ import lakebed.transaction.times as times
 import lakebed.transaction.transactions as transactions
 import lakebed.view.slices as slices
 from lakebed.errors import CorruptTableError, InvalidInputError, WriteConflictError
+from lakebed.metadata.log_compaction import Horizon
+from lakebed.model.words import Action
 from lakebed.storage import Outcome
 from lakebed.timeline import Timeline
 from lakebed.transaction.heartbeats import Heartbeat, heartbeat_path
@@ -182,6 +184,18 @@ def with_lost_services(setup: Setup) -> Setup:
 def with_undone_compactions(setup: Setup) -> Setup:
     """Somebody who takes writes back while the metadata table is compacted, and compactors who die."""
     return replace(with_services(setup), has_operator=True, maintainers=3)
+
+
+def with_merged_logs(setup: Setup) -> Setup:
+    """A metadata table whose log files are merged all the time, writers who die and, now and then, services."""
+    writers = (("upsert", "overwrite", "upsert"), ("upsert", "insert", "upsert"), ("overwrite", "upsert"))
+    setup = with_crashes(with_metadata(setup)) if setup.seed % 3 else with_metadata(setup)
+    return replace(setup, writers=writers, maintainers=4, readers=2, merges_logs=True)
+
+
+def with_undone_merges(setup: Setup) -> Setup:
+    """The same, with somebody who takes writes back."""
+    return replace(with_merged_logs(setup), has_operator=True, services=())
 
 
 def with_configurator(setup: Setup) -> Setup:
@@ -688,6 +702,57 @@ mutant(
     "a compaction takes the time just before a pending write, though another write has it",
     lambda setup: replace(with_services(with_wild_clocks(setup)), skew_ms=0, writers=(("upsert",), ("insert",)) * 2),
 )(lambda: ((maintenance, "_free_time_before", lambda section, instant: times.shift_time(instant, -1)),))
+
+
+mutant("merge pending", "a log compaction of the metadata table takes in what may still be undone", with_merged_logs)(
+    lambda: ((maintenance, "_unsettled", lambda section: frozenset()),)
+)
+
+
+def _only_twins_are_unsettled() -> tuple[Patch, ...]:
+    def unsettled(section: Section) -> frozenset[str]:
+        return original(section) & {i.requested_at for i in section.metadata_timeline}
+
+    original = maintenance._unsettled
+    return ((maintenance, "_unsettled", unsettled),)
+
+
+mutant("merge late", "a log compaction takes a time after a write that has no entries yet", with_merged_logs)(
+    _only_twins_are_unsettled
+)
+mutant("merge below", "a log compaction leaves log files out that a compaction may take without it", with_merged_logs)(
+    lambda: ((Horizon, "_stays_on_top", lambda self, log: True),)
+)
+
+
+def _merges_are_writes() -> tuple[Patch, ...]:
+    def completions(storage: Any, config: Any, data_timeline: Timeline, timeline: Timeline, known: Any) -> Any:
+        return original(storage, config, data_timeline, replace(timeline, log_compactions=frozenset()), known)
+
+    original = metadata_table.metadata_completions
+    return ((metadata_table, "metadata_completions", completions),)
+
+
+mutant("merge ahead", "a reader takes a log compaction that took in what it does not see", with_merged_logs)(
+    _merges_are_writes
+)
+
+
+def _undone_though_merged() -> tuple[Patch, ...]:
+    def check(section: Section, target: Any) -> Any:
+        timeline = section.metadata_timeline
+        merged = {i.requested_at for i in timeline if i.action is Action.LOG_COMPACTION} | timeline.log_compactions
+        others = Timeline(tuple(i for i in timeline if i.requested_at not in merged))
+        with mock.patch.object(Section, "metadata_timeline", others):
+            return original(section, target)
+
+    original = rollback._check_can_undo
+    return ((rollback, "_check_can_undo", check),)
+
+
+mutant("undo merged", "a write is taken back that a log compaction has taken in", with_undone_merges)(
+    _undone_though_merged
+)
 
 
 def _any_metadata_counts() -> tuple[Patch, ...]:

@@ -7,13 +7,14 @@ before. A deleted row keeps its list. Data files have real names and hold {key: 
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from lakebed.errors import CorruptTableError
 from lakebed.format.file_names import decode_data_file_name, encode_base_file_name
+from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock
 from lakebed.format.partition_metafile import PARTITION_METAFILE
 from lakebed.format.properties import encode_properties, table_checksum
 from lakebed.metadata import MetadataTable
@@ -25,6 +26,7 @@ from lakebed.table import TableHandle, TableState
 from lakebed.timeline import Timeline
 from lakebed.timeline.config import PROPERTIES
 from lakebed.transaction.section import METADATA
+from lakebed.view.blocks import FiledBlock, without_replaced
 
 from .world import Store, World
 
@@ -106,18 +108,48 @@ def encode_entries(paths: Iterable[str], places: Places, gone: Iterable[str] = (
     return marshal.dumps((list(paths), places, list(gone)))
 
 
-def merge_entries(contents: Iterable[bytes]) -> tuple[set[str], Places]:
+def encode_merged(contents: Iterable[bytes | memoryview], replaced: Iterable[str]) -> bytes:
+    """The content of a log file that stands for others, whatever lies below: what is gone goes first."""
+    logs = [*contents]
+    paths, places = merge_entries(logs)
+    gone = {path for content in logs for path in marshal.loads(content)[2]}
+    return marshal.dumps((sorted(paths), places, sorted(gone), [*replaced]))
+
+
+def merge_entries(contents: Iterable[bytes | memoryview]) -> tuple[set[str], Places]:
     """What files of the metadata table say together, in merge order."""
     paths: set[str] = set()
     places: Places = {}
     for content in contents:
-        more, moved, gone = marshal.loads(content)
-        paths.update(more)
+        more, moved, gone, *replaced = marshal.loads(content)
+        if not replaced:
+            paths.update(more)
         paths.difference_update(gone)
         for folder in [path for path in gone if path.endswith("/")]:
             paths = {path for path in paths if not path.startswith(folder)}
+        if replaced:
+            paths.update(more)
         places.update(moved)
     return paths, places
+
+
+def counted_logs(file_slice: FileSlice, read: Callable[[str], bytes]) -> tuple[FiledBlock, ...]:
+    """The log files of a slice of the metadata table that count beside those that stand for others, in merge order."""
+    blocks = []
+    for log in file_slice.logs:
+        content = read(file_slice.path(log.name))
+        replaced = marshal.loads(content)[3:]
+        header = {HeaderKey.INSTANT_TIME: str(log.instant)}
+        if replaced:
+            header[HeaderKey.COMPACTED_BLOCK_TIMES] = ",".join(replaced[0])
+        blocks.append(FiledBlock(LogBlock(BlockKind.HFILE_DATA, header, memoryview(content), 0, 0), log.name))
+    return without_replaced(blocks)
+
+
+def slice_contents(file_slice: FileSlice, read: Callable[[str], bytes]) -> list[bytes | memoryview]:
+    """What is in the files of a slice of the metadata table that count, in merge order."""
+    base = [read(file_slice.path(file_slice.base.name))] if file_slice.base else []
+    return [*base, *(filed.block.content for filed in counted_logs(file_slice, read))]
 
 
 def _properties(shape: Shape) -> bytes:
@@ -246,12 +278,20 @@ def metadata_entries(metadata: MetadataTable) -> tuple[set[str], Places]:
     """Files that the metadata table lists and where it has keys, by what counts for its reader."""
     known: tuple[set[str], Places] | None = vars(metadata).get("simulated")
     if known is None:
-        storage = metadata._storage
-        known = merge_entries(
-            _content(storage, f"{METADATA}{path}") for each in metadata.slices(FILES) for path in each.paths
-        )
+        storage, slices = metadata._storage, metadata.slices(FILES)
+        by_time = [_content(storage, f"{METADATA}{path}") for each in slices for path in each.paths]
+        known = merge_entries(by_time)
+        if any(marshal.loads(content)[3:] for content in by_time):
+            # Apache Hudi reads all log files by their times unless told otherwise; we leave out what was merged.
+            read = partial(_metadata_content, storage)
+            ours = merge_entries(content for each in slices for content in slice_contents(each, read))
+            assert ours == known, "readers of merged log files differ"
         vars(metadata)["simulated"] = known
     return known
+
+
+def _metadata_content(storage: Any, path: str) -> bytes:
+    return _content(storage, f"{METADATA}{path}")
 
 
 def _content(storage: Any, path: str) -> bytes:

@@ -31,6 +31,7 @@ class Scenario:
     cleaners: int = 0
     has_operator: bool = False
     maintainers: int = 0
+    merges_logs: bool = False
     services: tuple[str, ...] = ()
     before: tuple[tuple[str, int | str, Fault], ...] = ()
     seed: int = 1
@@ -99,6 +100,30 @@ SERVICES = (
         ),
     ),
     (COW, Scenario("archive", "archiver0", TWICE, services=("archiver",), maintainers=1, reaches=("archived",))),
+    (
+        COW,
+        Scenario(
+            "log compaction of the metadata table",
+            "maintainer1",
+            (("upsert",) * 4,),
+            maintainers=2,
+            merges_logs=True,
+            reaches=("metadata logcompaction",),
+        ),
+    ),
+    (
+        MOR,
+        Scenario(
+            "log compaction of the metadata table among writers",
+            "maintainer1",
+            (("upsert", "upsert"), ("insert", "upsert")),
+            maintainers=2,
+            merges_logs=True,
+            cleaners=1,
+            seed=3,
+            reaches=("metadata logcompaction",),
+        ),
+    ),
     (COW, Scenario("restore", "keeper0", TWICE, services=("keeper",), seed=1, reaches=("restore", "C37", "C38"))),
     (
         MOR,
@@ -134,6 +159,7 @@ def _setup(scenario: Scenario, table: str, restarts: int) -> Setup:
         has_operator=scenario.has_operator,
         services=scenario.services,
         maintainers=scenario.maintainers,
+        merges_logs=scenario.merges_logs,
         has_foreign=False,
         has_configurator=False,
         restarts=restarts,

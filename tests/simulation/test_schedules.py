@@ -14,9 +14,11 @@ from tests.transaction.test_steps import in_code
 
 from .codecs import fast_codecs
 from .faults import Fault
+from .mutants import with_merged_logs, with_undone_merges
 from .schedules import Setup, draw_setup, run_blocks, run_schedule, run_seeds, simulated
 
 SCHEDULES, PER_BLOCK = 10_000, 500
+MERGES = 400
 ROOT = Path(__file__).parents[2]
 
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOST_AFTER, Fault.PAUSE)
@@ -79,6 +81,17 @@ def test_no_schedule_breaks_an_invariant_and_all_reach_what_they_are_meant_to_re
     steps = [*labels, *(step for step in steps if step not in NEVER)]
     missing = [name for name in (*steps, *CRASH_POINTS, *RARE, *SERVICES, *ANSWERS) if not reached[name]]
     assert not missing
+
+
+def test_log_files_of_the_metadata_table_are_merged_under_all_that_may_happen() -> None:
+    """Readers that leave out what was merged, and such that read all log files by their times, find the same."""
+    reached, failed = run_seeds(range(1, MERGES), with_merged_logs)
+    assert not failed, failed[0].describe()
+    more, failed = run_seeds(range(MERGES, MERGES + MERGES // 2), with_undone_merges)
+    assert not failed, failed[0].describe()
+    reached.update(more)
+    wanted = ("metadata logcompaction", "metadata commit", "metadata clean", "restore", "rollback of a completed write")
+    assert [name for name in wanted if not reached[name]] == []
 
 
 @pytest.mark.parametrize("seed", ONCE_FAILED)

@@ -47,3 +47,10 @@ def test_until_is_a_prefix_in_completion_order() -> None:
     timeline = Timeline.of([done(1, 9), done(2, 3), pending(4)])
     assert timeline.until(at(5)).instants == (done(2, 3),)
     assert timeline.until(at(5)).completion_of(at(1)) is None
+
+
+def test_log_compactions_are_told_from_writes_by_their_plans() -> None:
+    merge = [pending(3, Action.LOG_COMPACTION), done(3, 4, Action.DELTA_COMMIT)]
+    timeline = Timeline.of([done(1, 2, Action.DELTA_COMMIT), *merge, pending(5, Action.LOG_COMPACTION)])
+    assert timeline.log_compactions == {at(3)}
+    assert timeline.pending() == (pending(5, Action.LOG_COMPACTION),)

@@ -46,7 +46,7 @@ def plan_compaction(slices: Iterable[FileSlice], up_to: InstantTime, completion_
     for file_slice in slices:
         logs = tuple(log for log in file_slice.logs if _is_before(completion_of(log.instant), up_to))
         if logs and _are_worth_it(file_slice.base, logs):
-            operations.append(_operation(file_slice, logs))
+            operations.append(operation_of(file_slice, logs))
     return CompactionPlan(tuple(operations))
 
 
@@ -58,6 +58,18 @@ def slice_of(operation: CompactionOperation) -> FileSlice:
     logs = tuple(file for file in files if isinstance(file, LogFile))
     group = FileGroupId(operation.partition, operation.file_id)
     return FileSlice(group, InstantTime(operation.base_instant), base, logs)
+
+
+def operation_of(file_slice: FileSlice, logs: tuple[LogFile, ...]) -> CompactionOperation:
+    """The operation of a plan that takes in these log files of a slice."""
+    return CompactionOperation(
+        partition=file_slice.group.partition,
+        file_id=file_slice.group.file_id,
+        base_instant=file_slice.base_instant,
+        base_file=file_slice.base.name if file_slice.base else None,
+        log_files=tuple(log.name for log in logs),
+        metrics=_metrics(file_slice.base, logs),
+    )
 
 
 def compact_shard(
@@ -91,17 +103,6 @@ def _are_worth_it(base: BaseFile | None, logs: tuple[LogFile, ...]) -> bool:
     base_bytes = base.size or 0 if base is not None else 0
     is_small = base_bytes < LARGE_BYTES or sum(log.size or 0 for log in logs) * LOG_SHARE >= base_bytes
     return is_small or len(logs) >= LOG_FILES_MAX
-
-
-def _operation(file_slice: FileSlice, logs: tuple[LogFile, ...]) -> CompactionOperation:
-    return CompactionOperation(
-        partition=file_slice.group.partition,
-        file_id=file_slice.group.file_id,
-        base_instant=file_slice.base_instant,
-        base_file=file_slice.base.name if file_slice.base else None,
-        log_files=tuple(log.name for log in logs),
-        metrics=_metrics(file_slice.base, logs),
-    )
 
 
 def _metrics(base: BaseFile | None, logs: tuple[LogFile, ...]) -> dict[str, float]:

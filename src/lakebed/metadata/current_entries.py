@@ -43,8 +43,9 @@ def next_extra(section: Section, definition: IndexDefinition | None, *, kept: bo
     """The extra metadata of any other delta commit: what was so stays so, entries current if it has `kept` them so."""
     extra = first_extra(definition)
     if len(extra) > 1:
-        done = [i for i in section.metadata_timeline.completed() if i.action is Action.DELTA_COMMIT]
-        newest = max(done, key=_completion, default=None)
+        timeline = section.metadata_timeline
+        done = [i for i in timeline.completed() if i.action is Action.DELTA_COMMIT]
+        newest = max((i for i in done if i.requested_at not in timeline.log_compactions), key=_completion, default=None)
         said = _load_extra(section, newest) if newest is not None else {}
         gone = {*(extra.keys() - said.keys() - {"schema"}), *(() if kept else _CURRENT)}
         extra = {name: value for name, value in extra.items() if name not in gone}

@@ -233,14 +233,15 @@ def _look_up(probe: _Probe) -> Locations:
 
 def _tables(files: ShardFiles, cache: ShardCache) -> list[tuple[KeyTable, bool]]:
     """The tables of a shard's files, newest first, and whether the cache had them."""
-    tables = []
-    for part, completed_at in reversed([*zip(parts_of(files.file_slice), files.completions, strict=True)]):
-        table, was_cached = find_or_build(cache, _identity(files, part, completed_at), partial(_build, files, part))
-        if table.replaces_others:
-            # Blocks of some files are hidden by those of another: only all together say what counts.
-            shard = load_whole_shard(files.storage, files.file_slice, root=ROOT)
-            return [(build_key_table(shard.layers(), cache.seed), False)]
-        tables.append((table, was_cached))
+    tables = [
+        find_or_build(cache, _identity(files, part, completed_at), partial(_build, files, part))
+        for part, completed_at in reversed([*zip(parts_of(files.file_slice), files.completions, strict=True)])
+    ]
+    if any(table.replaces_others for table, _ in tables):
+        # Blocks of some log files are hidden by those of another: only all together say what counts.
+        logs = load_whole_shard(files.storage, replace(files.file_slice, base=None), root=ROOT)
+        base = tables[-1:] if files.file_slice.base else []
+        return [(build_key_table(logs.layers(), cache.seed), False), *base]
     return tables
 
 
@@ -252,7 +253,7 @@ def _identity(files: ShardFiles, part: FileSlice, completed_at: str) -> str | No
 def _build(files: ShardFiles, part: FileSlice, seed: bytes) -> KeyTable:
     """The table of one file."""
     opened = open_file(files.storage, part, root=ROOT)
-    return build_key_table(opened.layers, seed, replaces_others=opened.replaces_others)
+    return build_key_table(opened.layers, seed, replaces_others=bool(opened.replaced))
 
 
 class _Found:

@@ -1,4 +1,4 @@
-"""Keeping the metadata table small and fast: its compaction, cleaning and archiving, without the user.
+"""Keeping the metadata table small and fast: its compaction, log compaction, cleaning and archiving, without the user.
 
 Each runs under the table's lock in a section of its own, never between the two commits of a write. Other engines look
 after the metadata table under the same lock, so nothing of it is ever at work outside. What a crash leaves pending,
@@ -7,8 +7,9 @@ the next section takes up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lakebed.engine.engines import Engine
 from lakebed.engine.randomness import new_write_token
@@ -23,6 +24,7 @@ from lakebed.format.timeline.metadata import (
 from lakebed.format.timeline.plans import decode_clean_plan, encode_clean_plan
 from lakebed.metadata.clean import plan_clean
 from lakebed.metadata.compaction import DELTA_COMMITS, compact_shard, plan_compaction, slice_of
+from lakebed.metadata.log_compaction import Horizon, compact_shard_logs, plan_log_compaction, slices_to_merge
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import (
     CleanedPartition,
@@ -51,43 +53,51 @@ _KEPT_INSTANTS = 30
 """The active timeline is cut back to so many instants once it has half as many more."""
 
 
-def is_due(timeline: Timeline) -> bool:
-    """Whether the metadata table's timeline asks for maintenance."""
-    return _delta_commits(timeline) >= DELTA_COMMITS or any(i.action in TAKEN_UP for i in timeline.pending())
+def is_due(timeline: Timeline, log_blocks: int | None = None) -> bool:
+    """Whether the metadata table's timeline asks for maintenance.
+
+    With `log_blocks`, log files of a shard are merged once a reader has to read so many; None: they are left.
+    """
+    if _delta_commits(timeline) >= DELTA_COMMITS or any(i.action in TAKEN_UP for i in timeline.pending()):
+        return True
+    return log_blocks is not None and _delta_commits(timeline, timeline.log_compactions) >= log_blocks
 
 
-def maintain(transactions: Transactions, engine: Engine) -> None:
-    """Compacts, cleans and archives the metadata table as far as that is due."""
-    for step in (_compact, _clean, _archive):
+def maintain(transactions: Transactions, engine: Engine, log_blocks: int | None = None) -> None:
+    """Compacts, cleans and archives the metadata table as far as that is due; for `log_blocks` see `is_due`.
+
+    What is pending is carried out whatever is asked for.
+    """
+    merge_logs = () if log_blocks is None else (partial(_compact_logs, log_blocks=log_blocks),)
+    for step in (_compact, *merge_logs, _clean, _archive):
         with transactions.section() as section:
             section.check_no_restore()
             if section.config.metadata_partitions:
                 step(section, engine)
 
 
-TAKEN_UP = (Action.COMPACTION, Action.CLEAN)
+TAKEN_UP = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLEAN)
 """What maintenance carries out if it finds it pending."""
 
 
-def _delta_commits(timeline: Timeline) -> int:
-    """Delta commits since the last compaction."""
+def _delta_commits(timeline: Timeline, since: Collection[InstantTime] = ()) -> int:
+    """Delta commits since the last compaction, or the last of `since`. As for Apache Hudi, log compactions are some."""
     count = 0
     for instant in reversed(timeline.commits()):
-        if instant.action is not Action.DELTA_COMMIT:
+        if instant.action is not Action.DELTA_COMMIT or instant.requested_at in since:
             break
         count += 1
     return count
 
 
 def _compact(section: Section, engine: Engine) -> None:
-    timeline = section.metadata_timeline
     _end_last(section, Action.COMMIT)
-    pending = [i for i in timeline.pending() if i.action is Action.COMPACTION]
+    pending = [i for i in section.metadata_timeline.pending() if i.action is Action.COMPACTION]
     if pending:
-        path = section.path(replace(pending[0], state=State.REQUESTED), ROOT)
-        plan = decode_compaction_plan(section.ports.storage.get(path), path=path)
-        _execute_compaction(section, engine, pending[0], plan)
-    elif _delta_commits(timeline) >= DELTA_COMMITS:
+        _execute_compaction(section, engine, pending[0], _load_plan(section, pending[0]))
+        return
+    _take_up_log_compaction(section, engine)
+    if _delta_commits(section.metadata_timeline) >= DELTA_COMMITS:
         instant = _compaction_time(section)
         plan = plan_compaction(_slices(section), instant, _snapshot(section).completion_of)
         if plan.operations:
@@ -95,6 +105,11 @@ def _compact(section: Section, engine: Engine) -> None:
             section.ports.at("maintain.M1")
             section.request(requested, encode_compaction_plan(plan), root=ROOT)
             _execute_compaction(section, engine, requested, plan)
+
+
+def _load_plan(section: Section, pending: Instant) -> CompactionPlan:
+    path = section.path(replace(pending, state=State.REQUESTED), ROOT)
+    return decode_compaction_plan(section.ports.storage.get(path), path=path)
 
 
 def _compaction_time(section: Section) -> InstantTime:
@@ -133,7 +148,15 @@ def _run_shard(task: _ShardTask) -> WriteStat:
     return compact_shard(task.storage, task.file_slice, instant=task.instant, token=token, created_ms=task.created_ms)
 
 
-def _execute_compaction(section: Section, engine: Engine, pending: Instant, plan: CompactionPlan) -> None:
+def _run_logs(task: _ShardTask) -> WriteStat | None:
+    token = new_write_token(task.number)
+    return compact_shard_logs(
+        task.storage, task.file_slice, instant=task.instant, token=token, created_ms=task.created_ms
+    )
+
+
+def _begin_attempt(section: Section, pending: Instant, plan: CompactionPlan) -> Ticket:
+    """Makes room for the files of a plan, and says that it is being executed."""
     ports, instant = section.ports, pending.requested_at
     ticket = section.take_on(instant)
     files = _files(ports.storage, sorted({operation.partition for operation in plan.operations}))
@@ -143,6 +166,12 @@ def _execute_compaction(section: Section, engine: Engine, pending: Instant, plan
     for path in left:
         delete_file(ports.storage, path)
     _put_in_flight(section, pending, ticket)
+    return ticket
+
+
+def _execute_compaction(section: Section, engine: Engine, pending: Instant, plan: CompactionPlan) -> None:
+    ports, instant = section.ports, pending.requested_at
+    ticket = _begin_attempt(section, pending, plan)
     created_ms = ports.clock.now_ms()
     tasks = [
         _ShardTask(ports.storage, slice_of(operation), instant, number, created_ms)
@@ -152,6 +181,58 @@ def _execute_compaction(section: Section, engine: Engine, pending: Instant, plan
     metadata = CommitMetadata(stats, operation="COMPACT", compacted=True, extra_metadata={"schema": committed_schema()})
     ports.at("maintain.M3")
     done = Instant(instant, Action.COMMIT, State.COMPLETED, section.next_time())
+    section.complete(ticket, done, encode_commit(metadata, replace=False), ROOT)
+    revoke_tickets(ports, instant)
+
+
+def _compact_logs(section: Section, engine: Engine, *, log_blocks: int) -> None:
+    """Merges the log files of shards that have many; not while a compaction is to take them all."""
+    timeline, merged = section.metadata_timeline, section.metadata_timeline.log_compactions
+    waits = any(i.action in (Action.COMPACTION, Action.LOG_COMPACTION) for i in timeline.pending())
+    if waits or _delta_commits(timeline) >= DELTA_COMMITS or _delta_commits(timeline, merged) < log_blocks:
+        return
+    unsettled = _unsettled(section)
+    instant = _free_time_before(section, InstantTime(min(unsettled))) if unsettled else section.next_time()
+    horizon = Horizon(instant, unsettled, _snapshot(section).completion_of)
+    plan = plan_log_compaction(_slices(section), horizon, blocks_min=log_blocks, merged=merged)
+    if plan.operations:
+        requested = Instant(instant, Action.LOG_COMPACTION, State.REQUESTED)
+        section.ports.at("maintain.M1")
+        section.request(requested, encode_compaction_plan(plan), root=ROOT)
+        _execute_log_compaction(section, engine, requested, plan)
+
+
+def _unsettled(section: Section) -> frozenset[str]:
+    """The instants that may be undone, or whose entries are still to come: nothing older is to come to lie on these."""
+    pending = (i.requested_at for i in section.timeline.pending() if i.action is not Action.SAVEPOINT)
+    return frozenset(pending) | targets_of_rollbacks(section)
+
+
+def _take_up_log_compaction(section: Section, engine: Engine) -> None:
+    """Carries out one that is pending, before a compaction that would take its log files may be planned."""
+    timeline = section.metadata_timeline
+    for done in [i for i in timeline.commits() if i.requested_at in timeline.log_compactions][-1:]:
+        revoke_tickets(section.ports, done.requested_at)  # It may be left, as in `_end_last`.
+    for pending in [i for i in timeline.pending() if i.action is Action.LOG_COMPACTION]:
+        _execute_log_compaction(section, engine, pending, _load_plan(section, pending))
+
+
+def _execute_log_compaction(section: Section, engine: Engine, pending: Instant, plan: CompactionPlan) -> None:
+    ports, instant = section.ports, pending.requested_at
+    ticket = _begin_attempt(section, pending, plan)
+    horizon = Horizon(instant, _unsettled(section), _snapshot(section).completion_of)
+    slices = slices_to_merge(plan.operations, _slices(section), horizon)
+    # What is merged is decided by what there is now, so an attempt that lost the lock must not add files to this one.
+    section.fence(ticket)
+    created_ms = ports.clock.now_ms()
+    tasks = [
+        _ShardTask(section.files, file_slice, instant, number, created_ms) for number, file_slice in enumerate(slices)
+    ]
+    stats = stats_by_partition(stat for stat in engine.map(tasks, _run_logs) if stat is not None)
+    extra = {"schema": committed_schema()}
+    metadata = CommitMetadata(stats, operation="LOG_COMPACT", compacted=True, extra_metadata=extra)
+    ports.at("maintain.M3")
+    done = Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, section.next_time())
     section.complete(ticket, done, encode_commit(metadata, replace=False), ROOT)
     revoke_tickets(ports, instant)
 

@@ -1,4 +1,4 @@
-"""What the layers of a shard come to: the entries of its next base file.
+"""What the layers of a shard come to: the entries of its next base file, or of one log file that stands for several.
 
 Of several entries of a key the newest counts, unless it was deleted since. Two kinds are merged instead: lists of
 files, name by name, and statistics of partitions, where the newest is not a tight bound.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -50,6 +51,8 @@ _PAYLOADS = {
     "bloom_filters": "BloomFilterMetadata",
 }
 _SECONDARY = "SecondaryIndexMetadata"
+_STAND_ALONE = ("isTightBound", "isDeleted")
+"""Statistics of a partition that are one of these are the whole truth; others widen older ones."""
 _NAMED, _UNNAMED = bytes(4) + b"\x02", bytes(5)
 """The meta fields of a record that names its base file, up to the name, and of one that does not."""
 
@@ -72,6 +75,23 @@ class Merged:
     """Whether the values are of the schema in which entries of the record index have ordering values."""
 
 
+@dataclass(frozen=True, slots=True)
+class MergedLogs:
+    """What the log blocks of a shard come to, whatever lies below them.
+
+    First the keys in `deletes` go, then those of each of the `blocks` get their values, oldest block first. Keys of a
+    block are in ascending order. `schema` is that of the values, `log_records` counts every mention of a key.
+    """
+
+    deletes: pa.Array
+    blocks: tuple[tuple[pa.Array, pa.Array], ...]
+    schema: str
+    log_records: int
+
+    def __len__(self) -> int:
+        return len(self.deletes) + sum(len(keys) for keys, _ in self.blocks)
+
+
 DecodedLayers = dict[tuple[str, int], pa.Table]
 """Entries by path and checksum of what has them: a base file, which never changes, or a block of a log file."""
 
@@ -89,6 +109,30 @@ def merge_shard(
     form = _Form(stats_version, _has_ordering(shard) if has_ordering is None else has_ordering)
     merged = _merge_newest(shard, payload, form, has_base=has_base)
     return _widen(merged, shard, stats_version) if mdt_partition == PARTITION_STATS else merged
+
+
+def merge_logs(shard: Shard, mdt_partition: str, *, stats_version: str = "V2") -> MergedLogs:
+    """What the layers of a shard without a base file come to, so that it can be put on top of any.
+
+    What is deleted stays as a deletion: a layer below may have it.
+    """
+    if mdt_partition == "files":
+        return _merge_file_logs(shard)
+    form = _Form(stats_version, _has_ordering(shard))
+    layers = [_rows(layer, form) for layer in shard.layers()]
+    keys, schema = concat_texts([rows.keys for rows in layers]), _schema_of(shard, form)
+    if not len(keys):
+        return MergedLogs(keys, (), schema, 0)
+    _, newest = _first_and_newest(keys)
+    live = pa.array(np.concatenate([np.full(len(rows.keys), rows.are_entries) for rows in layers])[newest])
+    named = keys.take(pa.array(newest))
+    entries = named.filter(live)
+    values = concat_values([rows.values for rows in layers]).take(pa.array(newest)).filter(live)
+    gone = named.filter(pc.invert(live))
+    if mdt_partition == PARTITION_STATS and len(entries):
+        values, stand_alone = _widen_logs(entries, values, shard, stats_version)
+        gone = concat_texts([gone, stand_alone])
+    return MergedLogs(gone, ((entries, values),) if len(entries) else (), schema, len(keys))
 
 
 def live_files(shard: Shard, kept: DecodedLayers | None = None) -> dict[str, dict[str, FileEntry]]:
@@ -271,6 +315,99 @@ def _stats(stored: StoredValue) -> ColumnStats:
     return payload
 
 
+def _widen_logs(keys: ArrowArray, values: ArrowArray, shard: Shard, stats_version: str) -> tuple[pa.Array, pa.Array]:
+    """Statistics of partitions, merged where the newest are not a tight bound, and the keys of which no older count.
+
+    These were deleted, or known exactly, before the newest; what comes of them is not a tight bound either, and would
+    widen what lies below.
+    """
+    plain = values.dictionary_decode()
+    tight, deleted = (_flags(plain, _PAYLOADS[PARTITION_STATS], name, PARTITION_STATS) for name in _STAND_ALONE)
+    loose = np.flatnonzero(~tight & ~deleted)
+    names, merged = keys.to_pylist(), plain.to_pylist()
+    found = shard.find_many(names[row] for row in loose)
+    gone = frozenset[str]().union(*(layer.keys for layer in shard.layers() if isinstance(layer, DeleteLayer)))
+    stand_alone = []
+    for row in loose:
+        stats = [*map(_stats, found[names[row]])]
+        merged[row] = encode_column_stats_record(
+            reduce(merge_column_stats, stats), version=stats_version, partition_stats=True
+        )
+        if names[row] in gone or any(each.is_tight_bound or each.is_deleted for each in stats):
+            stand_alone.append(names[row])
+    return pa.array(merged, pa.binary()), pa.array(stand_alone, pa.string())
+
+
+def _schema_of(shard: Shard, form: _Form) -> str:
+    """The schema that tells what values are; one that another engine spells in its own way is kept.
+
+    By that the next writer knows statistics of partitions that are not its own.
+    """
+    own = stored_schema(has_ordering=form.has_ordering)
+    schemas = [layer.hfile.schema for layer in shard.layers() if isinstance(layer, EntryLayer) and layer.hfile.schema]
+    others = (each for each in schemas if each != own and has_same_layout(each, own))
+    return next(others, own)
+
+
+class _FileFold:
+    """What log records of one list of files come to: the names that live, and all that were deleted."""
+
+    def __init__(self) -> None:
+        self.live: dict[str, FileEntry] = {}
+        self.gone: dict[str, FileEntry] = {}
+
+    def add(self, names: Mapping[str, FileEntry]) -> None:
+        """Takes a newer record in."""
+        for name, entry in names.items():
+            if entry.is_deleted:
+                self.gone[name] = entry
+                self.live.pop(name, None)
+            else:
+                known = self.live.get(name)
+                self.live[name] = entry if known is None or known.size < entry.size else known
+
+    def records(self) -> tuple[dict[str, FileEntry], dict[str, FileEntry]]:
+        """Two records, one after the other: a name that lives again must not get its size from before it was gone."""
+        again = {name: entry for name, entry in self.gone.items() if name in self.live}
+        return again, {**{name: entry for name, entry in self.gone.items() if name not in again}, **self.live}
+
+
+def _merge_file_logs(shard: Shard) -> MergedLogs:
+    """Lists of files, name by name; a list that was deleted loses what lies below, whatever came after."""
+    folds: dict[str, _FileFold] = {}
+    deleted: set[str] = set()
+    count = 0
+    for layer in shard.layers():
+        if isinstance(layer, DeleteLayer):
+            count += len(layer.keys)
+            deleted |= layer.keys
+            folds = {key: fold for key, fold in folds.items() if key not in layer.keys}
+        else:
+            count += layer.hfile.entry_count
+            for raw, value in layer.hfile.items():
+                folds.setdefault(raw.decode(), _FileFold()).add(_file_entries(layer.stored(value)))
+    first, last = {}, {}
+    for key in sorted(folds, key=str.encode):
+        kind = RecordKind.ALL_PARTITIONS if key == ALL_PARTITIONS else RecordKind.FILES
+        again, names = folds[key].records()
+        last[key] = encode_files_record(names, kind=kind)
+        if again:
+            first[key] = encode_files_record(again, kind=kind)
+    blocks = tuple(
+        (pa.array([*records], pa.string()), pa.array([*records.values()], pa.binary()))
+        for records in (first, last)
+        if records
+    )
+    return MergedLogs(pa.array(sorted(deleted), pa.string()), blocks, stored_schema(), count)
+
+
+def _file_entries(stored: StoredValue) -> Mapping[str, FileEntry]:
+    payload = decode_metadata_record(stored.value, stored.schema, path=stored.path).payload
+    if not isinstance(payload, dict):
+        raise CorruptTableError("a record of another kind stands among lists of files", path=stored.path)
+    return payload
+
+
 def _merge_files(shard: Shard, *, has_base: bool) -> Merged:
     """Lists of files: what deletions left of each, and nothing of a list that is empty."""
     layers = list(shard.layers())
@@ -295,9 +432,6 @@ def _merge_files(shard: Shard, *, has_base: bool) -> Merged:
 def _partition_list(shard: Shard) -> bytes:
     listed: dict[str, FileEntry] = {}
     for stored in shard.find_many([ALL_PARTITIONS]).get(ALL_PARTITIONS, ()):
-        payload = decode_metadata_record(stored.value, stored.schema, path=stored.path).payload
-        if not isinstance(payload, dict):
-            raise CorruptTableError("the list of partitions is a record of another kind", path=stored.path)
-        listed = merge_files(listed, payload)
+        listed = merge_files(listed, _file_entries(stored))
     live = {name: entry for name, entry in listed.items() if not entry.is_deleted}
     return encode_files_record(live, kind=RecordKind.ALL_PARTITIONS)

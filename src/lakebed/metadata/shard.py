@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -14,11 +14,11 @@ from lakebed.format.hfile import HFile, decode_hfile
 from lakebed.format.hfile.arrow import all_records
 from lakebed.format.hfile.reader import TAIL_BYTES
 from lakebed.format.log.blocks import decode_deletes, hfile_content, holds_bytes
-from lakebed.format.log.file import BlockKind, HeaderKey
+from lakebed.format.log.file import BlockKind
 from lakebed.model.files import FileSlice
 from lakebed.model.source import ByteSource, BytesSource
 from lakebed.storage import Storage
-from lakebed.view.blocks import BlockFilter, FiledBlock, load_blocks
+from lakebed.view.blocks import BlockFilter, FiledBlock, load_blocks, without_replaced
 
 _LAYOUT = 2
 _FEW_KEYS = 4
@@ -167,15 +167,24 @@ def load_shard(storage: Storage, file_slice: FileSlice, *, layout: int, counts: 
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """What one file adds to its shard, in timeline layout 2.
+    """What one file adds to its shard, in timeline layout 2: the layers of a base file, or of each block of a log file.
 
-    If it `replaces_others`, blocks of other files do not count beside its own: only all together say what does.
     `nbytes` is about what it takes in memory.
     """
 
-    layers: tuple[Layer, ...]
-    replaces_others: bool
+    base: tuple[Layer, ...]
+    blocks: tuple[tuple[FiledBlock, tuple[Layer, ...]], ...]
     nbytes: int
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """All of its layers."""
+        return (*self.base, *(layer for _, layers in self.blocks for layer in layers))
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """The instants of log files whose blocks do not count beside those of this one."""
+        return frozenset[str]().union(*(filed.replaced for filed, _ in self.blocks))
 
 
 def parts_of(file_slice: FileSlice) -> Iterator[FileSlice]:
@@ -189,16 +198,35 @@ def parts_of(file_slice: FileSlice) -> Iterator[FileSlice]:
 def open_file(storage: Storage, part: FileSlice, *, root: str) -> OpenFile:
     """The one file of a slice."""
     if part.base is not None:
-        return OpenFile(tuple(load_whole_shard(storage, part, root=root).layers()), False, TAIL_BYTES)
-    blocks = load_blocks(storage, part, layout=_LAYOUT, counts=_every, root=root)
-    replaces = any(filed.block.header.get(HeaderKey.COMPACTED_BLOCK_TIMES) for filed in blocks)
-    layers = tuple(layer for filed in blocks for layer in _block_layers(filed))
-    return OpenFile(layers, replaces, sum(2 * len(filed.block.content) for filed in blocks))
+        return OpenFile(tuple(load_whole_shard(storage, part, root=root).layers()), (), TAIL_BYTES)
+    blocks = load_blocks_of(storage, part, root=root)
+    layers = tuple((filed, tuple(_block_layers(filed))) for filed in blocks)
+    return OpenFile((), layers, sum(2 * len(filed.block.content) for filed in blocks))
+
+
+def shard_of_files(files: Sequence[OpenFile]) -> Shard:
+    """The shard of a slice, of its files from oldest to newest; those whose blocks do not count may be missing."""
+    if not any(file.replaced for file in files):
+        return Shard(tuple(layer for file in files for layer in file.layers))
+    base = (layer for file in files for layer in file.base)
+    layers = {id(filed): layers for file in files for filed, layers in file.blocks}
+    counted = without_replaced(filed for file in files for filed, _ in file.blocks)
+    return Shard((*base, *(layer for filed in counted for layer in layers[id(filed)])))
 
 
 def load_whole_shard(storage: Storage, file_slice: FileSlice, *, root: str) -> Shard:
     """The shard of a slice in timeline layout 2, where a log file counts as a whole, and those of the slice do."""
     return load_shard(storage, file_slice, layout=_LAYOUT, counts=_every, root=root)
+
+
+def load_blocks_of(storage: Storage, file_slice: FileSlice, *, root: str) -> tuple[FiledBlock, ...]:
+    """The log blocks of a slice in timeline layout 2 that count, in merge order."""
+    return load_blocks(storage, file_slice, layout=_LAYOUT, counts=_every, root=root)
+
+
+def shard_of_blocks(blocks: Iterable[FiledBlock]) -> Shard:
+    """What log blocks say, without the base file that they lie on."""
+    return Shard(tuple(layer for filed in blocks for layer in _block_layers(filed)))
 
 
 def _every(_instant: str) -> bool:

@@ -9,7 +9,7 @@ from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
 from lakebed.metadata.kept import Kept
-from lakebed.metadata.shard import OpenFile, Shard, load_shard, load_whole_shard, open_file, parts_of
+from lakebed.metadata.shard import OpenFile, Shard, load_shard, open_file, parts_of, shard_of_files
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileSlice, LogFile
@@ -126,13 +126,13 @@ class MetadataTable:
         """A shard, of files as earlier looks have opened them."""
         if self._config.timeline_layout == 1:
             return load_shard(self._storage, file_slice, layout=1, counts=self._counts, root=ROOT)
-        opened = [
-            self._open_file(part, completed_at)
-            for part, completed_at in zip(parts_of(file_slice), self._files_of(file_slice).completions, strict=True)
-        ]
-        if any(file.replaces_others for file in opened):
-            return load_whole_shard(self._storage, file_slice, root=ROOT)
-        return Shard(tuple(layer for file in opened for layer in file.layers))
+        parts = [*zip(parts_of(file_slice), self._files_of(file_slice).completions, strict=True)]
+        merged = self._snapshot.timeline.log_compactions
+        merges = [self._open_file(part, at) for part, at in parts if _instant_of(part) in merged]
+        # What a log compaction took in need not be read; what an earlier one did it alone says.
+        hidden = frozenset[str]().union(*(file.replaced for file in merges)) - merged
+        opened = [self._open_file(part, at) for part, at in parts if part.base or _instant_of(part) not in hidden]
+        return shard_of_files(opened)
 
     def _open_file(self, part: FileSlice, completed_at: InstantTime) -> OpenFile:
         """A file as it was opened. With a table that is made again at its old place names recur, but not times."""
@@ -141,12 +141,11 @@ class MetadataTable:
         return self.kept.opened.find(key, OpenFile, lambda: open_file(self._storage, part, root=ROOT))
 
     def newest_delta_commit(self) -> CommitMetadata | None:
-        """What the delta commit says that completed last of those that count."""
+        """What the delta commit says that completed last of those that count, but for log compactions."""
         timeline = self._snapshot.timeline
         done = [i for i in timeline.completed() if i.action is Action.DELTA_COMMIT]
-        newest = max(
-            (i for i in done if self._counts(i.requested_at)), key=lambda i: i.completed_at or "", default=None
-        )
+        writes = (i for i in done if i.requested_at not in timeline.log_compactions and self._counts(i.requested_at))
+        newest = max(writes, key=lambda i: i.completed_at or "", default=None)
         return None if newest is None else Documents(self._storage, self._config, ROOT).commit(newest)
 
     def _files_of(self, file_slice: FileSlice) -> ShardFiles:
@@ -244,6 +243,11 @@ def _newer_bases(
     }
 
 
+def _instant_of(part: FileSlice) -> InstantTime:
+    """The instant of the one file of a slice."""
+    return (part.base or part.logs[0]).instant
+
+
 def _number(file_slice: FileSlice) -> int:
     return group_index(file_slice.group.file_id) or 0
 
@@ -267,7 +271,8 @@ def metadata_completions(
     """When each MDT instant completed, or None for one that does not count for a reader of that data timeline.
 
     Those do not count that the data timeline has pending, and those of writes that completed after it was read. Nor
-    does a compaction that took in such a write: an index would point to file groups that this reader does not see.
+    does a compaction, of logs or not, that took in such a write: an index would point to file groups that this reader
+    does not see.
     """
     completion_of = known or timeline.completion_of
     # A savepoint that is being made shares its time with a write that has completed.
@@ -275,7 +280,10 @@ def metadata_completions(
     late = _completed_later(storage, config, data_timeline, timeline)
     if late:
         first = min(i.completed_at or "" for i in late)
-        swallowed = (i for i in timeline.commits() if i.action is Action.COMMIT and i.requested_at > first)
+        merging = (
+            i for i in timeline.commits() if i.action is Action.COMMIT or i.requested_at in timeline.log_compactions
+        )
+        swallowed = (i for i in merging if i.requested_at > first)
         hidden.update(i.requested_at for i in (*late, *swallowed))
     return lambda requested_at: None if requested_at in hidden else completion_of(requested_at)
 

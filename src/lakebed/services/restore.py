@@ -165,24 +165,27 @@ def _can_be_carried_along(section: Section, plan: RestorePlan) -> bool:
     first = min((twins[time] for time in completed), default="9" * 17)
     since = section.timeline.completion_of(InstantTime(plan.target)) or ""
     known = {i.requested_at for i in section.timeline}
-    planned = (i for i in section.metadata_timeline.pending() if i.action is Action.COMPACTION)
+    planned = (i for i in section.metadata_timeline.pending() if i.action in _PLANS)
     others = (i for i in (*section.metadata_timeline.commits(), *planned) if i.requested_at not in known)
-    return all(_is_of_before(i, first, since) for i in others)
+    merged = section.metadata_timeline.log_compactions
+    return all(_is_of_before(i, first, since, is_merge=i.requested_at in merged) for i in others)
 
 
-def _is_of_before(instant: Instant, first: str, since: str) -> bool:
+def _is_of_before(instant: Instant, first: str, since: str, *, is_merge: bool) -> bool:
     """Whether an instant of the metadata table's own is of what was there before the first of the undone writes.
 
-    A compaction that is only planned counts: without the files that it is to take in it could never be executed.
+    A compaction, of logs or not, that is only planned counts: without the files that it is to take in it could never be
+    executed.
     """
-    is_compaction = instant.action in (Action.COMMIT, Action.COMPACTION)
+    is_compaction = is_merge or instant.action in (Action.COMMIT, *_PLANS)
     return (is_compaction and instant.requested_at < first) or (instant.completed_at or "9") <= since
 
 
 def _delete_metadata(section: Section) -> None:
     own = (Action.COMMIT, Action.CLEAN)  # Of the metadata table's maintenance, which may have died just after them.
+    merged = section.metadata_timeline.log_compactions
     for instant in section.metadata_timeline:
-        if not instant.is_completed or instant.action in own:
+        if not instant.is_completed or instant.action in own or instant.requested_at in merged:
             revoke_tickets(section.ports, instant.requested_at)  # What is deleted must not come back.
     paths = [listed.path for listed in section.ports.storage.list(METADATA.rstrip("/"), recursive=True)]
     for start in range(0, len(paths), 1000):

@@ -250,7 +250,7 @@ class TableServices:
 
     def _maintain(self) -> Sequence[str]:
         if self._context.handle.config.metadata_partitions:
-            maintain(self._context.transactions, InProcess())
+            maintain(self._context.transactions, InProcess(), self._context.options.metadata_log_blocks)
         return []
 
     def _waiting(self) -> tuple[Instant, ...]:

@@ -18,6 +18,8 @@ class Timeline:
     """
 
     instants: tuple[Instant, ...]
+    log_compactions: frozenset[InstantTime] = field(default=frozenset(), repr=False, compare=False)
+    """The completed delta commits that merged log files of others and wrote nothing of their own."""
     _pending: tuple[Instant, ...] = field(init=False, repr=False, compare=False)
     _commits: tuple[Instant, ...] = field(init=False, repr=False, compare=False)
     _completions: dict[InstantTime, InstantTime] = field(init=False, repr=False, compare=False)
@@ -38,12 +40,16 @@ class Timeline:
     def of(cls, instants: Iterable[Instant]) -> Timeline:
         """The timeline of instant files, where one instant may appear in several states."""
         furthest: dict[tuple[InstantTime, Action], Instant] = {}
+        planned = set()
         for instant in instants:
+            if instant.action is Action.LOG_COMPACTION:
+                planned.add(instant.requested_at)
             identity = instant.requested_at, instant.action.when_completed
             known = furthest.get(identity)
             if known is None or _PROGRESS[known.state] < _PROGRESS[instant.state]:
                 furthest[identity] = instant
-        return cls(tuple(sorted(furthest.values(), key=_reading_order)))
+        merged = (time for time in planned if furthest[time, Action.DELTA_COMMIT].is_completed)
+        return cls(tuple(sorted(furthest.values(), key=_reading_order)), frozenset(merged))
 
     def __iter__(self) -> Iterator[Instant]:
         return iter(self.instants)

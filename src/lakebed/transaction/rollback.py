@@ -30,6 +30,8 @@ from lakebed.transaction.section import METADATA, Section, open_section, revoke_
 from lakebed.transaction.settle import delete_file
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
+_MERGING = (Action.COMMIT, Action.COMPACTION, Action.LOG_COMPACTION)
+"""On the metadata table: compactions, planned or done, and log compactions that are planned."""
 
 
 class Rollbacks:
@@ -268,7 +270,7 @@ def _check_can_undo(section: Section, target: InstantTime) -> Instant:
         raise InvalidInputError(f"{target} has a savepoint", hint="delete the savepoint first")
     completed_at = section.metadata_timeline.completion_of(target)
     for instant in section.metadata_timeline:
-        is_compaction = instant.action in (Action.COMMIT, Action.COMPACTION)
+        is_compaction = instant.action in _MERGING or instant.requested_at in section.metadata_timeline.log_compactions
         if completed_at is not None and is_compaction and instant.requested_at > completed_at:
             raise InvalidInputError(
                 f"{target} is compacted into the metadata table and cannot be rolled back",

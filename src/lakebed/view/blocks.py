@@ -38,6 +38,12 @@ class FiledBlock:
         """The instant that wrote the block."""
         return self.block.header.get(HeaderKey.INSTANT_TIME, "")
 
+    @property
+    def replaced(self) -> frozenset[str]:
+        """The instants whose blocks it stands for; none but for a log-compacted block."""
+        times = self.block.header.get(HeaderKey.COMPACTED_BLOCK_TIMES, "")
+        return frozenset(time.strip() for time in times.split(",") if time.strip()) - {self.instant}
+
 
 class Reader(Protocol):
     """Whatever gives whole files by their path, such as a storage."""
@@ -58,7 +64,18 @@ def load_blocks(
     ]
     if layout == 1:
         read = [filed for filed in _drop_rolled_back(read) if counts(filed.instant)]
-    return _drop_compacted(read)
+    return without_replaced(read)
+
+
+def without_replaced(blocks: Iterable[FiledBlock]) -> tuple[FiledBlock, ...]:
+    """Blocks in merge order; a log-compacted block stands in the place of the newest one it replaces."""
+    read = tuple(blocks)
+    replaces = {filed.instant: filed.replaced for filed in read if filed.replaced}
+    if not replaces:
+        return read
+    hidden = frozenset().union(*replaces.values())
+    kept = [filed for filed in read if filed.instant not in hidden]
+    return tuple(sorted(kept, key=lambda filed: _merge_position(filed.instant, replaces)))
 
 
 def _read_log(storage: Reader, path: str, log: LogFile, layout: int) -> Iterable[FiledBlock]:
@@ -80,21 +97,6 @@ def _drop_rolled_back(blocks: list[FiledBlock]) -> list[FiledBlock]:
         else:
             kept.append(filed)
     return kept
-
-
-def _drop_compacted(blocks: list[FiledBlock]) -> tuple[FiledBlock, ...]:
-    """Blocks in merge order; a log-compacted block stands in the place of the newest one it replaces."""
-    replaces = {filed.instant: _replaced_instants(filed) for filed in blocks if _replaced_instants(filed)}
-    if not replaces:
-        return tuple(blocks)
-    hidden = frozenset().union(*replaces.values())
-    kept = [filed for filed in blocks if filed.instant not in hidden]
-    return tuple(sorted(kept, key=lambda filed: _merge_position(filed.instant, replaces)))
-
-
-def _replaced_instants(filed: FiledBlock) -> frozenset[str]:
-    times = filed.block.header.get(HeaderKey.COMPACTED_BLOCK_TIMES, "")
-    return frozenset(time.strip() for time in times.split(",") if time.strip()) - {filed.instant}
 
 
 def _merge_position(instant: str, replaces: dict[str, frozenset[str]]) -> str:

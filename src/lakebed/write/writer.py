@@ -203,12 +203,13 @@ class Writer:
         """Looks after the metadata table. The write has taken place: what goes wrong here is the next one's to do."""
         look = attempt.look
         assert look is not None, "it is there once the attempt has completed"
-        is_maintained = bool(look.config.metadata_partitions) and is_due(Timeline.of(look.metadata_instants))
+        log_blocks, timeline = self._options.metadata_log_blocks, Timeline.of(look.metadata_instants)
+        is_maintained = bool(look.config.metadata_partitions) and is_due(timeline, log_blocks)
         self._handle.state_at(look, is_maintained=is_maintained)
         if not is_maintained:
             return
         try:
-            maintain(self._transactions, InProcess())
+            maintain(self._transactions, InProcess(), log_blocks)
         except LakebedError as error:
             _LOG.warning("the metadata table was not maintained: %s", error)
 

@@ -2,10 +2,13 @@
 
 base file      an HFile with all entries of the shard
 log file       an HFile block with new entries, then a DELETE block with the keys that go; either may be missing
+merged log     a DELETE block with keys that go first, then HFile blocks with entries; they name whom they stand for
 placeholder    a log file with an empty DELETE block: it says that the shard exists
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
@@ -59,11 +62,40 @@ def encode_shard_log(
         hfile = encode_hfile(keys, values, schema=schema, created_ms=created_ms, base_file=False, order=order)
         blocks.append(encode_log_block(BlockKind.HFILE_DATA, header, hfile))
     if len(deletes):
-        in_order = deletes.take(pa.array(key_order(deletes)))
-        content = encode_deletes(in_order, pa.repeat(mdt_partition, len(deletes)))
-        blocks.append(encode_log_block(BlockKind.DELETE, header, content))
+        blocks.append(encode_log_block(BlockKind.DELETE, header, _delete_content(deletes, mdt_partition)))
     assert blocks, "a log file says something"
     return b"".join(blocks)
+
+
+def encode_merged_log(
+    instant: str,
+    deletes: ArrowArray,
+    entries: Sequence[tuple[ArrowArray, ArrowArray]],
+    *,
+    replaced: Iterable[str],
+    mdt_partition: str,
+    schema: str,
+    created_ms: int,
+) -> bytes:
+    """The log file of a log compaction: keys that go, then blocks of entries, each with unique keys in ascending order.
+
+    It stands for the blocks of the `replaced` instants, newest first.
+    """
+    times = {HeaderKey.COMPACTED_BLOCK_TIMES: ",".join(replaced)}
+    header = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema, **times}
+    blocks = []
+    if len(deletes):
+        blocks.append(encode_log_block(BlockKind.DELETE, header, _delete_content(deletes, mdt_partition)))
+    for keys, values in entries:
+        hfile = encode_hfile(keys, values, schema=schema, created_ms=created_ms, base_file=False, order=None)
+        blocks.append(encode_log_block(BlockKind.HFILE_DATA, header, hfile))
+    assert blocks, "a log file says something"
+    return b"".join(blocks)
+
+
+def _delete_content(deletes: ArrowArray, mdt_partition: str) -> bytes:
+    in_order = deletes.take(pa.array(key_order(deletes)))
+    return encode_deletes(in_order, pa.repeat(mdt_partition, len(deletes)))
 
 
 def encode_placeholder_log(instant: str) -> bytes:

@@ -214,7 +214,7 @@ def _execute(surgery: Surgery, instant: str) -> None:
 
 
 def _maintain(surgery: Surgery) -> None:
-    maintain(surgery.transactions, InProcess())
+    maintain(surgery.transactions, InProcess(), parse_write_options(surgery.options).metadata_log_blocks)
 
 
 def _rebuild(surgery: Surgery, name: str) -> None:
