@@ -821,7 +821,10 @@ mutant("H43", "a rollback that is done is run again, whatever became of its targ
     lambda: ((rollback, "_waits", lambda section, rollback: True),)
 )
 mutant("plan begun twice", "a removable plan that was begun is executed again", with_plans)(
-    lambda: ((executions, "is_removable", lambda section, plan: False),)
+    lambda: (
+        (executions, "is_removable", lambda section, plan: False),
+        (Rollbacks, "_finish", _finish_without_tickets),
+    )
 )
 mutant("cancelled", "a plan completes though somebody cancelled it", with_plans)(_never_cancelled)
 mutant("H51", "a clean goes by its plan, whatever savepoints were made since", with_savepoints)(

@@ -58,7 +58,7 @@ FIRST_KILLS = {
     "H40": 18,
     "H42": 13,
     "H43": 53,
-    "plan begun twice": 18,
+    "plan begun twice": 17,
     "cancelled": 116,
     "H51": 1,
     "savepoint ignored": 1,

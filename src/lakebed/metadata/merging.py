@@ -295,17 +295,29 @@ def _flags(values: ArrowArray, payload: str, name: str, path: str) -> npt.NDArra
 
 
 def _widen(merged: Merged, shard: Shard, stats_version: str) -> Merged:
-    """Statistics of partitions, merged from all layers where the newest are not a tight bound."""
+    """Statistics of partitions, merged from all layers where the newest are not a tight bound.
+
+    Nor are those of another engine: it may not have known all files, and once they are stored in our schema nobody
+    could tell.
+    """
     if not len(merged.keys):
         return merged
     plain = merged.values.dictionary_decode()
     loose = ~_flags(plain, _PAYLOADS[PARTITION_STATS], "isTightBound", PARTITION_STATS)
     keys, values = merged.keys.to_pylist(), plain.to_pylist()
-    found = shard.find_many(keys[row] for row in np.flatnonzero(loose))
-    for row in np.flatnonzero(loose):
-        stats = reduce(merge_column_stats, map(_stats, found[keys[row]]))
-        values[row] = encode_column_stats_record(stats, version=stats_version, partition_stats=True)
+    has_others = any(isinstance(layer, EntryLayer) and not _is_own(layer.hfile.schema) for layer in shard.layers())
+    found = shard.find_many(keys if has_others else (keys[row] for row in np.flatnonzero(loose)))
+    for row, key in enumerate(keys):
+        if loose[row] or (has_others and not _is_own(found[key][-1].schema)):
+            stats = reduce(merge_column_stats, map(_stats, found[key]))
+            stats = replace(stats, is_tight_bound=False)
+            values[row] = encode_column_stats_record(stats, version=stats_version, partition_stats=True)
     return replace(merged, values=pa.array(values, pa.binary()))
+
+
+def _is_own(schema: str | None) -> bool:
+    """Whether values were stored by us: Apache Hudi spells the schema in another way."""
+    return schema == stored_schema()
 
 
 def _stats(stored: StoredValue) -> ColumnStats:
