@@ -130,7 +130,7 @@ def write(client: Client, operation: str) -> None:
 def settle(client: Client, attempt: Attempt, record: Write) -> None:
     """Undoes an unknown commit if it did not take place, and looks whether it did."""
     client.world.reached["told CommitUnknownError"] += 1
-    give_up(client, attempt, record)
+    give_up(client, attempt, record, told=Told.UNKNOWN)  # It may die there, and nobody has been told anything.
     try:
         completed_at = client.context.handle.state().latest.completion_of(attempt.instant)
         record.told = Told.OK if completed_at else Told.FAILED
@@ -138,9 +138,9 @@ def settle(client: Client, attempt: Attempt, record: Write) -> None:
         record.told = Told.UNKNOWN
 
 
-def give_up(client: Client, attempt: Attempt, record: Write) -> None:
+def give_up(client: Client, attempt: Attempt, record: Write, told: Told = Told.FAILED) -> None:
     """What a client does when its write failed."""
-    record.told = Told.FAILED
+    record.told = told
     try:
         client.transactions.abandon(attempt)
     except LakebedError:
