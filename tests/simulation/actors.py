@@ -140,7 +140,7 @@ def settle(client: Client, attempt: Attempt, record: Write) -> None:
 
 def give_up(client: Client, attempt: Attempt, record: Write, told: Told = Told.FAILED) -> None:
     """What a client does when its write failed."""
-    record.told = told
+    record.told, record.answered = told, client.world.scheduler.steps
     try:
         client.transactions.abandon(attempt)
     except LakebedError:
@@ -362,11 +362,11 @@ def run_operator(client: Client, delay_ms: int) -> None:
         if len(commits) < 2:
             return
         target = commits[-1].requested_at
-        client.invariants.to_undo.add(target)
+        client.invariants.asked.add(target)
         try:
             rollback = rollbacks.schedule_completed(target)
         except InvalidInputError:
-            client.invariants.to_undo.discard(target)
+            client.invariants.asked.discard(target)
             return
         client.world.reached["rollback of a completed write"] += 1
         rollbacks.execute(rollback)

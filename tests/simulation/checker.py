@@ -34,6 +34,8 @@ class Write:
     published: int = 0
     unpublished: int | None = None
     """The steps at which it began, became visible, and was taken back by an operator."""
+    answered: int | None = None
+    """The step at which its process found that it had failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +83,14 @@ def _wrong_answers(writes: Iterable[Write]) -> list[str]:
     for write in writes:
         if write.told is Told.OK and write.completed_at is None:
             found.append(f"lost write: {write.instant} was reported as done and is not there")
-        if write.told is Told.FAILED and write.completed_at is not None:
+        if write.told is Told.FAILED and write.completed_at is not None and not _was_gone(write):
             found.append(f"ghost write: {write.instant} was reported as failed and is there")
     return found
+
+
+def _was_gone(write: Write) -> bool:
+    """Whether a write had been taken back when its process asked what had become of it."""
+    return write.unpublished is not None and write.answered is not None and write.unpublished <= write.answered
 
 
 def _bases(history: History) -> list[str]:

@@ -63,7 +63,9 @@ class Invariants(Witness):
         self.history = history
         self.has_metadata = has_metadata
         self.codec = codec
-        self.to_undo: set[str] = set()
+        self.asked: set[str] = set()
+        """Completed writes that somebody wants to take back."""
+        self._to_restore: set[str] = set()
         self.timing = timing
         self.effects = 0
         self.plans: dict[str, str] = {}
@@ -284,10 +286,15 @@ class Invariants(Witness):
         require(not (service.is_removable and service.is_begun), "I35", f"the removable plan {t} was begun twice")
         service.is_begun = True
 
+    @property
+    def to_undo(self) -> set[str]:
+        """Completed writes that may be taken back."""
+        return self.asked | self._to_restore
+
     def _restore_planned(self, restore: str, data: bytes) -> None:
         self.restoring = restore
         plan = self.codec.decode_restore_plan(data, path="")
-        self.to_undo.update(ref.requested_at for ref in plan.instants)
+        self._to_restore.update(ref.requested_at for ref in plan.instants)
         at_work = self._beating.keys() - self.planned - {restore}
         live = [instant for instant in sorted(at_work) if self._names_of(instant) and self._is_at_it(instant)]
         require(not live, "I48", f"{live[:1]} is at work and {restore} restores the table")

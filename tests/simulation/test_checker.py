@@ -47,6 +47,9 @@ LEGAL = {
     "unknown and there": (_write(1, "c1", {"a": ()}, told=Told.UNKNOWN), _read("t1", {"a": (1,)})),
     "unknown and not there": (_write(1, None, {"a": ()}, told=Told.UNKNOWN), _read("", {})),
     "taken back": (FIRST, _write(2, "c2", {"a": (1,)}, unpublished=50), _read("t1", {"a": (1,), "b": (1,)})),
+    "taken back before it was told to have failed": (
+        _write(1, "c1", {"a": ()}, told=Told.FAILED, unpublished=50, answered=60),
+    ),
     "seen before it was taken back": (
         FIRST,
         _write(2, "c2", {"a": (1,)}, unpublished=150),
@@ -57,6 +60,7 @@ LEGAL = {
 ILLEGAL = {
     "lost write": (_write(1, None, {"a": ()}),),
     "ghost write": (_write(1, "c1", {"a": ()}, told=Told.FAILED),),
+    "ghost write: taken back later": (_write(1, "c1", {"a": ()}, told=Told.FAILED, unpublished=50, answered=40),),
     "lost update": (FIRST, _write(2, "c2", {"a": (1,)}), _write(3, "c3", {"a": (1,)})),
     "dirty base": (FIRST, _write(2, "c2", {"a": (1,)}, unpublished=9), _write(3, "c3", {"a": (1, 2)})),
     "dirty read": (FIRST, _write(2, None, {"a": (1,)}, told=Told.FAILED), _read("t1 t2", {"a": (1, 2), "b": (1,)})),

@@ -29,7 +29,7 @@ from .history import History, Log, Told, load_history
 from .register import DEAD_AFTER_SECONDS, KEYS, LEASE_SECONDS, create_register, open_for_reading, open_register
 from .services import count_services, find_service_errors, run_once, serve_for_ever
 
-_FIRST, _LAST = (1, 2, 3), (4, 5, 6)
+_FIRST, _LAST, _AFTER_SERVICES = (1, 2, 3), (4, 5, 6), (7, 8, 9)
 """The numbers of the write before the chaos, and of the one after it: a busy machine can make a heartbeat late."""
 _NUMBERS_EACH = 100_000
 """The numbers that one process may use up."""
@@ -108,10 +108,13 @@ def run(setup: Setup) -> Result:
     finally:
         stage.end()
     time.sleep(setup.dead_after_seconds)
-    if not (began and _write_alone(setup, log, _LAST)):
-        stuck.append("stuck: a write fails while nobody else is at work")
+    ended = began and _write_alone(setup, log, _LAST)
     if setup.services:
         stuck += run_once(setup.table, setup.lock)
+        # Somebody may have died after planning a clustering: until it is executed it keeps its rows for itself.
+        ended = began and (ended or _write_alone(setup, log, _AFTER_SERVICES))
+    if not ended:
+        stuck.append("stuck: a write fails while nobody else is at work")
     return _judge(setup, stage, stuck)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,13 @@ def test_errors_that_are_allowed_are_no_anomalies() -> None:
     history = _history(*FIRST, _write(2, told=Told.FAILED, error="LockUnavailableError: ran out"))
     assert find_anomalies(history) != []
     assert find_anomalies(history, (*CONFLICTS, "LockUnavailableError")) == []
+
+
+def test_whoever_stood_still_may_have_to_begin_anew() -> None:
+    expired = "SnapshotExpiredError: the metadata table was compacted and cleaned"
+    slept, swift = (_write(2, told=Told.FAILED, error=expired) for _ in range(2))
+    assert find_anomalies(_history(*FIRST, replace(slept, ended=slept.began + 3_000_000_000))) == []
+    assert find_anomalies(_history(*FIRST, swift)) != []
 
 
 def test_logs_become_a_history(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ class MetadataTable:
             self._look_at(timeline)
         raise SnapshotExpiredError(
             f"{ROOT}{partition}: the metadata table was compacted and cleaned since this table was looked at",
-            hint="read again",
+            hint="run the call again: it then starts from the table as it stands now",
         )
 
     def _slices_of(self, partition: str, files: Sequence[BaseFile | LogFile]) -> tuple[FileSlice, ...]:

@@ -90,7 +90,7 @@ def _not_completed(section: Section, state: TableState, target: InstantTime) -> 
 
 
 def _add(section: Section, target: InstantTime, metadata: SavepointMetadata) -> None:
-    section.add(Instant(target, Action.SAVEPOINT, State.INFLIGHT))
+    section.request(Instant(target, Action.SAVEPOINT, State.INFLIGHT), b"")
     ticket = section.open_ticket(target)
     done = Instant(target, Action.SAVEPOINT, State.COMPLETED, section.next_time())
     outcome = section.complete(ticket, done, encode_savepoint(metadata))

@@ -154,6 +154,8 @@ class Section:
         outcome = self.ports.storage.publish(ticket, self.path(instant, root), data)
         if outcome is not Outcome.DONE:
             outcome = self._settle(ticket, instant, data, root)
+            if outcome is Outcome.DONE and not data and not self.has_lease():
+                outcome = Outcome.REFUSED  # Another process may have drawn the same time, and its file is as empty.
         if outcome is Outcome.DONE:
             self._note(root, (*self._listed(root), instant))
         return outcome
