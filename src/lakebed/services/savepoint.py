@@ -62,8 +62,13 @@ def _files(section: Section, state: TableState, target: InstantTime) -> dict[str
     completed_at = section.timeline.completion_of(target)
     if completed_at is None:
         raise _not_completed(section, state, target)
-    if target in targets_of_rollbacks(section):
-        raise WriteConflictError(f"{target} is about to be rolled back", hint="choose an earlier write")
+    undone = targets_of_rollbacks(section)
+    for write in section.timeline.commits():
+        if write.requested_at in undone and (write.completed_at or "") <= completed_at:
+            raise WriteConflictError(
+                f"{write.requested_at}, which a savepoint on {target} would keep, is about to be rolled back",
+                hint="run the call again when that is done",
+            )
     snapshot = state.snapshot_at(completed_at)
     check_retained(state, snapshot)
     files: dict[str, tuple[str, ...]] = {}
