@@ -82,6 +82,8 @@ def put_in_flight(section: Section, attempt: Attempt) -> None:
     inflight = attempt.in_state(State.INFLIGHT)
     if inflight not in section.timeline.pending():
         section.request(inflight, b"", attempt.ticket)
+    else:
+        section.check_lease()  # Whoever stood still since then may find it completed: nothing is begun any more.
 
 
 def taken_over(instant: InstantTime) -> RolledBackError:
