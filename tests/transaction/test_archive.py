@@ -90,3 +90,14 @@ def test_a_compaction_of_the_metadata_table_does_not_take_the_time_of_a_write_th
         assert _compaction_time(section) == undone
         section.add(Instant(rollback, Action.ROLLBACK, State.REQUESTED), plan)
         assert _compaction_time(section) == "20260101000000103"
+
+
+def test_a_rollback_that_lost_its_plan_to_an_interrupted_archiving_does_not_hold_off_the_metadata_table(
+    storage: Storage, transactions: Transactions
+) -> None:
+    pending, rollback, end = (InstantTime(f"2026010100000{number}") for number in ("0105", "0200", "0201"))
+    storage.create(f".hoodie/timeline/{rollback}_{end}.rollback", b"whatever it did")
+    with transactions.section() as section:
+        section.add(Instant(pending, Action.COMMIT, State.REQUESTED))
+        section.add(Instant(pending, Action.DELTA_COMMIT, State.REQUESTED), root=METADATA)
+        assert _compaction_time(section) == "20260101000000104"

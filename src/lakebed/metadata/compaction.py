@@ -6,7 +6,8 @@ base file, whenever they were requested.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from lakebed.format.file_names import decode_data_file_name, encode_base_file_name
 from lakebed.format.metadata.schema import stored_schema
@@ -95,6 +96,18 @@ def compact_shard(
     return _stat(file_slice, file_slice.path(name), merged, len(data))
 
 
+def log_counts(logs: tuple[LogFile, ...], records: int, keys: int, blocks: int) -> Mapping[str, Any]:
+    """What a write stat says of log files that were merged: of so many `records` in so many `blocks` came `keys`."""
+    return {
+        **NO_LOGS,
+        "totalLogRecords": records,
+        "totalUpdatedRecordsCompacted": keys,
+        "totalLogBlocks": blocks,
+        "totalLogFilesCompacted": len(logs),
+        "totalLogSizeCompacted": sum(log.size or 0 for log in logs),
+    }
+
+
 def _is_before(completed_at: InstantTime | None, up_to: InstantTime) -> bool:
     return completed_at is not None and completed_at < up_to
 
@@ -133,12 +146,5 @@ def _stat(file_slice: FileSlice, path: str, merged: Merged, size: int) -> WriteS
         total_write_bytes=size,
         file_size=size,
         prev_base_file=base.name if base else None,
-        extra={
-            **NO_LOGS,
-            "totalLogRecords": merged.log_records,
-            "totalUpdatedRecordsCompacted": merged.inserted + merged.updated + merged.deleted,
-            "totalLogBlocks": len(logs),
-            "totalLogFilesCompacted": len(logs),
-            "totalLogSizeCompacted": sum(log.size or 0 for log in logs),
-        },
+        extra=log_counts(logs, merged.log_records, merged.inserted + merged.updated + merged.deleted, len(logs)),
     )

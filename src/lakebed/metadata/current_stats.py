@@ -10,7 +10,7 @@ from typing import Protocol
 from lakebed.format.java_hash import shard_of
 from lakebed.format.metadata.keys import column_stats_key, partition_stats_key
 from lakebed.format.metadata.records import decode_metadata_record, merge_column_stats
-from lakebed.format.metadata.schema import stored_schema
+from lakebed.format.metadata.schema import is_own
 from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
 from lakebed.metadata.shard import StoredValue
 from lakebed.metadata.table import MetadataTable
@@ -64,7 +64,7 @@ class CurrentStats:
             merged = _merged(layers)
             if merged is not None and not merged.is_deleted:
                 found.append(merged)
-                is_whole &= merged.is_tight_bound and layers[-1].schema == stored_schema()
+                is_whole &= merged.is_tight_bound and is_own(layers[-1].schema)
         return KnownStats(tuple(found), is_whole)
 
     def of_files(self, partition: str, names: Collection[str], columns: Sequence[str]) -> Sequence[ColumnStats]:

@@ -29,6 +29,7 @@ from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.stored_keys import KeyFiles, ShardSets, StoredEntries, shard_sets
 from lakebed.metadata.table import ROOT, MetadataTable
 from lakebed.model.commit import NO_LOGS, WriteStat
+from lakebed.model.files import FileGroupId
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import ColumnStats
@@ -147,7 +148,8 @@ def encode_shard(write: ShardWrite, *, instant: InstantTime, token: str, created
         schema=stored_schema(has_ordering=write.has_ordering),
         created_ms=created_ms,
     )
-    stat = _log_stat(write, entries, name, instant, len(data))
+    group, count, gone = FileGroupId(write.mdt_partition, write.file_id), len(entries.keys), len(entries.deletes)
+    stat = log_stat(group, name, prev_commit=instant, entries=count, deletes=gone, size=len(data))
     return NewFiles({**placeholder, f"{folder}/{name}": data}, stat)
 
 
@@ -232,15 +234,18 @@ def _placeholder(file_id: str, instant: InstantTime) -> str:
     return encode_log_file_name(file_id, instant, 1, FIRST_TOKEN)
 
 
-def _log_stat(write: ShardWrite, entries: Entries, name: str, instant: InstantTime, size: int) -> WriteStat:
+def log_stat(
+    group: FileGroupId, name: str, *, prev_commit: InstantTime, entries: int, deletes: int, size: int
+) -> WriteStat:
+    """What a delta commit says of the one log file that it adds to a shard."""
     return WriteStat(
-        file_id=write.file_id,
-        path=f"{write.mdt_partition}/{name}",
-        partition=write.mdt_partition,
-        prev_commit=instant,
-        num_writes=len(entries.keys),
-        num_updates=len(entries.keys),  # Hudi counts all entries of a log file so, new keys or not.
-        num_deletes=len(entries.deletes),
+        file_id=group.file_id,
+        path=f"{group.partition}/{name}",
+        partition=group.partition,
+        prev_commit=prev_commit,
+        num_writes=entries,
+        num_updates=entries,  # Hudi counts all entries of a log file so, new keys or not.
+        num_deletes=deletes,
         total_write_bytes=size,
         file_size=size,
         base_file="",

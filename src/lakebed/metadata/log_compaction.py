@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 
 from lakebed.format.file_names import encode_log_file_name
 from lakebed.format.metadata.shard_files import encode_merged_log
-from lakebed.metadata.compaction import operation_of
-from lakebed.metadata.entries import store_file
+from lakebed.metadata.compaction import log_counts, operation_of
+from lakebed.metadata.entries import log_stat, store_file
 from lakebed.metadata.merging import MergedLogs, merge_logs
 from lakebed.metadata.shard import load_blocks_of, shard_of_blocks
 from lakebed.metadata.table import ROOT
-from lakebed.model.commit import NO_LOGS, CompactionOperation, CompactionPlan, WriteStat
+from lakebed.model.commit import CompactionOperation, CompactionPlan, WriteStat
 from lakebed.model.files import FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
@@ -141,27 +141,13 @@ def _completed_since(merged_at: str, logs: tuple[LogFile, ...], horizon: Horizon
 
 
 def _stat(file_slice: FileSlice, name: str, merged: MergedLogs, *, blocks: int, size: int) -> WriteStat:
-    entries = len(merged) - len(merged.deletes)
-    return WriteStat(
-        file_id=file_slice.group.file_id,
-        path=file_slice.path(name),
-        partition=file_slice.group.partition,
+    deletes = len(merged.deletes)
+    stat = log_stat(
+        file_slice.group,
+        name,
         prev_commit=file_slice.base_instant,
-        num_writes=entries,
-        num_updates=entries,
-        num_deletes=len(merged.deletes),
-        total_write_bytes=size,
-        file_size=size,
-        base_file="",
-        log_files=(name,),
-        log_version=1,
-        log_offset=0,
-        extra={
-            **NO_LOGS,
-            "totalLogRecords": merged.log_records,
-            "totalUpdatedRecordsCompacted": len(merged),
-            "totalLogBlocks": blocks,
-            "totalLogFilesCompacted": len(file_slice.logs),
-            "totalLogSizeCompacted": sum(log.size or 0 for log in file_slice.logs),
-        },
+        entries=len(merged) - deletes,
+        deletes=deletes,
+        size=size,
     )
+    return replace(stat, extra=log_counts(file_slice.logs, merged.log_records, len(merged), blocks))

@@ -38,7 +38,7 @@ from lakebed.format.metadata.records import (
     merge_file_entries,
     merge_files,
 )
-from lakebed.format.metadata.schema import has_same_layout, stored_schema
+from lakebed.format.metadata.schema import has_same_layout, is_own, stored_schema
 from lakebed.index.entries import concat_texts, concat_values
 from lakebed.metadata.column_stats import PARTITION_STATS
 from lakebed.metadata.shard import DeleteLayer, EntryLayer, Shard, StoredValue
@@ -305,19 +305,14 @@ def _widen(merged: Merged, shard: Shard, stats_version: str) -> Merged:
     plain = merged.values.dictionary_decode()
     loose = ~_flags(plain, _PAYLOADS[PARTITION_STATS], "isTightBound", PARTITION_STATS)
     keys, values = merged.keys.to_pylist(), plain.to_pylist()
-    has_others = any(isinstance(layer, EntryLayer) and not _is_own(layer.hfile.schema) for layer in shard.layers())
+    has_others = any(isinstance(layer, EntryLayer) and not is_own(layer.hfile.schema) for layer in shard.layers())
     found = shard.find_many(keys if has_others else (keys[row] for row in np.flatnonzero(loose)))
     for row, key in enumerate(keys):
-        if loose[row] or (has_others and not _is_own(found[key][-1].schema)):
+        if loose[row] or (has_others and not is_own(found[key][-1].schema)):
             stats = reduce(merge_column_stats, map(_stats, found[key]))
             stats = replace(stats, is_tight_bound=False)
             values[row] = encode_column_stats_record(stats, version=stats_version, partition_stats=True)
     return replace(merged, values=pa.array(values, pa.binary()))
-
-
-def _is_own(schema: str | None) -> bool:
-    """Whether values were stored by us: Apache Hudi spells the schema in another way."""
-    return schema == stored_schema()
 
 
 def _stats(stored: StoredValue) -> ColumnStats:

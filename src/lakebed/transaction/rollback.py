@@ -207,9 +207,17 @@ def rollbacks_by_target(section: Section) -> dict[str, InstantTime]:
 
 
 def undone_times(section: Section) -> frozenset[str]:
-    """The times of all instants that a rollback on the timeline has undone, or is about to."""
-    rollbacks = {i.requested_at for i in section.timeline if i.action is Action.ROLLBACK}
-    return frozenset(_load_plan(section, rollback).target.requested_at for rollback in sorted(rollbacks))
+    """The times of all instants that a rollback on the timeline has undone, or is about to.
+
+    One whose archiving was interrupted may have lost its plan, and has long been through.
+    """
+    undone = set(targets_of_rollbacks(section))
+    for rollback in section.timeline.completed():
+        if rollback.action is Action.ROLLBACK:
+            path = section.path(Instant(rollback.requested_at, Action.ROLLBACK, State.REQUESTED))
+            plan = section.ports.storage.find(path)
+            undone |= {decode_rollback_plan(plan, path=path).target.requested_at} if plan is not None else set()
+    return frozenset(undone)
 
 
 def undo_metadata(

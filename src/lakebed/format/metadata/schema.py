@@ -26,6 +26,11 @@ def stored_schema(*, has_ordering: bool = False) -> str:
     return _encode(_with_ordering(json.loads(text))) if has_ordering else text
 
 
+def is_own(schema: str | None) -> bool:
+    """Whether records of this schema were stored by us: Apache Hudi spells it in another way."""
+    return schema == stored_schema()
+
+
 @cache
 def committed_schema() -> str:
     """The schema that commits of the metadata table name: records without meta columns.
