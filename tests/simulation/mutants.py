@@ -269,7 +269,7 @@ def with_log_compactions(setup: Setup) -> Setup:
 def _never_cancelled() -> tuple[Patch, ...]:
     return (
         (executions, "is_cancelled", lambda storage, instant: False),
-        (executions, "revoke_tickets", lambda ports, instant: None),
+        (executions, "revoke_tickets", lambda ports, instant, but=None: None),
         (clustering, "_check_no_writer", lambda section, writes: None),
     )
 

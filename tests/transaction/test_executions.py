@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from lakebed.errors import InvalidInputError, RolledBackError, ServiceCancelledError, ServiceRunningError
+from lakebed.errors import (
+    InvalidInputError,
+    LockUnavailableError,
+    RolledBackError,
+    ServiceCancelledError,
+    ServiceRunningError,
+    WriteConflictError,
+)
 from lakebed.format.timeline.metadata import encode_compaction_plan
 from lakebed.model.commit import CompactionOperation, CompactionPlan
 from lakebed.model.files import FileGroupId
@@ -20,9 +31,11 @@ from lakebed.timeline.config import load_config
 from lakebed.transaction.attempt import Attempt
 from lakebed.transaction.conflicts import WriteKind, WriteSet
 from lakebed.transaction.heartbeats import Timing
+from lakebed.transaction.locks.in_process import InProcessLock
+from lakebed.transaction.locks.waiting import Patience
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.pending import pending_rivals
-from lakebed.transaction.plans import REMOVABLE
+from lakebed.transaction.plans import REMOVABLE, cancel_marker
 from lakebed.transaction.section import Section
 from lakebed.transaction.transactions import Transactions
 
@@ -187,6 +200,50 @@ def test_a_cancelled_plan_never_completes(storage: Storage, transactions: Transa
     assert Transactions(ports_of(storage), Timing()).rollbacks.run() == (instant,), "no delay for what is cancelled"
     transactions.executions.cancel(instant)
     assert not storage.list(".hoodie/.cancelled")
+
+
+class Interrupted:
+    """A store of a process that stands still before one of its calls, while another does something."""
+
+    def __init__(self, storage: Storage, call: int, meanwhile: Callable[[], object]) -> None:
+        self.calls = 0
+        self._storage = storage
+        self._call = call
+        self._meanwhile = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._storage, name)
+        return self._counted(found) if callable(found) else found
+
+    def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            if self.calls == self._call:
+                self._meanwhile()
+            return function(*args, **kwargs)
+
+        return call
+
+
+@pytest.mark.parametrize("call", range(1, 20))
+def test_a_plan_is_cancelled_or_completed_wherever_the_canceller_loses_the_lock(
+    storage: Storage, call: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = itertools.count()
+    ports = replace(ports_of(storage), tokens=lambda: f"executor{next(tokens)}")
+    executor = Transactions(ports, AT_ONCE)
+    instant = schedule(executor, Action.LOG_COMPACTION, removable=True)
+    attempt = executor.executions.begin(instant)
+    monkeypatch.setattr(executor, "close", lambda attempt: None)  # It dies before it ends the tickets.
+    slow = Interrupted(storage, call, lambda: complete(executor, attempt))
+    lock_of_none = InProcessLock("another table", ports.clock, Patience())
+    canceller = Transactions(replace(ports_of(cast(Storage, slow)), lock=lock_of_none), AT_ONCE)
+    with suppress(WriteConflictError, LockUnavailableError, InvalidInputError, ServiceCancelledError):
+        canceller.executions.cancel(instant)
+    is_completed = timeline_of(storage).completion_of(instant) is not None
+    is_cancelled = storage.find(cancel_marker(instant)) is not None
+    assert is_completed is not is_cancelled
+    assert all(ticket.generation.startswith("executor") for ticket in storage.find_tickets(instant))
 
 
 def test_only_removable_plans_can_be_cancelled(storage: Storage, transactions: Transactions) -> None:

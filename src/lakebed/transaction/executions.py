@@ -27,8 +27,7 @@ from lakebed.transaction.markers import open_markers
 from lakebed.transaction.plans import SERVICES, cancel_marker, is_cancelled, is_recent, is_removable
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.rollback import Rollbacks, rollbacks_by_target, targets_of_rollbacks
-from lakebed.transaction.section import Section, open_section, revoke_tickets
-from lakebed.transaction.settle import create_file
+from lakebed.transaction.section import Section, lost_lock, open_section, revoke_ticket, revoke_tickets
 
 Planner = Callable[[Section, InstantTime], "bytes | None"]
 """What a plan with that time says, from the table as it is under the lock; None if there is nothing to do."""
@@ -149,13 +148,24 @@ def find_plan(timeline: Timeline, instant: InstantTime) -> Instant:
 
 
 def cancel_plan(section: Section, plan: Instant) -> None:
-    """Whoever revokes first wins: after it the plan can no longer complete, and if it did, it stays."""
-    section.ports.at("service.cancel")
-    revoke_tickets(section.ports, plan.requested_at)
-    section.forget_timeline()
-    if section.timeline.completion_of(plan.requested_at) is not None:
-        raise WriteConflictError(f"{plan.action} {plan.requested_at} completed first", hint="run the call again")
-    create_file(section.ports.storage, cancel_marker(plan.requested_at), b"")
+    """Whoever revokes first wins: after it the plan can no longer complete, and if it did, it stays.
+
+    The mark appears by a ticket of the plan, alive before the others die: an executor ends it before it looks for the
+    mark, so that none appears late of whoever has lost the lock.
+    """
+    ports, instant = section.ports, plan.requested_at
+    ports.at("service.cancel")
+    ticket = section.open_ticket(instant)
+    try:
+        revoke_tickets(ports, instant, but=ticket)
+        section.forget_timeline()
+        if all(other.requested_at != instant for other in section.timeline.pending()):
+            raise WriteConflictError(f"{plan.action} {instant} completed first", hint="run the call again")
+        ports.storage.publish(ticket, cancel_marker(instant), b"")
+    finally:
+        revoke_ticket(ports, ticket)
+    if not is_cancelled(ports.storage, instant):
+        raise lost_lock(ports)
 
 
 def _check_free(section: Section, plan: Instant) -> None:

@@ -322,8 +322,14 @@ def lost_lock(ports: Ports) -> LockUnavailableError:
     )
 
 
-def revoke_tickets(ports: Ports, instant: InstantTime) -> None:
-    """Ends every ticket of an instant: once this returns none of its completed files can appear any more."""
+def revoke_tickets(ports: Ports, instant: InstantTime, but: Ticket | None = None) -> None:
+    """Ends every ticket of an instant `but` one's own: once this returns no file can appear by them any more."""
     for ticket in ports.storage.find_tickets(instant):
-        while ports.storage.revoke(ticket) is not Outcome.DONE:
-            ports.clock.sleep(0.1)
+        if ticket != but:
+            revoke_ticket(ports, ticket)
+
+
+def revoke_ticket(ports: Ports, ticket: Ticket) -> None:
+    """Ends a ticket, however often the store has to be asked."""
+    while ports.storage.revoke(ticket) is not Outcome.DONE:
+        ports.clock.sleep(0.1)

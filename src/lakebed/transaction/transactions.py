@@ -23,7 +23,7 @@ from lakebed.transaction.pending import pending_rivals
 from lakebed.transaction.plans import SERVICES, is_removable
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.rollback import Rollbacks, targets_of_rollbacks, undo_metadata
-from lakebed.transaction.section import METADATA, Section, instant_path, open_section, revoke_tickets
+from lakebed.transaction.section import METADATA, Section, instant_path, open_section, revoke_ticket, revoke_tickets
 from lakebed.transaction.settle import create_file
 
 _TRIES = 3
@@ -152,7 +152,10 @@ class Transactions:
         is_inflight = attempt.in_state(State.INFLIGHT) in section.timeline.pending()
         if not is_inflight or not attempt.heartbeat.is_certain() or attempt.instant in targets_of_rollbacks(section):
             raise taken_over(attempt.instant)
-        if attempt.ticket not in self._ports.storage.find_tickets(attempt.instant):
+        tickets = self._ports.storage.find_tickets(attempt.instant)
+        if tickets != (attempt.ticket,):
+            for other in tickets:  # Of a process that was about to cancel this one, and lost the lock.
+                revoke_ticket(self._ports, other)
             attempt.ticket = section.open_ticket(attempt.instant)
 
     def _check_conflicts(
