@@ -61,6 +61,11 @@ def test_nor_does_a_compaction_that_took_it_in(storage: Storage) -> None:
     assert counted(storage, SEEN, done(10, 12), done(20, 22), compaction) == {10}
 
 
+def test_nor_do_they_because_of_a_savepoint_on_the_write_that_was_made_since(storage: Storage) -> None:
+    data = Timeline.of([done(10, 13, Action.COMMIT), pending(20), done(20, 30, Action.SAVEPOINT)])
+    assert counted(storage, data, done(10, 12), done(20, 22), done(24, 26, Action.COMMIT)) == {10}
+
+
 def test_a_compaction_of_what_was_there_counts_though_it_completed_later(storage: Storage) -> None:
     assert counted(storage, SEEN, done(10, 12), done(14, 16, Action.COMMIT)) == {10, 14}
     assert counted(storage, SEEN, done(10, 12), done(19, 26, Action.COMMIT), done(20, 22)) == {10, 19}

@@ -132,7 +132,7 @@ class Invariants(Witness):
         if path.startswith(HISTORY):
             return
         if path.startswith(TIMELINE):
-            self._instant_removed(_decode(path))
+            self._instant_removed(process, _decode(path))
         elif path.startswith(METADATA_TIMELINE):
             self._metadata_instant_removed(_decode(path))
         elif path.startswith(HEARTBEATS):
@@ -496,7 +496,7 @@ class Invariants(Witness):
         counts = file.instant in self.metadata_completions or file.instant in self._compactions
         require(not counts or file.name in self._cleaned, "I20", f"{path} was removed and its instant is completed")
 
-    def _instant_removed(self, instant: Instant) -> None:
+    def _instant_removed(self, process: Process, instant: Instant) -> None:
         t = instant.requested_at
         if instant.action is Action.SAVEPOINT:
             if instant.is_completed:
@@ -511,10 +511,22 @@ class Invariants(Witness):
             self.history.writes[t].unpublished = self.world.scheduler.steps
         elif t in self.completions and instant.action is not Action.ROLLBACK:
             is_archived = any(i.requested_at == t for i in self.archived())
-            require(is_archived, "I2", f"{t} is completed and lost its {instant.state}")
+            require(
+                is_archived or self._is_late(process, instant), "I2", f"{t} is completed and lost its {instant.state}"
+            )
         elif instant.state is State.REQUESTED and t in self._services:
             may_go = self._services[t].is_removable or t in self.to_undo or self._is_done(t)
             require(may_go, "I35", f"the plan {t} stays until it is executed, and was removed")
+
+    def _is_late(self, process: Process, instant: Instant) -> bool:
+        """Whether a process without the lock undoes an attempt at a plan that another has executed since.
+
+        No store can refuse a late delete. The plan stays, and once it has completed nobody asks who had begun it.
+        """
+        service = self._services.get(instant.requested_at)
+        has_lock = self.world.holder is not None and self.world.holder.process is process
+        is_plan = service is not None and not service.is_removable
+        return is_plan and instant.state is State.INFLIGHT and not has_lock
 
     def _is_done(self, clean: str) -> bool:
         return any(name.startswith(f"{clean}_") for name in self._names_of(clean))

@@ -294,7 +294,9 @@ def _completed_later(
     """MDT delta commits of writes that had not completed yet when this data timeline was read."""
     if config.timeline_layout == 1:
         return ()  # Without completion times nobody can tell.
-    newest, done = data_timeline.last_completed_at or "", {i.requested_at for i in data_timeline.completed()}
+    newest = data_timeline.last_completed_at or ""
+    # A savepoint has the time of its write, which may have completed later than this reader takes into account.
+    done = {i.requested_at for i in data_timeline.completed() if i.action is not Action.SAVEPOINT}
     after = [i for i in timeline.commits() if (i.completed_at or "") > newest and i.requested_at not in done]
     if all(i.action is not Action.DELTA_COMMIT for i in after):
         return ()
