@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -26,7 +26,7 @@ from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
 from lakebed.metadata import MetadataTable, key_locations, shard_cache
 from lakebed.metadata.key_locations import Locations, ProbeCounts, locate_everywhere, locate_keys, probe_shard
-from lakebed.metadata.key_table import fingerprints
+from lakebed.metadata.key_table import KeyTable, fingerprints
 from lakebed.metadata.record_index import find_locations, is_partitioned, read_record_index
 from lakebed.metadata.shard_cache import ShardCache, default_cache
 from lakebed.metadata.table import ROOT, ShardFiles
@@ -321,6 +321,23 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
         assert again.cached == 1, "what is used stays"
     (gone,) = check_shard(shards[1], model, [cache])
     assert gone.built == 1
+
+
+def test_a_full_cache_is_not_looked_through_for_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+
+    def counted(folder: str, bytes_max: int, shrink: Callable[[str, int], int] = shard_cache._shrink) -> int:
+        looks.append(shrink(folder, bytes_max))
+        return looks[-1]
+
+    monkeypatch.setattr(shard_cache, "_shrink", counted)
+    nothing = np.empty(0, np.int64)
+    table = KeyTable(np.zeros(100, np.uint32), np.empty(0, np.int32), nothing, (), nothing)
+    cache = ShardCache(str(tmp_path / "cache"), 50 * 1024)
+    for number in range(400):
+        cache.keep(str(number), table)
+    assert max(looks) <= cache.bytes_max
+    assert len(looks) < 400 / 5, "a tenth of it is made free at once"
 
 
 def test_a_table_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ BYTES_MAX = 4 << 30
 """What the cache takes of the disk by default: room for a hundred million keys."""
 _STORED_UNSEEN_MAX = 100
 """After so many tables a process looks again at what others have stored: a look takes as long as there are tables."""
+_ROOM_SHARE = 10
+"""A tenth of a full cache is made free at once."""
 _SUFFIX = ".keys"
 _SEED = "seed"
 _LOG = logging.getLogger(__name__)
@@ -123,16 +125,18 @@ class _KnownSizes:
         self._known: dict[str, tuple[int, int]] = {}
 
     def is_above(self, folder: str, added: int, bytes_max: int) -> bool:
-        """Whether so many bytes more are, or may be, too many: it is time to look."""
+        """Whether so many bytes more are, or may be, too many: it is time to look, for the one that is told so."""
         with self._lock:
             size, stored = self._known.get(folder, (bytes_max, 0))
-            self._known[folder] = size + added, stored + 1
-            return size + added > bytes_max or stored >= _STORED_UNSEEN_MAX
+            is_due = size + added > bytes_max or stored >= _STORED_UNSEEN_MAX
+            self._known[folder] = (0, 0) if is_due else (size + added, stored + 1)
+            return is_due
 
     def note(self, folder: str, size: int) -> None:
         """What a look has found."""
         with self._lock:
-            self._known[folder] = size, 0
+            since, stored = self._known.get(folder, (0, 0))
+            self._known[folder] = size + since, stored
 
 
 _SIZES = _KnownSizes()
@@ -178,7 +182,10 @@ def _staged(path: str, parts: Iterable[bytes | memoryview], *, synced: bool = Fa
 
 
 def _shrink(folder: str, bytes_max: int) -> int:
-    """Remove the files unused for longest, those that a crash left half written among them; the bytes that are left."""
+    """Remove the files unused for longest, those that a crash left half written among them; the bytes that are left.
+
+    More than must be, or the very next table would make it look again.
+    """
     files = []
     for entry in os.scandir(folder):
         with suppress(OSError):
@@ -186,8 +193,9 @@ def _shrink(folder: str, bytes_max: int) -> int:
                 found = entry.stat()
                 files.append((found.st_mtime_ns, found.st_size, entry.path))
     total = sum(size for _, size, _ in files)
+    wanted = bytes_max - bytes_max // _ROOM_SHARE if total > bytes_max else total
     for _, size, path in sorted(files):
-        if total <= bytes_max:
+        if total <= wanted:
             break
         with suppress(OSError):
             os.unlink(path)
