@@ -211,7 +211,7 @@ class WriteOptions:
     sort_mode: str = field(default="none", metadata={"hoodie": "hoodie.bulkinsert.sort.mode"})
     target_file_bytes: int = field(default=120 << 20, metadata={"hoodie": "hoodie.parquet.max.file.size"})
     small_file_bytes: int = field(default=100 << 20, metadata={"hoodie": "hoodie.parquet.small.file.limit"})
-    compression: str = field(default="zstd", metadata={"hoodie": "hoodie.parquet.compression.codec"})
+    compression: str = field(default="snappy", metadata={"hoodie": "hoodie.parquet.compression.codec"})
     log_format: str = field(default="parquet", metadata={"hoodie": "hoodie.logfile.data.block.format"})
     record_positions: bool = field(default=True, metadata={"hoodie": "hoodie.write.record.positions"})
     combine_inserts: bool = field(default=False, metadata={"hoodie": "hoodie.combine.before.insert"})

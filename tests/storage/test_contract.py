@@ -309,6 +309,14 @@ def test_arrow_reads_parquet(storage: Storage) -> None:
         assert parquet.read_row_group(3, columns=["k"])["k"].to_pylist() == list(range(30_000, 40_000))
 
 
+def test_what_is_dismissed_can_still_be_read(storage: Storage) -> None:
+    storage.create("p/f", b"0123456789")
+    storage.dismiss("p/f")
+    storage.dismiss("p/none")
+    assert storage.get("p/f") == b"0123456789"
+    assert storage.find("p/none") is None
+
+
 def test_counts(storage: Storage) -> None:
     storage.create("f", b"0123456789")
     before = storage.counts.snapshot()

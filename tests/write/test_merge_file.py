@@ -361,6 +361,14 @@ class _Copy:
         return self._real.get(path) if found is None else found
 
 
+def test_the_file_that_was_replaced_need_not_stay_in_memory(monkeypatch):
+    context, before = a_file([a_row(key) for key in "abcd"])
+    dismissed = []
+    monkeypatch.setattr(type(context.storage), "dismiss", lambda storage, path: dismissed.append(path))
+    merged(context, before, incoming([a_row("d", 1)]))
+    assert dismissed == [before.stat.path]
+
+
 def test_a_commit_says_of_a_merge_what_that_of_hudi_says(unpack):
     folder = unpack("hudi120_cow_part_upsert").path / ".hoodie" / "timeline"
     commits = [decode_commit(path.read_bytes(), path=path.name) for path in folder.glob("*.commit")]

@@ -17,10 +17,15 @@ _SHARED: ContextVar[ThreadPoolExecutor | None] = ContextVar("lakebed.threads", d
 """Of the thread that opened it: tasks that have tasks of their own start threads for them."""
 
 
+def _count() -> int:
+    """So many that no core has nothing to do while a thread waits for the store."""
+    return (os.cpu_count() or 1) + 1
+
+
 @contextmanager
 def shared_threads() -> Iterator[None]:
     """As long as the block lasts, all that it maps runs on the same threads: new ones begin with cold memory."""
-    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="lakebed") as pool:
+    with ThreadPoolExecutor(_count(), thread_name_prefix="lakebed") as pool:
         token = _SHARED.set(pool)
         try:
             yield
@@ -31,9 +36,9 @@ def shared_threads() -> Iterator[None]:
 def map_tasks(tasks: Sequence[T], run: Callable[[T], R], *, threads: int | None = None) -> Iterator[R]:
     """Results of `run` over `tasks`, in order. Arrow and compiled code release the GIL, so threads run in parallel.
 
-    There are as many as this machine has cores; tasks that mostly wait for the store want more.
+    There is one more than this machine has cores; tasks that mostly wait for the store want more.
     """
-    workers = min(len(tasks), threads or os.cpu_count() or 1)
+    workers = min(len(tasks), threads or _count())
     if workers <= 1:
         yield from map(run, tasks)
         return
@@ -48,7 +53,7 @@ def map_tasks(tasks: Sequence[T], run: Callable[[T], R], *, threads: int | None 
 
 def map_bounded(tasks: Iterable[T], run: Callable[[T], R]) -> Iterator[R]:
     """Like `map_tasks`, for large tasks or results: each is taken when a thread is free, and few results wait."""
-    workers = os.cpu_count() or 1
+    workers = _count()
     waiting: deque[Future[R]] = deque()
     with _pool(workers) as pool:
         try:
@@ -65,7 +70,7 @@ def map_bounded(tasks: Iterable[T], run: Callable[[T], R]) -> Iterator[R]:
 def map_large(tasks: Iterable[T], run: Callable[[T], R], is_large: Callable[[T], bool]) -> list[R]:
     """Results of `run` over `tasks`, in order: of large ones on threads, of others here, as they come up."""
     started: list[Future[R] | R] = []
-    with _pool(os.cpu_count() or 1) as pool:
+    with _pool(_count()) as pool:
         try:
             started.extend(pool.submit(run, task) if is_large(task) else run(task) for task in tasks)
             return [each.result() if isinstance(each, Future) else each for each in started]

@@ -242,6 +242,10 @@ class FaultyStorage:
         """The file for Arrow, through this storage's faults."""
         return open_arrow_file(self, path)
 
+    def dismiss(self, path: str) -> None:
+        """Passed on: what never fails has no faults."""
+        self.inner.dismiss(path)
+
     def uri(self, path: str) -> str:
         """The inner storage's uri."""
         return self.inner.uri(path)

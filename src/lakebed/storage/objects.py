@@ -123,7 +123,8 @@ class ObjectStorage:
         """Writes a new object, on the condition that there is none."""
         checked_path(path)
         self.counts.add("creates", written=len(data))
-        return _outcome(path, lambda: self._stores.once.put(path, data, mode="create"), absent=None)
+        content = bytes(data)  # A store in memory would hold on to what the caller goes on to use.
+        return _outcome(path, lambda: self._stores.once.put(path, content, mode="create"), absent=None)
 
     def create_all(self, files: Mapping[str, bytes]) -> dict[str, Outcome]:
         """Writes new objects, several at a time: a request is mostly waiting."""
@@ -188,6 +189,9 @@ class ObjectStorage:
         """The file as Arrow reads it, in ranges."""
         self.counts.add("opens")
         return open_arrow_file(self, path)
+
+    def dismiss(self, path: str) -> None:
+        """Nothing of it is held here."""
 
     def uri(self, path: str) -> str:
         """The url as Spark's connectors take it; InvalidInputError for a table in memory."""

@@ -214,6 +214,10 @@ class Storage(Protocol):
         """The file as Arrow reads it, in ranges. The caller closes it."""
         ...
 
+    def dismiss(self, path: str) -> None:
+        """Says that a file will hardly be read again: whatever holds it in memory may let it go. Never fails."""
+        ...
+
     def uri(self, path: str) -> str:
         """What Spark's own readers take for this file or folder."""
         ...

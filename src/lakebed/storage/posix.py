@@ -98,6 +98,18 @@ def sync_all(folders: Iterable[str]) -> dict[str, Outcome]:
     return dict(zip(wanted, _at_once(sync, wanted), strict=True))
 
 
+def dismiss(path: str) -> None:
+    """Has the page cache let go of a file, but for what is not on disk yet. Not every system can."""
+    if not hasattr(os, "posix_fadvise"):
+        return
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(handle)
+
+
 def make_folder(folder: str, *, is_passing: bool = False) -> None:
     """Creates the folder and the missing ones above it, durably."""
     if os.path.isdir(folder):

@@ -26,7 +26,7 @@ from lakebed.format.parquet_footer import BLOOM, footer_metadata
 from lakebed.index.ordering import ordering_numbers
 from lakebed.model.commit import WriteStat
 from lakebed.model.config import TableConfig
-from lakebed.model.files import FileGroupId
+from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.words import FILE_NAME, META_COLUMNS, RECORD_KEY
 from lakebed.read.conform import conform_table
 from lakebed.transaction.markers import write_markers
@@ -34,6 +34,7 @@ from lakebed.transaction.settle import create_file
 from lakebed.write.file_stats import column_stats
 from lakebed.write.meta_columns import meta_columns
 from lakebed.write.parquet_columns import column_options
+from lakebed.write.scratch import encode_file
 from lakebed.write.values import IS_DELETE, NOT_COUNTED, FileSizing, WriteContext, WriteTask, WrittenFile
 
 _BLOOM_PARTITION = "bloom_filters"
@@ -41,6 +42,8 @@ _ROW_GROUP_BYTES = 128 << 20
 """Of Arrow memory: what a reader has to hold at once."""
 _PAGE_ROWS = 5_000
 """A lookup decodes one page of each column: a quarter of Arrow's default, for half a percent more bytes."""
+_FOOTER_BYTES = 1 << 20
+"""Of a footer, its page indexes and page headers, more than enough."""
 _SAMPLE_SHARE = 8
 """A part of this size, of what would fill a file uncompressed, tells how well rows compress."""
 
@@ -101,6 +104,12 @@ def store_base_file(
     return WrittenFile(stat, stats, encoded.bloom if _keeps_blooms(context.config) else None)
 
 
+def dismiss(context: WriteContext, read: FileSlice) -> None:
+    """Makes room in memory for the file that takes the place of a slice which has been `read`."""
+    for path in read.paths:
+        context.storage.dismiss(path)
+
+
 def with_entries(written: WrittenFile, rows: pa.Table, context: WriteContext) -> WrittenFile:
     """The file, and the record keys of `rows` as those whose index entries are to be written."""
     ordering = context.entry_ordering
@@ -146,14 +155,18 @@ def _encode(table: pa.Table, context: WriteContext, keys: KnownKeys | None) -> _
         every = pa.concat_arrays(table[RECORD_KEY].chunks) if table.num_rows else pa.array([], pa.string())
         entries = footer_metadata(every, context.avro_json)
     footers: list[Any] = []
-    sink = pa.BufferOutputStream()
     options = column_options(table, context.files.compression) | _page_options()
-    with pq.ParquetWriter(sink, table.schema, store_schema=False, metadata_collector=footers, **options) as writer:
-        if table.num_rows:  # A row group without rows is an error to some readers.
-            rows_max = max(1, table.num_rows * _ROW_GROUP_BYTES // max(table.nbytes, 1))
-            writer.write_table(table, row_group_size=rows_max)
-        writer.add_key_value_metadata(entries)
-    return _Encoded(memoryview(sink.getvalue()).cast("B"), footers[0], entries[BLOOM])
+    rows_max = max(1, table.num_rows * _ROW_GROUP_BYTES // max(table.nbytes, 1))
+
+    def write(sink: pa.NativeFile) -> None:
+        with pq.ParquetWriter(sink, table.schema, store_schema=False, metadata_collector=footers, **options) as writer:
+            if table.num_rows:  # A row group without rows is an error to some readers.
+                writer.write_table(table, row_group_size=rows_max)
+            writer.add_key_value_metadata(entries)
+
+    bytes_max = table.nbytes + table.nbytes // 8 + sum(map(len, entries.values())) * 2 + _FOOTER_BYTES
+    data = encode_file(bytes_max, write)
+    return _Encoded(data, footers[-1], entries[BLOOM])
 
 
 @cache

@@ -21,7 +21,7 @@ from lakebed.read.file_slice import SliceParts, SliceTask, load_parts
 from lakebed.read.merge import Merged, merge_counted
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.plans import is_cancelled
-from lakebed.write.base_file import base_file_table, constant, file_schema, store_base_file
+from lakebed.write.base_file import base_file_table, constant, dismiss, file_schema, store_base_file
 from lakebed.write.columns import joined
 from lakebed.write.values import NOT_COUNTED, WriteContext, WrittenFile
 
@@ -57,6 +57,7 @@ def compact_slice(task: CompactionTask) -> tuple[WrittenFile, ...]:
     context, file_slice = task.context, task.file_slice
     schema = pa.schema([*(pa.field(*column) for column in _STORED_META), *file_schema(context)])
     parts = task.load_parts(schema, with_base=True)
+    dismiss(context, file_slice)
     merged = merge_counted(parts.base, parts.logs, parts.rules, schema)
     token = new_write_token(task.number)
     name = encode_base_file_name(file_slice.group.file_id, token, context.instant)

@@ -31,6 +31,7 @@ from lakebed.write.base_file import (
     base_file_table,
     constant,
     data_columns,
+    dismiss,
     file_schema,
     new_stat,
     store_base_file,
@@ -57,6 +58,7 @@ def merge_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
     incoming = task.rows.read()
     footer = _read_footer(context, before)
     stored = read_stored(context, before, footer)
+    dismiss(context, before)
     merge = _append(stored, incoming) if task.is_blind else _merge(stored, incoming, context.config)
     stat = new_stat(task, task.group)
     stat = replace(
@@ -281,7 +283,9 @@ def _gather(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.Ar
 
 def without_unused(values: pa.DictionaryArray) -> pa.DictionaryArray:
     """The same values, with a dictionary of these alone: the Parquet writer stores all of it, and its bounds."""
-    used = np.sort(values.indices.unique().drop_null().to_numpy(zero_copy_only=False))
+    is_used = np.zeros(len(values.dictionary), bool)
+    is_used[values.indices.drop_null().to_numpy()] = True
+    used = np.flatnonzero(is_used)
     if len(used) == len(values.dictionary):
         return values
     numbers = np.zeros(len(values.dictionary), np.int32)

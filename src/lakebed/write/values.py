@@ -58,7 +58,7 @@ class FileSizing:
 
     target_bytes: int = 120 << 20
     small_bytes: int = 100 << 20
-    compression: str = "zstd"
+    compression: str = "snappy"
     log_format: Literal["avro", "parquet"] = "parquet"
     record_positions: bool = True
 
