@@ -111,6 +111,7 @@ class Executions:
     def cancel(self, instant: InstantTime) -> None:
         """Sees to it that a removable plan never completes; one that is gone is as good as cancelled."""
         with open_section(self._ports, self._timing) as section:
+            section.check_no_restore()  # What it has made pending again is for it to undo.
             plan = next((i for i in section.timeline.pending() if i.requested_at == instant), None)
             if plan is None and section.timeline.completion_of(instant) is None:
                 return

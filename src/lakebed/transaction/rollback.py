@@ -257,13 +257,20 @@ def _record_metadata_rollback(section: Section, target: InstantTime, rollback: A
     url = f"{section.ports.storage.url}/{METADATA.rstrip('/')}"
     if any(i.requested_at == rollback.instant and i.is_completed for i in section.metadata_timeline):
         return
-    requested = rollback.in_state(State.REQUESTED)
-    if section.ports.storage.find(section.path(requested, METADATA)) is None:
-        section.add(requested, encode_rollback_plan(plan, table_url=url), METADATA)
-    section.add(rollback.in_state(State.INFLIGHT), root=METADATA)
+    _tell(section, rollback, rollback.in_state(State.REQUESTED), encode_rollback_plan(plan, table_url=url))
+    _tell(section, rollback, rollback.in_state(State.INFLIGHT), b"")
     document = encode_rollback(_metadata_of(rollback.instant, plan, url))
-    done = rollback.completed(section.next_time())
-    if section.complete(rollback.ticket, done, document, METADATA) is not Outcome.DONE:
+    _tell(section, rollback, rollback.completed(section.next_time()), document)
+
+
+def _tell(section: Section, rollback: Attempt, instant: Instant, data: bytes) -> None:
+    """Puts a state of a rollback on the metadata table's timeline, unless an earlier attempt has.
+
+    By the ticket: whoever stood still does not begin again what others have ended.
+    """
+    if section.ports.storage.find(section.path(instant, METADATA)) is not None:
+        return
+    if section.complete(rollback.ticket, instant, data, METADATA) is not Outcome.DONE:
         raise taken_over(rollback.instant)
 
 
