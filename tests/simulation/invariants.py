@@ -433,7 +433,9 @@ class Invariants(Witness):
 
     def _note_zombie(self, process: Process, path: str, instant: str) -> None:
         """What a process writes after others fenced it off has no effect; it stays until somebody sweeps (I9)."""
-        is_fenced = not any(ticket.instant == instant for ticket in self.world.store.tickets)
+        has_ticket = any(ticket.instant == instant for ticket in self.world.store.tickets)
+        # Whoever cancels a plan that is being rolled back has a ticket of it, too.
+        is_fenced = not has_ticket or instant in self.planned
         if is_fenced or (instant in self._beating and self._beating[instant][1] is not process):
             self.zombie_files.add(path)
 

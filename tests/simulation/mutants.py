@@ -109,6 +109,12 @@ def with_pauses(setup: Setup) -> Setup:
     return replace(setup, rates={**setup.rates, Fault.PAUSE: 0.03}, cleaners=2)
 
 
+def with_silence(setup: Setup) -> Setup:
+    """A store that carries requests out late, or cannot be reached, and locks that are lost meanwhile."""
+    rates = {**setup.rates, Fault.LATE: 0.03, Fault.UNAVAILABLE: 0.05, Fault.LOST_BEFORE: 0.0, Fault.LOST_AFTER: 0.0}
+    return replace(setup, rates=rates, lock=replace(setup.lock, can_be_lost=True))
+
+
 def with_lost_replies(setup: Setup) -> Setup:
     """A store that often does not say what became of a write."""
     return replace(setup, services=(), rates={**setup.rates, Fault.LOST_BEFORE: 0.02, Fault.LOST_AFTER: 0.04})
@@ -908,7 +914,7 @@ def _rules_without_added_groups() -> dict[Any, Any]:
 mutant("ticket kept", "a rollback leaves the ticket of a process that was about to execute its target")(
     lambda: ((Rollbacks, "_finish", _finish_without_tickets),)
 )
-mutant("asked once", "the lock is given back while a completed file may still appear")(
+mutant("asked once", "the lock is given back while a completed file may still appear", with_silence)(
     lambda: ((section_module, "_TRIES", 1),)
 )
 _FINISH = Rollbacks._finish

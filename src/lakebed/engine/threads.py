@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -13,6 +14,7 @@ from typing import TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
+_HERE = threading.local()
 _SHARED: ContextVar[ThreadPoolExecutor | None] = ContextVar("lakebed.threads", default=None)
 """Of the thread that opened it: tasks that have tasks of their own start threads for them."""
 
@@ -25,7 +27,7 @@ def _count() -> int:
 @contextmanager
 def shared_threads() -> Iterator[None]:
     """As long as the block lasts, all that it maps runs on the same threads: new ones begin with cold memory."""
-    with ThreadPoolExecutor(_count(), thread_name_prefix="lakebed") as pool:
+    with _new_pool(_count()) as pool:
         token = _SHARED.set(pool)
         try:
             yield
@@ -85,8 +87,21 @@ def _pool(workers: int, *, is_given: bool = False) -> Iterator[ThreadPoolExecuto
     if shared is not None and not is_given:
         yield shared
         return
-    with ThreadPoolExecutor(workers, thread_name_prefix="lakebed") as pool:
+    with _new_pool(workers) as pool:
         yield pool
+
+
+def _new_pool(workers: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers, thread_name_prefix="lakebed", initializer=_begin_task_thread)
+
+
+def _begin_task_thread() -> None:
+    _HERE.is_for_tasks = True
+
+
+def runs_task() -> bool:
+    """Whether this thread runs one of several tasks: libraries then need no threads of their own."""
+    return getattr(_HERE, "is_for_tasks", False)
 
 
 def _end(futures: Iterable[Future[R]]) -> None:

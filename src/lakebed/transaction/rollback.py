@@ -92,15 +92,24 @@ class Rollbacks:
             attempt = start_attempt(section, rollback, Action.ROLLBACK)
             with attempt.given_up_on_failure():
                 plan = _load_plan(section, rollback)
+                stays = _stays(section, plan.target)
                 _unpublish(section, plan)
                 put_in_flight(section, attempt)
         with attempt.given_up_on_failure():
             self._ports.at("rollback.R2")
-            for path in _paths(plan):
-                delete_file(self._ports.storage, path)
-            drop_markers(self._ports.storage, InstantTime(plan.target.requested_at))
+            self._delete_files(plan, stays=stays)
             self._finish(attempt, plan)
         return InstantTime(plan.target.requested_at)
+
+    def _delete_files(self, plan: RollbackPlan, *, stays: bool) -> None:
+        """Deletes what was planned and, unless the target's plan `stays`, what it made since, of which markers tell.
+
+        One that stays is executed again: whoever stood still would find the markers of the next attempt.
+        """
+        storage, target = self._ports.storage, InstantTime(plan.target.requested_at)
+        for path in sorted({*_paths(plan), *(() if stays else load_markers(storage, target))}):
+            delete_file(storage, path)
+        drop_markers(storage, target)
 
     def _is_overdue(self, section: Section, plan: Instant) -> bool:
         """Whether a plan is removable and nobody is to execute it any more."""
