@@ -117,7 +117,7 @@ def with_entries(written: WrittenFile, rows: pa.Table, context: WriteContext) ->
     return replace(written, inserted_keys=rows[RECORD_KEY].combine_chunks(), ordering=numbers)
 
 
-def base_file_table(meta: Sequence[pa.Array], data: pa.Table) -> pa.Table:
+def base_file_table(meta: Sequence[pa.Array | pa.ChunkedArray], data: pa.Table) -> pa.Table:
     """The columns of a base file: five meta columns, then the data."""
     fields = [pa.field(name, values.type) for name, values in zip(META_COLUMNS, meta, strict=True)]
     return pa.table([*meta, *data.columns], schema=pa.schema([*fields, *data.schema]))

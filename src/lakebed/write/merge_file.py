@@ -268,11 +268,11 @@ def _merged_table(task: WriteTask, stored: pa.Table, incoming: pa.Table, merge: 
     return base_file_table(meta, pa.table(columns, schema=pa.schema(fields)))
 
 
-def _gather_keys(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.Array:
-    """Record keys: an update has the one that stood there."""
+def _gather_keys(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.ChunkedArray:
+    """Record keys: an update has the one that stood there. Not copied to one array: they are most of a file."""
     inserted = incoming.take(pa.array(merge.inserts))
     kept = stored if not len(merge.deletes) else stored.take(pa.array(merge.kept[merge.kept >= 0]))
-    return joined(pa.chunked_array([*kept.chunks, inserted]))
+    return pa.chunked_array([*kept.chunks, inserted])
 
 
 def _gather(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.Array:
