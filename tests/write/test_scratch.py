@@ -23,6 +23,12 @@ def test_memory_serves_the_next_file_of_the_thread() -> None:
     assert (kept, bytes(first)) == (b"first", b"other")
 
 
+def test_memory_of_large_files_is_given_back() -> None:
+    large = encode_file(100 << 20, lambda sink: sink.write(b"large"))
+    assert encode_file(100 << 20, lambda sink: sink.write(b"other")) == b"other"
+    assert large == b"large"
+
+
 def test_threads_have_memory_of_their_own() -> None:
     mine = encode_file(100, lambda sink: sink.write(b"mine"))
     other = threading.Thread(target=encode_file, args=(100, lambda sink: sink.write(b"theirs")))

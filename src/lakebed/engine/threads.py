@@ -92,10 +92,11 @@ def _pool(workers: int, *, is_given: bool = False) -> Iterator[ThreadPoolExecuto
 
 
 def _new_pool(workers: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers, thread_name_prefix="lakebed", initializer=_begin_task_thread)
+    return ThreadPoolExecutor(workers, thread_name_prefix="lakebed", initializer=begin_task_thread)
 
 
-def _begin_task_thread() -> None:
+def begin_task_thread() -> None:
+    """Says that this thread runs tasks; others, of this process or of others, run at the same time."""
     _HERE.is_for_tasks = True
 
 

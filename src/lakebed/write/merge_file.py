@@ -77,7 +77,9 @@ def merge_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
     keys = joined(incoming[RECORD_KEY])
     inserted, deleted = keys.take(pa.array(merge.inserts)), keys.take(pa.array(merge.deletes))
     known = None if len(deleted) else _known_keys(footer, inserted)
-    written = store_base_file(context, _merged_table(task, stored, incoming, merge), stat, known)
+    table = _merged_table(task, stored, incoming, merge)
+    del stored  # The encoder needs the memory.
+    written = store_base_file(context, table, stat, known)
     return (replace(with_entries(written, _entered(incoming, merge, context), context), deleted_keys=deleted),)
 
 

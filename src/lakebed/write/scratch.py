@@ -12,6 +12,9 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+_KEPT_BYTES_MAX = 32 << 20
+"""What a thread keeps for its next file. That of larger ones is missed while their rows are read and merged."""
+
 
 class _Scratch(threading.local):
     """The memory of one thread: it goes with the thread."""
@@ -19,6 +22,8 @@ class _Scratch(threading.local):
     buffer = np.empty(0, np.uint8)
 
     def of_size(self, size: int) -> memoryview:
+        if size > _KEPT_BYTES_MAX:
+            return np.empty(size, np.uint8).data
         if len(self.buffer) < size:
             self.buffer = np.empty(0, np.uint8)  # Never both at a time.
             self.buffer = np.empty(size, np.uint8)
