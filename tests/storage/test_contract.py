@@ -309,6 +309,13 @@ def test_arrow_reads_parquet(storage: Storage) -> None:
         assert parquet.read_row_group(3, columns=["k"])["k"].to_pylist() == list(range(30_000, 40_000))
 
 
+def test_what_was_stored_does_not_change_with_the_memory_it_came_from(storage: Storage) -> None:
+    memory = bytearray(b"0123456789")
+    storage.create("p/f", memoryview(memory))
+    memory[:] = b"abcdefghij"
+    assert storage.get("p/f") == b"0123456789"
+
+
 def test_what_is_dismissed_can_still_be_read(storage: Storage) -> None:
     storage.create("p/f", b"0123456789")
     storage.dismiss("p/f")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.engine.threads import begin_task_thread
 from lakebed.errors import LakebedError
 
 if TYPE_CHECKING:
@@ -60,7 +59,6 @@ def _task_runner(
 
 
 def _run_pickled(run: Callable[[Any], object], task: bytes) -> object:
-    begin_task_thread()
     return run(pickle.loads(task))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -14,7 +13,6 @@ from typing import TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-_HERE = threading.local()
 _SHARED: ContextVar[ThreadPoolExecutor | None] = ContextVar("lakebed.threads", default=None)
 """Of the thread that opened it: tasks that have tasks of their own start threads for them."""
 
@@ -27,7 +25,7 @@ def _count() -> int:
 @contextmanager
 def shared_threads() -> Iterator[None]:
     """As long as the block lasts, all that it maps runs on the same threads: new ones begin with cold memory."""
-    with _new_pool(_count()) as pool:
+    with ThreadPoolExecutor(_count(), thread_name_prefix="lakebed") as pool:
         token = _SHARED.set(pool)
         try:
             yield
@@ -87,22 +85,8 @@ def _pool(workers: int, *, is_given: bool = False) -> Iterator[ThreadPoolExecuto
     if shared is not None and not is_given:
         yield shared
         return
-    with _new_pool(workers) as pool:
+    with ThreadPoolExecutor(workers, thread_name_prefix="lakebed") as pool:
         yield pool
-
-
-def _new_pool(workers: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers, thread_name_prefix="lakebed", initializer=begin_task_thread)
-
-
-def begin_task_thread() -> None:
-    """Says that this thread runs tasks; others, of this process or of others, run at the same time."""
-    _HERE.is_for_tasks = True
-
-
-def runs_task() -> bool:
-    """Whether this thread runs one of several tasks: libraries then need no threads of their own."""
-    return getattr(_HERE, "is_for_tasks", False)
 
 
 def _end(futures: Iterable[Future[R]]) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.engine.threads import runs_task
 from lakebed.errors import UnsupportedTableError
 from lakebed.format.guard import decoding
 from lakebed.storage import Storage
@@ -32,8 +31,7 @@ def _read_parquet(storage: Storage, path: str, wanted: pa.Schema) -> pa.Table:
     with file, decoding(path, "the Parquet file"):
         dictionaries = [field.name for field in wanted if pa.types.is_dictionary(field.type)]
         parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us", read_dictionary=dictionaries)
-        columns = [name for name in wanted.names if name in parquet.schema_arrow.names]
-        return parquet.read(columns=columns, use_threads=not runs_task())
+        return parquet.read(columns=[name for name in wanted.names if name in parquet.schema_arrow.names])
 
 
 def _read_orc(storage: Storage, path: str, wanted: pa.Schema) -> pa.Table:

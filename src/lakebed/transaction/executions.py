@@ -161,7 +161,9 @@ def cancel_plan(section: Section, plan: Instant) -> None:
         revoke_tickets(ports, instant, but=ticket)
         section.forget_timeline()
         if all(other.requested_at != instant for other in section.timeline.pending()):
-            raise WriteConflictError(f"{plan.action} {instant} completed first", hint="run the call again")
+            raise WriteConflictError(
+                f"{plan.action} {instant} completed first, or was taken away", hint="run the call again"
+            )
         ports.storage.publish(ticket, cancel_marker(instant), b"")
     finally:
         revoke_ticket(ports, ticket)

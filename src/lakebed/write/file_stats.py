@@ -116,7 +116,7 @@ def _bounds(column: pa.ChunkedArray) -> _Bounds:
 
 def _text_bounds(column: pa.ChunkedArray) -> _Bounds:
     """As `_bounds`, in a tenth of the time, where compiled code is loaded anyway."""
-    from lakebed.format.text_kernels import find_bounds
+    from lakebed.write.text_kernel import find_bounds
 
     ends = []
     for chunk in column.chunks:

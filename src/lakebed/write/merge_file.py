@@ -6,7 +6,6 @@ was sorted by stay nearly sorted, and compress and prune as before.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +16,6 @@ import pyarrow.compute as pc
 
 from lakebed.errors import InvalidInputError
 from lakebed.format.bloom import BloomKind, bloom_capacity, extend_bloom
-from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.parquet_footer import BaseFileFooter, decode_parquet_footer
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
@@ -47,8 +45,6 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
-_TEXT_BYTES_MAX = 1 << 30
-"""Of each of two arrays: no row is picked twice, so that the texts picked fit one array, too."""
 _PARTITION_FIELDS = "hoodie.table.partition.fields"
 
 
@@ -282,32 +278,9 @@ def _gather(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.Ar
         incoming = incoming.dictionary_encode()
     if merge.only_adds:
         gathered = joined(pa.chunked_array([*stored.chunks, incoming.take(pa.array(merge.inserts))]))
-    elif _are_plain_texts(stored, incoming):
-        return _pick_texts(joined(stored), incoming, merge.sources)
     else:
         gathered = joined(pa.chunked_array([*stored.chunks, incoming])).take(pa.array(merge.sources))
     return without_unused(gathered) if pa.types.is_dictionary(gathered.type) else gathered
-
-
-def _are_plain_texts(stored: pa.ChunkedArray, incoming: pa.Array) -> bool:
-    """Whether compiled code is loaded anyway and can pick from these, and the result is sure to fit an array."""
-    if not pa.types.is_string(stored.type) or incoming.type != stored.type:
-        return False
-    fits = max(stored.nbytes, incoming.nbytes) < _TEXT_BYTES_MAX and "numba" in sys.modules
-    return fits and not stored.null_count and not incoming.null_count and len(stored) > 0
-
-
-def _pick_texts(stored: pa.Array, incoming: pa.Array, sources: Ints) -> pa.Array:
-    """The texts with these numbers, those of `incoming` after the stored ones: neither is copied to one array first."""
-    from lakebed.format.text_kernels import pick_offsets, pick_texts
-
-    (data, offsets), (other, other_offsets) = binary_buffers(stored), binary_buffers(incoming)
-    picked = pick_offsets(offsets, other_offsets, sources)
-    target = np.empty(picked[-1], np.uint8)
-    pick_texts(data, offsets, other, other_offsets, sources, picked, target)
-    return pa.Array.from_buffers(
-        stored.type, len(sources), [None, pa.py_buffer(picked.astype(np.int32)), pa.py_buffer(target)]
-    )
 
 
 def without_unused(values: pa.DictionaryArray) -> pa.DictionaryArray:

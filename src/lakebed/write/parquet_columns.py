@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from lakebed.model.words import COMMIT_SEQNO, FILE_NAME, PARTITION_PATH
+from lakebed.model.words import COMMIT_SEQNO, FILE_NAME
 
 _SAMPLE_ROWS = 2048
 _LOG_SAMPLE_ROWS = 512
@@ -28,8 +28,8 @@ _PAGE_BYTES = 1 << 20
 _BATCH_ROWS = (1 << 10, 1 << 16)
 """Rows that the Parquet writer takes at once. It looks only in between whether a page is full, so wide rows come few
 at a time; the least, which is its own choice, costs narrow ones a tenth of a write."""
-_WITHOUT_STATISTICS = frozenset({COMMIT_SEQNO, PARTITION_PATH, FILE_NAME})
-"""Columns that no query has a range for, or that are the same in all rows."""
+_WITHOUT_STATISTICS = frozenset({COMMIT_SEQNO, FILE_NAME})
+"""Columns that no query has a range for."""
 
 
 def column_options(table: pa.Table, compression: str, *, is_log: bool = False) -> dict[str, Any]:

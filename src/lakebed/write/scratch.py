@@ -1,7 +1,7 @@
 """Memory that a thread encodes files into, one after the other.
 
 What is given back to the system is cleared before it comes again, and a buffer that grows is copied each time: together
-that takes a tenth of an upsert.
+that takes a tenth of a merge.
 """
 
 from __future__ import annotations

@@ -1,0 +1,16 @@
+"""The least and greatest of many texts, in compiled code."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakebed.format.hfile.order import binary_buffers
+from lakebed.write.text_kernel import find_bounds
+
+
+@given(st.lists(st.text(max_size=20), min_size=1, max_size=40))
+def test_bounds_are_least_and_greatest_by_bytes(texts: list[str]) -> None:
+    low, high = find_bounds(*binary_buffers(pa.array(texts, pa.string())))
+    assert (texts[low], texts[high]) == (min(texts, key=str.encode), max(texts, key=str.encode))
