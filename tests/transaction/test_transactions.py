@@ -1,19 +1,23 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from lakebed.errors import InvalidInputError, RolledBackError, WriteConflictError
+from lakebed.errors import InvalidInputError, LockUnavailableError, RolledBackError, WriteConflictError
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action, State
-from lakebed.storage import Storage
+from lakebed.storage import Outcome, Storage, Ticket
 from lakebed.timeline import load_timeline
 from lakebed.timeline.config import load_config
 from lakebed.transaction.conflicts import WriteKind, WriteSet
 from lakebed.transaction.heartbeats import Timing
+from lakebed.transaction.locks.in_process import InProcessLock
+from lakebed.transaction.locks.waiting import Patience
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.section import Section
 from lakebed.transaction.transactions import Transactions
@@ -122,3 +126,38 @@ def test_only_the_newest_completed_write_can_be_rolled_back(storage: Storage, tr
     assert [i.requested_at for i in timeline.commits()] == [first]
     assert not timeline.pending()
     assert not storage.list("p")
+
+
+class RunningOut(InProcessLock):
+    """A lock whose lease runs out when a test says so."""
+
+    seconds_left = float("inf")
+
+    def remaining(self) -> float:
+        return self.seconds_left
+
+
+class Deaf:
+    """A store that loses the first request for a ticket; by the time it is asked again the lock has run out."""
+
+    def __init__(self, storage: Storage, lock: RunningOut) -> None:
+        self._storage = storage
+        self._lock = lock
+
+    def open_ticket(self, ticket: Ticket) -> Outcome:
+        if self._lock.seconds_left > 0:
+            self._lock.seconds_left = 0
+            return Outcome.UNKNOWN
+        return self._storage.open_ticket(ticket)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+
+def test_no_ticket_is_opened_after_the_lock_has_run_out(storage: Storage) -> None:
+    ports = ports_of(storage)
+    lock = RunningOut(storage.url, ports.clock, Patience())
+    transactions = Transactions(replace(ports, storage=cast(Storage, Deaf(storage, lock)), lock=lock), Timing())
+    with pytest.raises(LockUnavailableError, match="ran out"):
+        transactions.begin(Action.COMMIT)
+    assert storage.list_folders(".hoodie/.tickets") == ()

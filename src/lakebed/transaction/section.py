@@ -168,9 +168,10 @@ class Section:
         return self.open_ticket(instant)
 
     def open_ticket(self, instant: InstantTime) -> Ticket:
-        """A new, live ticket of an instant."""
+        """A new, live ticket of an instant. Not once the lock is lost: nobody would look for it."""
         storage = self.ports.storage
         for _ in range(3):
+            self.check_lease()
             ticket = Ticket(instant, self.ports.tokens())
             if storage.open_ticket(ticket) is Outcome.DONE or ticket in storage.find_tickets(instant):
                 return ticket
