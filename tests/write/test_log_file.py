@@ -766,3 +766,33 @@ def log_of(instant: InstantTime) -> LogFile:
 
 def logs_of(table: RealTable) -> list[Path]:
     return [path for path in sorted(table.path.rglob(".*.log.*")) if ".hoodie" not in path.parts]
+
+
+def block_of(rows: int) -> log_blocks.RecordBlock:
+    names = [str(number) for number in range(rows)]
+    data = pa.table({"id": names, "ts": range(rows), "price": [0.5] * rows, "note": ["same"] * rows}, schema=SCHEMA)
+    meta = dict.fromkeys(META_COLUMNS, names)
+    return log_blocks.RecordBlock(
+        pa.table({**meta, **dict(zip(data.column_names, data.columns, strict=True))}), None, False
+    )
+
+
+def test_how_columns_are_encoded_is_found_once_for_a_write_and_not_from_a_few_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    real = log_blocks.column_options
+
+    def counted(rows: pa.Table, compression: str, *, is_log: bool) -> dict[str, Any]:
+        asked.append(rows.num_rows)
+        return real(rows, compression, is_log=is_log)
+
+    monkeypatch.setattr(log_blocks, "column_options", counted)
+    context = context_of(files=FileSizing(log_format="parquet"))
+    task = WriteTask(context, 3, GROUP, SLICE, InMemory(SCHEMA.empty_table()), TOKEN)
+    encodings: log_blocks.Encodings = {}
+    for rows in (1, 600, 700, 2):
+        data = log_blocks.encode_record_block(task, block_of(rows), encodings=encodings)
+        (block,) = decode_log_file(data, path="log")
+        assert decode_records(block, path="log").num_rows == rows
+    assert asked == [1, 600]

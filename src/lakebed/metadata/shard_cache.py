@@ -27,6 +27,8 @@ from lakebed.storage import Storage
 FOLDER_VARIABLE, BYTES_VARIABLE = "LAKEBED_CACHE_DIR", "LAKEBED_CACHE_BYTES"
 BYTES_MAX = 4 << 30
 """What the cache takes of the disk by default: room for a hundred million keys."""
+_HELD_AT_ONCE_BYTES = 1 << 20
+"""A table up to this size is held as it was made; larger ones are mapped when they are asked for."""
 _STORED_UNSEEN_MAX = 100
 """After so many tables a process looks again at what others have stored: a look takes as long as there are tables."""
 _ROOM_SHARE = 10
@@ -69,6 +71,8 @@ class ShardCache:
         try:
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
             _write(path, encode_key_table(table, self.seed))
+            if table.nbytes <= _HELD_AT_ONCE_BYTES:
+                _HELD.keep(path, table, self.bytes_max)
             if _SIZES.is_above(self.folder, table.nbytes, self.bytes_max):
                 _SIZES.note(self.folder, _shrink(self.folder, self.bytes_max))
         except OSError as error:

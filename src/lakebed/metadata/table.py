@@ -137,7 +137,8 @@ class MetadataTable:
     def _open_file(self, part: FileSlice, completed_at: InstantTime) -> OpenFile:
         """A file as it was opened. With a table that is made again at its old place names recur, but not times."""
         file = part.base or part.logs[0]
-        key = (part.path(file.name), file.size, completed_at)
+        # A base file is read through the store that opened it, which counts what is asked of it.
+        key = (part.path(file.name), file.size, completed_at, id(self._storage) if part.base else None)
         return self.kept.opened.find(key, OpenFile, lambda: open_file(self._storage, part, root=ROOT))
 
     def newest_delta_commit(self) -> CommitMetadata | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from lakebed.metadata.kept import Kept
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant
 from lakebed.storage import Storage, open_storage
+from lakebed.table.memory import Memory, recall
 from lakebed.table.state import TableState
 from lakebed.timeline import Documents, Timeline, load_timeline
 from lakebed.timeline.active import list_instants
@@ -21,18 +21,22 @@ def open_handle(
 ) -> TableHandle:
     """The table at a path or URL, with options of its store; raises InvalidInputError if there is none."""
     storage = open_storage(path, store)
-    return TableHandle(storage, load_config(storage), use_metadata=use_metadata)
+    memory = recall(storage.url, store or {})
+    return TableHandle(storage, load_config(storage), use_metadata=use_metadata, memory=memory)
 
 
 class TableHandle:
-    """A table that can be looked at again and again."""
+    """A table that can be looked at again and again. What it has read goes to a `memory`, which others may share."""
 
-    def __init__(self, storage: Storage, config: TableConfig, *, use_metadata: bool = True) -> None:
+    def __init__(
+        self, storage: Storage, config: TableConfig, *, use_metadata: bool = True, memory: Memory | None = None
+    ) -> None:
+        memory = memory or Memory()
         self.storage = storage
         self.config = config
         self._use_metadata = use_metadata
-        self._documents = Documents(storage, config)
-        self._kept = Kept()
+        self._documents = Documents(storage, config, commits=memory.commits)
+        self._kept = memory.metadata
         self._state: TableState | None = None
         self._seen: frozenset[Instant] = frozenset()
 

@@ -15,15 +15,22 @@ from lakebed.model.words import Action, State
 from lakebed.storage import Storage
 from lakebed.timeline.archive import Archive
 
+Commits = dict[Instant, CommitMetadata]
+COMMITS_MAX = 1000
+"""So many are kept: as many as a timeline has before it is archived, and more."""
+
 
 class Documents:
-    """The contents of instant files of one table. They never change, so each is read once."""
+    """The contents of instant files of one table. They never change, so each is read once.
 
-    def __init__(self, storage: Storage, config: TableConfig, root: str = "") -> None:
+    Those that were read before may be given as `commits`; what is read is added to them.
+    """
+
+    def __init__(self, storage: Storage, config: TableConfig, root: str = "", commits: Commits | None = None) -> None:
         self._storage = storage
         self._config = config
         self._root = root
-        self._commits: dict[Instant, CommitMetadata] = {}
+        self._commits: Commits = {} if commits is None else commits
         self._cleans: dict[Instant, CleanMetadata] = {}
 
     def path(self, instant: Instant) -> str:
@@ -33,9 +40,13 @@ class Documents:
 
     def commit(self, instant: Instant) -> CommitMetadata:
         """What a completed commit, deltacommit or replacecommit wrote and replaced."""
-        if instant not in self._commits:
-            self._commits[instant] = decode_commit(self._content(instant), path=self.path(instant))
-        return self._commits[instant]
+        found = self._commits.get(instant)
+        if found is None:
+            found = decode_commit(self._content(instant), path=self.path(instant))
+            self._commits[instant] = found
+            for oldest in [*self._commits][:-COMMITS_MAX]:
+                self._commits.pop(oldest, None)
+        return found
 
     def clean(self, instant: Instant) -> CleanMetadata:
         """What a completed clean removed."""

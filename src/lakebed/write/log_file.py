@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,7 @@ from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.metadata import ColumnStats
 from lakebed.model.words import META_COLUMNS, RECORD_KEY
 from lakebed.read.file_slice import IS_DELETED, SliceTask, read_slice
+from lakebed.read.held_files import HELD
 from lakebed.read.merge import Rules
 from lakebed.read.rules import merge_rules
 from lakebed.storage import Storage
@@ -28,6 +30,7 @@ from lakebed.write.base_file import with_entries
 from lakebed.write.columns import joined
 from lakebed.write.file_stats import column_stats
 from lakebed.write.log_blocks import (
+    Encodings,
     RecordBlock,
     encode_delete_blocks,
     encode_record_block,
@@ -67,7 +70,7 @@ def append_log_file(task: WriteTask) -> tuple[WrittenFile, ...]:
 def append_log_files(tasks: Sequence[WriteTask]) -> Iterator[WrittenFile]:
     """As `append_log_file`, for tasks of one write, on threads. Files are stored several at once: a sync serves all."""
     lot: list[LogDraft] = []
-    for draft in map_bounded(tasks, _draft):
+    for draft in map_bounded(tasks, partial(_draft, encodings={})):
         lot += [] if draft is None else [draft]
         if sum(len(each.data) for each in lot) >= _LOT_BYTES:
             yield from _store(lot)
@@ -75,7 +78,7 @@ def append_log_files(tasks: Sequence[WriteTask]) -> Iterator[WrittenFile]:
     yield from _store(lot)
 
 
-def _draft(task: WriteTask) -> LogDraft | None:
+def _draft(task: WriteTask, encodings: Encodings) -> LogDraft | None:
     """The log file of a task; None if there are no rows.
 
     It has one data block, unless rows are many or have only some of the table's columns, then delete blocks.
@@ -85,7 +88,8 @@ def _draft(task: WriteTask) -> LogDraft | None:
         return None
     records, deletes = _split(rows)
     blocks = plan_record_blocks(task, records)
-    data = b"".join([*(encode_record_block(task, block) for block in blocks), *encode_delete_blocks(task, deletes)])
+    encoded = (encode_record_block(task, block, encodings=encodings) for block in blocks)
+    data = b"".join([*encoded, *encode_delete_blocks(task, deletes)])
     log = _log_file(task, len(data))
     known = records.select([name for name in _entry_columns(task.context) if name in records.column_names])
     return LogDraft(
@@ -261,11 +265,21 @@ def _deleted_before(task: WriteTask, keys: pa.Array) -> pa.Array:
 
 def _keys_deleted_by(storage: Storage, path: str, log: LogFile) -> Iterator[pa.Array]:
     """The keys in the delete blocks of a log file, which is read only if it has some."""
-    if BlockKind.DELETE not in block_kinds(storage.source(path, log.size)):
+    held = HELD.find((storage.url, path, log.size), _Kinds, lambda: _Kinds(block_kinds(storage.source(path, log.size))))
+    if BlockKind.DELETE not in held.kinds:
         return
     for block in decode_log_file(storage.get(path), path=path):
         if block.kind is BlockKind.DELETE:
             yield from decode_deletes(block, path=path)["key"].chunks
+
+
+class _Kinds:
+    """The kinds of blocks that a log file has, as this process remembers them: every write to a slice asks."""
+
+    nbytes = 256
+
+    def __init__(self, kinds: Iterator[BlockKind]) -> None:
+        self.kinds = frozenset(kinds)
 
 
 def _deleted_keys(task: WriteTask, deletes: pa.Table, log: LogFile) -> pa.Array | None:

@@ -16,7 +16,7 @@ import pyarrow.types as pat
 from lakebed.model.words import COMMIT_SEQNO, FILE_NAME
 
 _SAMPLE_ROWS = 2048
-_LOG_SAMPLE_ROWS = 512
+LOG_SAMPLE_ROWS = 512
 _DISTINCT_MAX = 0.5
 """Up to this share of distinct values in the sample a dictionary pays for the hashing."""
 _SHRINKS_BELOW = 0.85
@@ -37,7 +37,7 @@ def column_options(table: pa.Table, compression: str, *, is_log: bool = False) -
 
     Log blocks have few rows and do not last: less is looked at, and they have no statistics, which nobody would read.
     """
-    sample_rows = _LOG_SAMPLE_ROWS if is_log else _SAMPLE_ROWS
+    sample_rows = LOG_SAMPLE_ROWS if is_log else _SAMPLE_ROWS
     codec = compression.upper()
     dictionaries: list[str] = []
     codecs: dict[str, str] = {}

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed.table.handle import open_handle
+from lakebed.table.memory import recall
+from lakebed.timeline import documents
+
+ROWS = pa.table({"id": ["a", "b"], "n": [1, 2]})
+
+
+def new_table(path: Path, rows: pa.Table = ROWS) -> lakebed.Table:
+    table = lakebed.create_table(path, schema=rows.schema, key="id", table_type="mor", indexes=("record",))
+    table.upsert(rows)
+    return table
+
+
+def test_what_commits_say_is_not_read_again_by_whoever_opens_the_table_again(tmp_path: Path) -> None:
+    new_table(tmp_path / "t")
+    first, second = open_handle(tmp_path / "t").state(), open_handle(tmp_path / "t")
+    for instant in first.timeline.commits():
+        first.documents.commit(instant)
+    state = second.state()
+    before = second.storage.counts.snapshot()
+    found = [state.documents.commit(instant) for instant in state.timeline.commits()]
+    assert found
+    assert (second.storage.counts.snapshot() - before).gets == 0
+
+
+def test_a_log_file_of_the_metadata_table_is_opened_once(tmp_path: Path) -> None:
+    new_table(tmp_path / "t").upsert(ROWS)
+    gets = []
+    for _ in range(2):
+        handle = open_handle(tmp_path / "t")
+        state = handle.state()
+        before = handle.storage.counts.snapshot()
+        assert state.latest_slices
+        spent = handle.storage.counts.snapshot() - before
+        gets.append(spent.gets + spent.ranged_gets)
+    assert gets[1] < gets[0]
+
+
+def test_a_table_that_is_made_again_at_its_old_place_is_another(tmp_path: Path) -> None:
+    for number in range(3):
+        rows = pa.table({"id": [f"{number}-{key}" for key in range(5)], "n": [number] * 5})
+        table = new_table(tmp_path / "t", rows)
+        table.delete([f"{number}-0"])
+        again = lakebed.open_table(tmp_path / "t")
+        assert again.to_arrow(columns=["id", "n"]).sort_by("id") == rows.slice(1)
+        assert again.lookup([f"{number}-1"]).num_rows == 1
+        assert again.lookup([f"{number - 1}-1"]).num_rows == 0
+        shutil.rmtree(tmp_path / "t")
+
+
+def test_other_options_of_a_store_and_tables_in_memory_share_nothing() -> None:
+    known = recall("s3://bucket/t", {"key": "mine"})
+    assert recall("s3://bucket/t", {"key": "mine"}) is known
+    assert recall("s3://bucket/t", {"key": "yours"}) is not known
+    assert recall("s3://bucket/other", {"key": "mine"}) is not known
+    assert recall("memory://t", {}) is not recall("memory://t", {})
+
+
+def test_only_the_tables_used_last_are_remembered() -> None:
+    first = recall("s3://bucket/0", {})
+    for number in range(1, 16):
+        recall(f"s3://bucket/{number}", {})
+    assert recall("s3://bucket/0", {}) is first
+    for number in range(1, 17):
+        recall(f"s3://bucket/{number}", {})
+    assert recall("s3://bucket/0", {}) is not first
+
+
+def test_so_many_commits_are_remembered_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "COMMITS_MAX", 2)
+    table = new_table(tmp_path / "t")
+    for number in range(4):
+        table.upsert(pa.table({"id": ["a"], "n": [number]}))
+    state = open_handle(tmp_path / "t").state()
+    commits = state.timeline.commits()
+    for instant in (*commits, *reversed(commits)):
+        assert state.documents.commit(instant).operation == "UPSERT"
+    assert len(recall(str(tmp_path / "t"), {}).commits) == 2
