@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -78,9 +80,19 @@ def _packed(number: int, run: Callable[[], object]) -> pa.RecordBatch:
         result = run()
     except LakebedError as error:
         result = error
-    pa.default_memory_pool().release_unused()  # Spark keeps its workers for other tasks.
+    _release_memory()
     columns = [pa.array([number], pa.int64()), pa.array([pickle.dumps(result)], pa.binary())]
     return pa.record_batch(columns, names=["number", "result"])
+
+
+def _release_memory() -> None:
+    """Gives back what a task no longer needs: Spark keeps its workers for others.
+
+    The C library keeps pieces of what was freed, up to half of what a worker has. Not every one can be asked for them.
+    """
+    pa.default_memory_pool().release_unused()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _unpacked(result: bytes) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from lakebed.metadata.shard import EntryLayer
 from lakebed.storage.held import HeldFiles
 
 OPENED_BYTES_MAX = 64 << 20
@@ -14,7 +15,7 @@ OPENED_BYTES_MAX = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Entries of the newest `files` partition, by where they lie, and files of all partitions as they were opened."""
+    """Files of all partitions as they were opened, and the entries of layers of the `files` partition."""
 
-    files: dict[tuple[str, int], pa.Table] = field(default_factory=dict)
+    files: dict[EntryLayer, pa.Table] = field(default_factory=dict)
     opened: HeldFiles = field(default_factory=lambda: HeldFiles(OPENED_BYTES_MAX))

@@ -10,7 +10,6 @@ the record index carry ordering values, all of its entries get the schema that h
 from __future__ import annotations
 
 import io
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -43,7 +42,6 @@ from lakebed.index.entries import concat_texts, concat_values
 from lakebed.metadata.column_stats import PARTITION_STATS
 from lakebed.metadata.shard import DeleteLayer, EntryLayer, Shard, StoredValue
 from lakebed.model.metadata import BloomRecord, ColumnStats, FileEntry, RecordKind, SecondaryRecord
-from lakebed.model.source import BytesSource
 
 _PAYLOADS = {
     "column_stats": "ColumnStatsMetadata",
@@ -92,8 +90,8 @@ class MergedLogs:
         return len(self.deletes) + sum(len(keys) for keys, _ in self.blocks)
 
 
-DecodedLayers = dict[tuple[str, int], pa.Table]
-"""Entries by path and checksum of what has them: a base file, which never changes, or a block of a log file."""
+DecodedLayers = dict[EntryLayer, pa.Table]
+"""Entries by what has them: a base file as it was opened, or a block of a log file."""
 
 
 def merge_shard(
@@ -147,10 +145,9 @@ def live_files(shard: Shard, kept: DecodedLayers | None = None) -> dict[str, dic
             gone = pa.array(map(partition_of_key, layer.keys), pa.string())
             tables = [table.filter(pc.invert(pc.is_in(table["partition"], gone))) for table in tables]
         else:
-            place = _place(layer)
-            known = kept.get(place) if kept is not None else None
-            decoded[place] = layer.decode(decode_files) if known is None else known
-            tables.append(decoded[place])
+            known = kept.get(layer) if kept is not None else None
+            decoded[layer] = layer.decode(decode_files) if known is None else known
+            tables.append(decoded[layer])
     if kept is not None:
         kept.clear()
         kept.update(decoded)
@@ -161,11 +158,6 @@ def live_files(shard: Shard, kept: DecodedLayers | None = None) -> dict[str, dic
         for partition, name, size in rows:
             files.setdefault(partition, {})[name] = FileEntry(size)
     return files
-
-
-def _place(layer: EntryLayer) -> tuple[str, int]:
-    data = layer.source.data if isinstance(layer.source, BytesSource) else b""
-    return layer.source.path, zlib.crc32(data)
 
 
 @dataclass(frozen=True, slots=True)

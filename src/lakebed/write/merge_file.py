@@ -73,8 +73,9 @@ def merge_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
     keys = joined(incoming[RECORD_KEY])
     inserted, deleted = keys.take(pa.array(merge.inserts)), keys.take(pa.array(merge.deletes))
     known = None if len(deleted) else _known_keys(footer, inserted)
-    table = _merged_table(task, stored, incoming, merge)
-    del stored  # The encoder needs the memory.
+    columns = dict(zip(stored.column_names, stored.columns, strict=True))
+    del stored  # Each column goes once it is merged: the others, and the encoder, need the memory.
+    table = _merged_table(task, columns, incoming, merge)
     written = store_base_file(context, table, stat, known)
     return (replace(with_entries(written, _entered(incoming, merge, context), context), deleted_keys=deleted),)
 
@@ -240,15 +241,18 @@ def _compare(left: pa.Array, right: pa.Array) -> tuple[Bools, Bools]:
     return is_greater.to_numpy(zero_copy_only=False), is_equal.to_numpy(zero_copy_only=False)
 
 
-def _merged_table(task: WriteTask, stored: pa.Table, incoming: pa.Table, merge: _Merge) -> pa.Table:
-    """All columns of the new file. A column that the incoming rows do not have keeps its stored values."""
+def _merged_table(task: WriteTask, stored: dict[str, pa.ChunkedArray], incoming: pa.Table, merge: _Merge) -> pa.Table:
+    """All columns of the new file. A column that the incoming rows do not have keeps its stored values.
+
+    Stored columns are taken out as they are used.
+    """
     context, count = task.context, len(merge.sources)
     _, seqnos, *_ = meta_columns(incoming, context.instant, task.number, "")
     names = constant(task.group.partition, count), constant("", count)
-    keys = _gather_keys(stored[RECORD_KEY], joined(incoming[RECORD_KEY]), merge)
+    keys = _gather_keys(stored.pop(RECORD_KEY), joined(incoming[RECORD_KEY]), merge)
     meta = [
-        _gather(stored[COMMIT_TIME], constant(context.instant, incoming.num_rows), merge),
-        _gather(stored[COMMIT_SEQNO], seqnos, merge),
+        _gather(stored.pop(COMMIT_TIME), constant(context.instant, incoming.num_rows), merge),
+        _gather(stored.pop(COMMIT_SEQNO), seqnos, merge),
         keys,
         *names,
     ]
@@ -257,9 +261,9 @@ def _merged_table(task: WriteTask, stored: pa.Table, incoming: pa.Table, merge: 
     columns = [
         keys
         if name == copied
-        else _gather(stored[name], joined(fresh[name]), merge)
+        else _gather(stored.pop(name), joined(fresh[name]), merge)
         if name in incoming.schema.names
-        else joined(stored[name]).take(pa.array(merge.kept, mask=merge.kept < 0))
+        else joined(stored.pop(name)).take(pa.array(merge.kept, mask=merge.kept < 0))
         for name in fresh.schema.names
     ]
     fields = [field.with_type(values.type) for field, values in zip(fresh.schema, columns, strict=True)]
