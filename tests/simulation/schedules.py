@@ -231,7 +231,7 @@ class Schedule:
                     self._run()
             else:
                 self._run()
-        except (ViolationError, StuckError, AssertionError, LakebedError, DuplicateKeyError) as error:
+        except (ViolationError, StuckError, AssertionError, LakebedError, DuplicateKeyError, LookupError) as error:
             result.failure = f"{type(error).__name__}: {error}"
         finally:
             self.world.scheduler.close()

@@ -63,7 +63,7 @@ SERVICES = (
 ONCE_FAILED = (
     *(14966, 15101, 18410, 23904, 25568, 39584, 46848, 63070, 73834, 89683, 107235),
     *(244511, 292365, 297047, 353664, 355538, 402286, 442304, 671836, 684740, 714653, 887399, 945088),
-    *(1180212, 1373160, 1374031, 1700440, 1734619, 2062057, 5098502),
+    *(1180212, 1373160, 1374031, 1700440, 1734619, 2062057, 5098502, 5309644),
 )
 """Beyond the first 10,000: each found a fault, of the protocol or of its judge."""
 ANSWERS = ("told WriteConflictError", "told RolledBackError", "told LockUnavailableError")

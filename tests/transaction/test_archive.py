@@ -1,22 +1,38 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
+from typing import cast
+from unittest import mock
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from lakebed.clock import SystemClock
+from lakebed.errors import CorruptTableError, LockUnavailableError
+from lakebed.format.properties import encode_properties
+from lakebed.format.timeline.history import encode_history
 from lakebed.format.timeline.plans import encode_rollback_plan
 from lakebed.metadata.maintenance import _compaction_time
 from lakebed.model.commit import InstantRef, RollbackPlan
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.storage import Outcome, Storage, Ticket
+from lakebed.storage import Outcome, Storage, Ticket, open_storage
 from lakebed.timeline import Archive, Snapshot, load_timeline
 from lakebed.timeline.config import load_config
+from lakebed.transaction import archive as archiving
 from lakebed.transaction.archive import archive
+from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.locks.in_process import InProcessLock
+from lakebed.transaction.locks.waiting import Patience
 from lakebed.transaction.section import METADATA
 from lakebed.transaction.transactions import Transactions
 
+from .conftest import PROPERTIES, ports_of
+from .test_executions import Interrupted
 from .test_transactions import write
 
 
@@ -101,3 +117,53 @@ def test_a_rollback_that_lost_its_plan_to_an_interrupted_archiving_does_not_hold
         section.add(Instant(pending, Action.COMMIT, State.REQUESTED))
         section.add(Instant(pending, Action.DELTA_COMMIT, State.REQUESTED), root=METADATA)
         assert _compaction_time(section) == "20260101000000104"
+
+
+class DeadError(Exception):
+    """A process ends here."""
+
+
+@pytest.mark.parametrize("dies_at", range(9, 20))
+@pytest.mark.parametrize("stands_still_at", range(9, 22))
+def test_the_history_is_whole_wherever_one_archiver_stands_still_and_the_next_one_dies(
+    tmp_path: Path, stands_still_at: int, dies_at: int
+) -> None:
+    """Also if both archive the same instants, with a different spelling of the same rows."""
+    storage = open_storage(tmp_path / "t")
+    storage.create(".hoodie/hoodie.properties", encode_properties(PROPERTIES, comment="test", date="today"))
+    written = [write(Transactions(ports_of(storage), Timing()), group) for group in "abc"]
+
+    def archive_some(through: object, spelling: Callable[[bytes], bytes]) -> None:
+        lock_of_none = InProcessLock(f"another table {id(through)}", SystemClock(), Patience())
+        ports = replace(ports_of(cast(Storage, through)), lock=lock_of_none)
+        with (
+            suppress(LockUnavailableError, CorruptTableError, DeadError),
+            mock.patch.object(archiving, "encode_history", lambda rows: spelling(encode_history(rows))),
+            Transactions(ports, Timing()).section() as section,
+        ):
+            archive(section, section.timeline.commits()[:2])
+
+    def die() -> None:
+        raise DeadError
+
+    def second() -> None:
+        archive_some(Interrupted(storage, dies_at, die), _spelled_otherwise)
+
+    archive_some(Interrupted(storage, stands_still_at, second), bytes)
+    config = load_config(storage)
+    known = {i.requested_at for i in load_timeline(storage, config)}
+    known |= {archived.instant.requested_at for archived in Archive(storage, config).instants()}
+    assert known == {*written}
+    for group in "defgh":  # And others can go on with it.
+        written.append(write(Transactions(ports_of(storage), Timing()), group))
+        archive_some(storage, bytes)
+    known = {i.requested_at for i in load_timeline(storage, config)}
+    known |= {archived.instant.requested_at for archived in Archive(storage, config).instants()}
+    assert known == {*written}
+
+
+def _spelled_otherwise(data: bytes) -> bytes:
+    """The same rows in other bytes, as another version of a writer would spell them."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(pq.read_table(pa.BufferReader(data)), sink, compression="NONE")
+    return sink.getvalue().to_pybytes()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
+from lakebed.errors import StorageUnavailableError
 from lakebed.format.timeline.history import (
     ArchivedInstant,
     HistoryFile,
@@ -20,8 +22,9 @@ from lakebed.format.timeline.history import (
     encode_version,
     history_table,
 )
-from lakebed.model.instant import Instant
+from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
+from lakebed.storage import Outcome
 from lakebed.timeline import Archive
 from lakebed.transaction.section import Section, lost_lock
 from lakebed.transaction.settle import create_file, delete_file, swap_shared_file
@@ -35,6 +38,7 @@ _MERGED_FILES = 10
 """So many files of one level of the history become one of the next."""
 _MERGED_BYTES = 1 << 30
 """Files of the history that are larger are left as they are."""
+_NAMES_MAX = 100
 _KEPT_MANIFESTS = 3
 """Readers may still be at one of the newest manifests, and at the files that it names."""
 
@@ -56,7 +60,8 @@ def archive(section: Section, instants: Sequence[Instant], root: str = "") -> No
     level = 0
     while _merge_level(section, root, level):
         level += 1
-    _drop_old_files(section, root, kept=_KEPT_MANIFESTS + level)
+    if new or level:
+        _drop_old_files(section, root, kept=_KEPT_MANIFESTS + level)
 
 
 def finish_archiving(section: Section) -> None:
@@ -81,24 +86,37 @@ def _row(section: Section, instant: Instant, root: str) -> ArchivedInstant:
 
 
 def _add_file(section: Section, file: HistoryFile, data: bytes, root: str, merged: Collection[str] = ()) -> None:
-    """Puts a file into the history, in the place of those that were merged into it."""
+    """Puts a file into the history, in the place of those that were merged into it.
+
+    Whoever lost the lock may still have its manifest count, if nobody else had one since: so a file that is there is
+    never taken away here, nor taken for one's own.
+    """
     storage, folder = section.ports.storage, f"{root}{section.config.history_path}"
     stored = storage.find_with_etag(f"{folder}/_version_")
     version, entries = _load_manifest(section, root)
     name = encode_history_name(file)
     if name in (entry.name for entry in entries):
         raise lost_lock(section.ports)  # Another process has archived these.
-    entries = (*(entry for entry in entries if entry.name not in merged), ManifestEntry(name, len(data)))
     section.check_lease()
-    path = f"{folder}/{name}"
-    if not create_file(storage, path, data):
-        delete_file(storage, path)  # What a crashed attempt left: no manifest that counts names it.
-        create_file(storage, path, data)
+    name = _create_file(section, folder, file, data)
+    entries = (*(entry for entry in entries if entry.name not in merged), ManifestEntry(name, len(data)))
     number = version + 1
     while not create_file(storage, f"{folder}/manifest_{number}", encode_manifest(entries)):
         number += 1  # One that a crashed attempt left is not taken away: it may be that of who has the lock by now.
     if not swap_shared_file(storage, f"{folder}/_version_", encode_version(number), stored and stored[1]):
         raise lost_lock(section.ports)
+
+
+def _create_file(section: Section, folder: str, file: HistoryFile, data: bytes) -> str:
+    """The name of a new file, under which nobody has stored one: its range may be a little too wide."""
+    for _ in range(_NAMES_MAX):
+        name = encode_history_name(file)
+        if section.ports.storage.create(f"{folder}/{name}", data) is Outcome.DONE:
+            return name
+        file = replace(file, max=InstantTime(f"{int(file.max) + 1:0{len(file.max)}}"))
+    raise StorageUnavailableError(
+        f"{section.ports.storage.url}: no file could be added to the history", hint="archive when the store answers"
+    )
 
 
 def _load_manifest(section: Section, root: str) -> tuple[int, tuple[ManifestEntry, ...]]:
@@ -134,7 +152,10 @@ def _of_level(entry: ManifestEntry, level: int) -> HistoryFile | None:
 
 
 def _drop_old_files(section: Section, root: str, kept: int) -> None:
-    """Removes old manifests, and then the files that none of the `kept` newest ones names."""
+    """Removes old manifests, and then the files that none of the `kept` newest ones names.
+
+    To be called once this section has put a manifest there: by now nobody else can have one count that names them.
+    """
     version, _ = _load_manifest(section, root)
     storage, folder = section.ports.storage, f"{root}{section.config.history_path}"
     names = [listed.path.rpartition("/")[2] for listed in storage.list(folder)]
