@@ -43,6 +43,12 @@ def test_columns_get_what_pays(column, has_dictionary, is_compressed):
     assert options["compression"][column] == ("ZSTD" if is_compressed else "NONE")
 
 
+@pytest.mark.parametrize(("column", "is_compressed"), [("seqno", True), ("ts", False), ("small", True)])
+def test_numbers_that_shrink_little_are_not_worth_the_quickest_codec(column, is_compressed):
+    rows = pa.table({**COLUMNS, "small": pa.array([RANDOM.randrange(5000) for _ in range(ROWS)])})
+    assert column_options(rows, "snappy")["compression"][column] == ("SNAPPY" if is_compressed else "NONE")
+
+
 def test_no_compression_at_all():
     assert set(column_options(pa.table(COLUMNS), "none")["compression"].values()) == {"NONE"}
 

@@ -11,8 +11,6 @@ chained through its seed. Bulk work is in bloom_kernels.py; probing one key must
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 import struct
 from dataclasses import dataclass, field, replace
@@ -23,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.errors import CorruptTableError
+from lakebed.format.base64_text import decode_base64, encode_base64
 from lakebed.model.words import Word
 
 CAPACITY = 60_000
@@ -128,7 +127,7 @@ def encode_bloom(bloom: BloomFilter) -> bytes:
     parts = [row_header + row.tobytes() for row in bloom.rows]
     if bloom.kind is BloomKind.DYNAMIC:
         parts.insert(0, row_header + _MATRIX_HEADER.pack(bloom.capacity, bloom.last_row_count, len(bloom.rows)))
-    return base64.b64encode(b"".join(parts))
+    return encode_base64(b"".join(parts))
 
 
 def decode_bloom(text: bytes | str, type_code: str, *, path: str) -> BloomFilter:
@@ -136,8 +135,8 @@ def decode_bloom(text: bytes | str, type_code: str, *, path: str) -> BloomFilter
     if type_code not in (BloomKind.SIMPLE, BloomKind.DYNAMIC):
         raise CorruptTableError(f"bloom filter type {type_code!r} is unknown", path=path)
     try:
-        data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
+        data = decode_base64(text.encode() if isinstance(text, str) else text)
+    except ValueError as error:
         raise CorruptTableError(f"a bloom filter is not base64 ({error})", path=path) from error
     if type_code == BloomKind.DYNAMIC:
         return _decode_dynamic(data, path)

@@ -22,6 +22,8 @@ _DISTINCT_MAX = 0.5
 _SHRINKS_BELOW = 0.85
 """Of its size. Text without repetitions, such as UUIDs and hashes, does not get there and is stored as it is: only
 entropy coding would shrink it, and that takes longer than everything else a write does."""
+_NUMBERS_SHRINK_BELOW = 0.5
+"""By the codec for which speed counts. Without it, numbers are written and read in a quarter of the time."""
 
 
 _PAGE_BYTES = 1 << 20
@@ -52,7 +54,7 @@ def column_options(table: pa.Table, compression: str, *, is_log: bool = False) -
             sample = _sample(table[field.name], sample_rows)
             is_repetitive = _is_repetitive(sample)
             dictionaries += [field.name] if is_repetitive else []
-            codecs[field.name] = codec if is_repetitive or _shrinks(sample) else "NONE"
+            codecs[field.name] = codec if is_repetitive or _shrinks(sample, codec) else "NONE"
     with_statistics = False if is_log else [name for name in codecs if name not in _WITHOUT_STATISTICS]
     return {
         "use_dictionary": dictionaries or False,
@@ -104,9 +106,11 @@ def _is_repetitive(sample: pa.Array) -> bool:
     return bool(pc.count_distinct(sample).as_py() <= _DISTINCT_MAX * len(sample))
 
 
-def _shrinks(sample: pa.Array) -> bool:
+def _shrinks(sample: pa.Array, codec: str) -> bool:
     """Whether repetitions are found in the values' bytes, by a codec that looks for nothing else."""
     values = sample.buffers()[-1]
     if values is None or not values.size:
         return False
-    return pa.Codec("snappy").compress(values).size < _SHRINKS_BELOW * values.size
+    is_quick = codec == "SNAPPY" and pat.is_primitive(sample.type)
+    share = _NUMBERS_SHRINK_BELOW if is_quick else _SHRINKS_BELOW
+    return pa.Codec("snappy").compress(values).size < share * values.size
