@@ -12,6 +12,7 @@ import pytest
 from interop.write_peer import WITH_METADATA, WITHOUT_METADATA, HudiPeer, index_differences, running_peer
 from lakebed import Table, create_table, open_table
 from lakebed.engine.engines import InProcess
+from lakebed.format.timeline.history import encode_history_name
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
 from lakebed.options import parse_write_options
@@ -22,6 +23,7 @@ from lakebed.services.restore import restore
 from lakebed.services.savepoint import delete_savepoint, savepoint
 from lakebed.services.values import ServiceContext
 from lakebed.timeline import Archive
+from lakebed.transaction import archive as archiving
 
 pytestmark = pytest.mark.interop
 
@@ -136,9 +138,27 @@ def in_order(rows: pa.Table) -> list[Row]:
     return sorted(rows.select(SCHEMA.names).to_pylist(), key=lambda row: row["id"]) if rows.num_rows else []
 
 
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_both_clean_and_archive_one_table(tmp_path: Path, table_type: str) -> None:
-    shared = Shared(tmp_path / f"both_{table_type}", table_type, ("record",))
+def names_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file of the history finds its name taken by what another process left, and gets one of a wider range."""
+    real = archiving._create_file
+
+    def create(section: Any, folder: str, file: Any, data: bytes) -> str:
+        wanted = encode_history_name(file)
+        section.ports.storage.create(f"{folder}/{wanted}", b"what another process left")
+        name = real(section, folder, file, data)
+        assert name > wanted
+        return name
+
+    monkeypatch.setattr(archiving, "_create_file", create)
+
+
+@pytest.mark.parametrize(("table_type", "are_taken"), [("cow", False), ("mor", False), ("mor", True)])
+def test_both_clean_and_archive_one_table(
+    tmp_path: Path, table_type: str, are_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if are_taken:
+        names_are_taken(monkeypatch)
+    shared = Shared(tmp_path / f"both_{table_type}_{int(are_taken)}", table_type, ("record",))
     shared.upsert(range(6), 0)
     shared.overwrite(3, 1)
     for ts in range(2, 9):
