@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import struct
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -189,3 +190,13 @@ def test_extending_is_building_of_all_keys(before, after):
     whole = build_bloom(keys, capacity=10, keys_max=30)
     grown = extend_bloom(build_bloom(keys[:before], capacity=10, keys_max=30), keys[before:], keys_max=30)
     assert encode_bloom(grown) == encode_bloom(whole)
+
+
+@given(st.lists(st.text(max_size=40), max_size=60), st.sampled_from([7, 60_000]))
+@settings(max_examples=50)
+def test_a_few_keys_are_inserted_alike_without_compiled_code(keys: list[str], capacity: int) -> None:
+    compiled = build_bloom(pa.array(keys, pa.string()), capacity=capacity)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(sys.modules, "numba", raising=False)
+        plain = build_bloom(pa.array(keys, pa.string()), capacity=capacity)
+    assert encode_bloom(plain) == encode_bloom(compiled)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -291,3 +293,23 @@ def test_older_table_versions_are_refused_with_the_upgrade_command(real_table: A
     table = lakebed.open_table(real_table.path)
     with pytest.raises(lakebed.UnsupportedTableError, match="upgrade"):
         table.delete(["k001"])
+
+
+LITTLE = """
+import sys
+import lakebed, pyarrow as pa
+rows = pa.table({"id": ["a", "b"], "city": ["oslo", "lima"], "ts": [1, 1]})
+table = lakebed.create_table(sys.argv[1], schema=rows.schema, key="id", partition_by="city", ordering="ts")
+table.upsert(rows)
+result = table.upsert([{"id": "a", "city": "oslo", "ts": 2}, {"id": "c", "city": "oslo", "ts": 2}])
+table.delete(["b"])
+print(result.updated, table.to_arrow().num_rows, *{"numba", "llvmlite", "pyspark"} & set(sys.modules))
+"""
+
+
+def test_writing_a_few_rows_does_not_load_compiled_code(tmp_path: Path) -> None:
+    """Which takes seconds to compile on a new machine: the first thing that a user tries answers at once."""
+    done = subprocess.run(
+        [sys.executable, "-c", LITTLE, str(tmp_path / "t")], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["1", "2"]

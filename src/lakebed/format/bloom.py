@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,6 +34,9 @@ _ROW_HEADER = struct.Struct(">iibi")
 _MATRIX_HEADER = struct.Struct(">iii")
 _VERSION = -1
 _MURMUR = 1
+_MIX = np.uint32(0x5BD1E995)
+_FEW_KEYS = 2048
+"""Up to so many, it takes longer to load compiled code than to do without."""
 _HASHES_MAX = 1024
 """Far more than the 30 of a one-in-a-billion filter: bounds the work that hostile bytes can ask of one probe."""
 
@@ -184,12 +188,45 @@ def _decode_rows(data: bytes, start: int, row_count: int, shape: tuple[int, int]
 def _insert(
     keys: pa.Array, row_of: npt.NDArray[np.int64], rows: npt.NDArray[np.uint8], hash_count: int, bit_count: int
 ) -> None:
-    from lakebed.format.bloom_kernels import insert
+    if len(keys) and (len(keys) > _FEW_KEYS or "numba" in sys.modules):
+        from lakebed.format.bloom_kernels import insert
 
-    if len(keys):
         data, offsets = key_bytes(keys)
         insert(data, offsets, _by_length(offsets), row_of, rows, hash_count, bit_count)
+    elif len(keys):
+        _insert_few(*key_bytes(keys), row_of, rows, hash_count, bit_count)
     rows.flags.writeable = False
+
+
+def _insert_few(
+    data: npt.NDArray[np.uint8],
+    offsets: npt.NDArray[np.int64],
+    row_of: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.uint8],
+    hash_count: int,
+    bit_count: int,
+) -> None:
+    """What `bloom_kernels.insert` does, without loading compiled code: keys of one length are hashed as arrays."""
+    lengths = np.diff(offsets)
+    for length in np.unique(lengths).tolist():
+        keys = np.flatnonzero(lengths == length)
+        content = data[offsets[:-1][keys, None] + np.arange(length)]
+        words = np.ascontiguousarray(content[:, : length // 4 * 4]).view("<u4") * _MIX
+        words = (words ^ words >> np.uint32(24)) * _MIX
+        tails = np.zeros(len(keys), np.uint32)
+        for place in range(length % 4):
+            tails ^= (content[:, length - 1 - place].view(np.int8).astype(np.int64) << 8 * place).astype(np.uint32)
+        hashes = np.zeros(len(keys), np.uint32)
+        for _ in range(hash_count):
+            hashes ^= np.uint32(length)
+            for word in words.T:
+                hashes = hashes * _MIX ^ word
+            if length % 4:
+                hashes = (hashes ^ tails) * _MIX
+            hashes = (hashes ^ hashes >> np.uint32(13)) * _MIX
+            hashes ^= hashes >> np.uint32(15)
+            bits = np.abs(hashes.view(np.int32).astype(np.int64)) % bit_count
+            np.bitwise_or.at(rows, (row_of[keys], bits >> 3), (1 << (bits & 7)).astype(np.uint8))
 
 
 def _assign_rows(

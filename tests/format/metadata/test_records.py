@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 
 import fastavro
@@ -14,6 +15,7 @@ import lakebed.format
 from conftest import RealTable
 from hostile import check_decoder, mutations
 from lakebed.errors import CorruptTableError
+from lakebed.format.metadata import records
 from lakebed.format.metadata.datum import decode_datum, encode_optional_text
 from lakebed.format.metadata.record_index import RecordLocation
 from lakebed.format.metadata.records import (
@@ -133,9 +135,19 @@ def test_bloom_records() -> None:
         decode_bloom_record(encode_secondary_record(), AS_STORED, path=PATH)
 
 
+def _decoded_by_plain_code(file: StoredFile) -> pa.Table:
+    """As in a process that has not loaded compiled code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(sys.modules, "numba", raising=False)
+        patch.setattr(records, "_FEW_BYTES", 1 << 30)
+        return decode_files(file.keys, file.values, file.schema, path=str(file))
+
+
 def test_columns_say_what_single_records_say() -> None:
     for file in by_schema("files"):
-        rows = decode_files(file.keys, file.values, file.schema, path=str(file)).to_pylist()
+        table = decode_files(file.keys, file.values, file.schema, path=str(file))
+        assert _decoded_by_plain_code(file) == table
+        rows = table.to_pylist()
         expected = [
             {"partition": partition, "name": name, "size": entry.size, "is_deleted": entry.is_deleted}
             for key, value in file.records

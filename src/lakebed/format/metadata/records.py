@@ -7,6 +7,7 @@ imported from here, too.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -58,6 +59,8 @@ __all__ = [
     "merge_files",
     "value_type_of",
 ]
+
+_FEW_BYTES = 64 << 10
 
 Payload: TypeAlias = Mapping[str, FileEntry] | BloomRecord | ColumnStats | RecordLocation | SecondaryRecord
 
@@ -127,6 +130,8 @@ def decode_files(keys: ArrowArray, values: ArrowArray, schema: str, *, path: str
 
     The list of partitions is left out.
     """
+    if values.nbytes <= _FEW_BYTES and "numba" not in sys.modules:
+        return _decode_few_files(keys, values, schema, path)
     files = decode_payloads(values, schema, "filesystemMetadata", path=path)
     with decoding(path, "a list of files"):
         names, entries = files.keys, files.items
@@ -141,6 +146,21 @@ def decode_files(keys: ArrowArray, values: ArrowArray, schema: str, *, path: str
             }
         )
         return table.filter(pc.not_equal(partitions, ALL_PARTITIONS))
+
+
+def _decode_few_files(keys: ArrowArray, values: ArrowArray, schema: str, path: str) -> pa.Table:
+    """As `decode_files`, one record after the other: it takes longer to load compiled code."""
+    found: list[tuple[str, str, int, bool]] = []
+    with decoding(path, "a list of files"):
+        partitions = texts(keys).to_pylist()
+    for key, value in zip(partitions, values.to_pylist(), strict=True):
+        payload = decode_metadata_record(value, schema, path=path).payload
+        if key != ALL_PARTITIONS and isinstance(payload, Mapping):
+            partition = "" if key == "." else key
+            found += [(partition, name, entry.size, entry.is_deleted) for name, entry in payload.items()]
+    types = {"partition": pa.string(), "name": pa.string(), "size": pa.int64(), "is_deleted": pa.bool_()}
+    columns = [*zip(*found, strict=True)] or [()] * len(types)
+    return pa.table({name: pa.array(column, types[name]) for name, column in zip(types, columns, strict=True)})
 
 
 def decode_bloom_records(keys: ArrowArray, values: ArrowArray, schema: str, *, path: str) -> pa.Table:
