@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from lakebed.metadata.kept import Kept
 from lakebed.timeline.documents import Commits
 
-_TABLES_MAX = 16
+_TABLES_MAX = 4
+"""Each may take 64 MiB. Handles keep what they have in any case."""
 
 
 @dataclass(frozen=True, slots=True)
