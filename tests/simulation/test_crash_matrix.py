@@ -133,6 +133,7 @@ SERVICES = (
             TWICE,
             services=("keeper",),
             maintainers=1,
+            seed=4,
             reaches=("restore", "C39"),
         ),
     ),
