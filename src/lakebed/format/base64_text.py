@@ -1,4 +1,4 @@
-"""Base64 text, also where it is long: by compiled code if that is loaded anyway."""
+"""Reading base64 text, also where it is long: by compiled code if that is loaded anyway."""
 
 from __future__ import annotations
 
@@ -8,18 +8,6 @@ import sys
 import numpy as np
 
 _LONG = 1 << 14
-
-
-def encode_base64(data: bytes) -> bytes:
-    """The text of bytes."""
-    if len(data) < _LONG or "numba" not in sys.modules:
-        return base64.b64encode(data)
-    from lakebed.format.base64_kernels import DIGITS, encode_threes
-
-    whole = len(data) // 3 * 3
-    text = np.empty(whole // 3 * 4, np.uint8)
-    encode_threes(np.frombuffer(data, np.uint8)[:whole], DIGITS, text)
-    return text.tobytes() + base64.b64encode(data[whole:])
 
 
 def decode_base64(text: bytes) -> bytes:

@@ -11,6 +11,7 @@ chained through its seed. Bulk work is in bloom_kernels.py; probing one key must
 
 from __future__ import annotations
 
+import base64
 import math
 import struct
 import sys
@@ -22,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.base64_text import decode_base64, encode_base64
+from lakebed.format.base64_text import decode_base64
 from lakebed.model.words import Word
 
 CAPACITY = 60_000
@@ -35,8 +36,8 @@ _MATRIX_HEADER = struct.Struct(">iii")
 _VERSION = -1
 _MURMUR = 1
 _MIX = np.uint32(0x5BD1E995)
-_FEW_KEYS = 2048
-"""Up to so many, it takes longer to load compiled code than to do without."""
+_FEW_KEYS, _FEW_BYTES = 2048, 4096
+"""So many keys, whose lengths, each counted once, come to so many bytes: it takes longer to load compiled code."""
 _HASHES_MAX = 1024
 """Far more than the 30 of a one-in-a-billion filter: bounds the work that hostile bytes can ask of one probe."""
 
@@ -131,7 +132,7 @@ def encode_bloom(bloom: BloomFilter) -> bytes:
     parts = [row_header + row.tobytes() for row in bloom.rows]
     if bloom.kind is BloomKind.DYNAMIC:
         parts.insert(0, row_header + _MATRIX_HEADER.pack(bloom.capacity, bloom.last_row_count, len(bloom.rows)))
-    return encode_base64(b"".join(parts))
+    return base64.b64encode(b"".join(parts))
 
 
 def decode_bloom(text: bytes | str, type_code: str, *, path: str) -> BloomFilter:
@@ -188,14 +189,20 @@ def _decode_rows(data: bytes, start: int, row_count: int, shape: tuple[int, int]
 def _insert(
     keys: pa.Array, row_of: npt.NDArray[np.int64], rows: npt.NDArray[np.uint8], hash_count: int, bit_count: int
 ) -> None:
-    if len(keys) and (len(keys) > _FEW_KEYS or "numba" in sys.modules):
-        from lakebed.format.bloom_kernels import insert
-
+    if len(keys):
         data, offsets = key_bytes(keys)
-        insert(data, offsets, _by_length(offsets), row_of, rows, hash_count, bit_count)
-    elif len(keys):
-        _insert_few(*key_bytes(keys), row_of, rows, hash_count, bit_count)
+        if "numba" in sys.modules or not _are_few(offsets):
+            from lakebed.format.bloom_kernels import insert
+
+            insert(data, offsets, _by_length(offsets), row_of, rows, hash_count, bit_count)
+        else:
+            _insert_few(data, offsets, row_of, rows, hash_count, bit_count)
     rows.flags.writeable = False
+
+
+def _are_few(offsets: npt.NDArray[np.int64]) -> bool:
+    """Whether keys are hashed soon without compiled code: every length that occurs is looked at by itself."""
+    return len(offsets) <= _FEW_KEYS and int(np.unique(np.diff(offsets)).sum()) <= _FEW_BYTES
 
 
 def _insert_few(

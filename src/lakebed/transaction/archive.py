@@ -38,7 +38,8 @@ _MERGED_FILES = 10
 """So many files of one level of the history become one of the next."""
 _MERGED_BYTES = 1 << 30
 """Files of the history that are larger are left as they are."""
-_NAMES_MAX = 100
+_NAMES_MAX = 10
+"""So many names are tried for a new file: each that is taken was left by a process that was interrupted."""
 _KEPT_MANIFESTS = 3
 """Readers may still be at one of the newest manifests, and at the files that it names."""
 
@@ -115,7 +116,8 @@ def _create_file(section: Section, folder: str, file: HistoryFile, data: bytes) 
             return name
         file = replace(file, max=InstantTime(f"{int(file.max) + 1:0{len(file.max)}}"))
     raise StorageUnavailableError(
-        f"{section.ports.storage.url}: no file could be added to the history", hint="archive when the store answers"
+        f"{section.ports.storage.url}: no file could be added to the history",
+        hint="run the call again when the store answers",
     )
 
 

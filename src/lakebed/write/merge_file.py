@@ -46,6 +46,7 @@ Bools = npt.NDArray[np.bool_]
 
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
 _SOME_ROWS = 4096
+"""Enough to see most often that every value of a dictionary is used."""
 _PARTITION_FIELDS = "hoodie.table.partition.fields"
 
 
@@ -293,7 +294,7 @@ def without_unused(values: pa.DictionaryArray) -> pa.DictionaryArray:
     is_used = np.zeros(len(values.dictionary), bool)
     indices = values.indices.drop_null().to_numpy()
     is_used[indices[:: len(indices) // _SOME_ROWS + 1]] = True
-    if is_used.all():  # As some rows show, most often.
+    if is_used.all():
         return values
     is_used[indices] = True
     used = np.flatnonzero(is_used)

@@ -23,7 +23,7 @@ _SHRINKS_BELOW = 0.85
 """Of its size. Text without repetitions, such as UUIDs and hashes, does not get there and is stored as it is: only
 entropy coding would shrink it, and that takes longer than everything else a write does."""
 _NUMBERS_SHRINK_BELOW = 0.5
-"""By the codec for which speed counts. Without it, numbers are written and read in a quarter of the time."""
+"""By the codec for which speed counts. Without it, numbers are written in a quarter of the time."""
 
 
 _PAGE_BYTES = 1 << 20

@@ -61,6 +61,7 @@ __all__ = [
 ]
 
 _FEW_BYTES = 64 << 10
+"""Of file lists: up to so many it takes longer to load compiled code than to decode them one by one."""
 
 Payload: TypeAlias = Mapping[str, FileEntry] | BloomRecord | ColumnStats | RecordLocation | SecondaryRecord
 
