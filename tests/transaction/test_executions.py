@@ -20,8 +20,9 @@ from lakebed.errors import (
     ServiceRunningError,
     WriteConflictError,
 )
+from lakebed.format.properties import encode_properties
 from lakebed.format.timeline.metadata import encode_compaction_plan
-from lakebed.model.commit import CompactionOperation, CompactionPlan
+from lakebed.model.commit import CommitMetadata, CompactionOperation, CompactionPlan
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action, State
@@ -36,15 +37,18 @@ from lakebed.transaction.locks.waiting import Patience
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.pending import pending_rivals
 from lakebed.transaction.plans import REMOVABLE, cancel_marker
-from lakebed.transaction.section import Section
-from lakebed.transaction.transactions import Transactions
+from lakebed.transaction.section import METADATA, Section
+from lakebed.transaction.settle import create_file
+from lakebed.transaction.transactions import MetadataWriter, Transactions
 
-from .conftest import commit_of, ports_of
+from .conftest import PROPERTIES, commit_of, ports_of
 from .test_transactions import NoMetadataTable
 
 GROUP = FileGroupId("p", "g")
 PLAN = CompactionPlan((CompactionOperation(GROUP.partition, GROUP.file_id, "20200101000000000"),))
 AT_ONCE = Timing(service_delay_seconds=0)
+NO_METADATA_TABLE = NoMetadataTable()
+NEVER = 1 << 30
 
 
 def schedule(transactions: Transactions, action: Action = Action.COMPACTION, *, removable: bool = False) -> InstantTime:
@@ -59,7 +63,9 @@ def schedule(transactions: Transactions, action: Action = Action.COMPACTION, *, 
     return instant
 
 
-def complete(transactions: Transactions, attempt: Attempt) -> InstantTime:
+def complete(
+    transactions: Transactions, attempt: Attempt, metadata_table: MetadataWriter = NO_METADATA_TABLE
+) -> InstantTime:
     metadata = replace(commit_of("g", attempt.instant), operation="COMPACT", compacted=True)
     writes = WriteSet(WriteKind.COMPACTION, rewritten=frozenset([GROUP]))
 
@@ -67,7 +73,7 @@ def complete(transactions: Transactions, attempt: Attempt) -> InstantTime:
         del section
         transactions.executions.check_not_cancelled(attempt.instant)
 
-    return transactions.commit(attempt, writes, frozenset(), metadata, NoMetadataTable(), also=check)
+    return transactions.commit(attempt, writes, frozenset(), metadata, metadata_table, also=check)
 
 
 def timeline_of(storage: Storage) -> Timeline:
@@ -211,6 +217,15 @@ class Interrupted:
         self._call = call
         self._meanwhile = meanwhile
 
+    def interrupt(self, call: int) -> None:
+        """Has it stand still before a call, counted from now on."""
+        self._call = self.calls + call
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has stood still."""
+        return self.calls >= self._call
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._storage, name)
         return self._counted(found) if callable(found) else found
@@ -244,6 +259,58 @@ def test_a_plan_is_cancelled_or_completed_wherever_the_canceller_loses_the_lock(
     is_cancelled = storage.find(cancel_marker(instant)) is not None
     assert is_completed is not is_cancelled
     assert all(ticket.generation.startswith("executor") for ticket in storage.find_tickets(instant))
+
+
+class LostLock:
+    """A lock that its holder has until it stands still."""
+
+    can_be_lost = True
+
+    def __init__(self, holder: Interrupted) -> None:
+        self._holder = holder
+
+    def acquire(self) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+    def remaining(self) -> float:
+        return 0.0 if self._holder.is_over else 1e6
+
+
+class OneLogFile:
+    """Writes to the metadata table: a file per commit."""
+
+    def write(self, section: Section, instant: InstantTime) -> CommitMetadata:
+        create_file(section.files, f"{METADATA}files/.files-0000-0_{instant}.log.1_0-0-0", b"listing")
+        return CommitMetadata({}, operation="UPSERT")
+
+
+@pytest.mark.parametrize("call", range(1, 30))
+def test_a_plan_that_others_completed_does_not_come_back_to_the_metadata_table(storage: Storage, call: int) -> None:
+    properties = {**PROPERTIES, "hoodie.table.metadata.partitions": "files"}
+    storage.replace(".hoodie/hoodie.properties", encode_properties(properties, comment="test", date="today"))
+    other = Transactions(replace(ports_of(storage), tokens=map("other{}".format, itertools.count()).__next__), AT_ONCE)
+
+    def meanwhile() -> None:
+        """Another process takes the plan for dead, carries it out, and the metadata table's timeline is archived."""
+        with suppress(InvalidInputError):  # It has completed the plan itself.
+            die(storage, instant)
+            complete(other, other.executions.begin(instant), OneLogFile())
+        for listed in storage.list(f"{METADATA}.hoodie/timeline"):
+            storage.delete(listed.path)
+
+    slow = Interrupted(storage, NEVER, meanwhile)
+    paused = Transactions(replace(ports_of(cast(Storage, slow)), lock=LostLock(slow)), AT_ONCE)
+    instant = schedule(paused)
+    attempt = paused.executions.begin(instant)
+    slow.interrupt(call)
+    with suppress(LockUnavailableError, RolledBackError):
+        complete(paused, attempt, OneLogFile())
+    if slow.is_over:
+        assert not storage.list(f"{METADATA}.hoodie/timeline")
+        assert timeline_of(storage).completion_of(instant) is not None
 
 
 def test_only_removable_plans_can_be_cancelled(storage: Storage, transactions: Transactions) -> None:

@@ -49,7 +49,7 @@ class Section:
         self.timing = timing
         self.config: TableConfig = load_config(ports.storage)
         self.files: Storage = ports.storage
-        """Where data files of the instant are created that this section completes."""
+        """Where files of the instant are created that this section completes."""
         self._highest: InstantTime | None = None
         self._announced: InstantTime | None = None
         self._files: dict[str, tuple[Instant, ...]] = {}
@@ -130,7 +130,7 @@ class Section:
     def add(self, instant: Instant, data: bytes = b"", root: str = "") -> None:
         """Puts a requested or inflight instant on the timeline."""
         assert not instant.is_completed, instant
-        if not create_file(self.ports.storage, self.path(instant, root), data):
+        if not create_file(self.files, self.path(instant, root), data):
             raise lost_lock(self.ports)
         self._note(root, (*self._listed(root), instant))
 
@@ -180,9 +180,10 @@ class Section:
         )
 
     def fence(self, ticket: Ticket) -> None:
-        """Has data files appear by the ticket alone: those of an instant that another process may attempt, too.
+        """Has files appear by the ticket alone: those of an instant that another process may attempt, too.
 
-        A file counts if its instant does: also one that appeared late, of an attempt that had lost the lock.
+        A file counts if its instant does: also one that appeared late, of an attempt that had lost the lock. And one on
+        the timeline would bring back an instant that others have completed, and taken off it, since.
         """
         if self.ports.lock.can_be_lost:
             self.files = cast(Storage, _Fenced(self.ports, ticket))

@@ -200,10 +200,10 @@ class Transactions:
         if not has_metadata:
             return True
         section.check_lease()
-        section.add(delta.in_state(State.REQUESTED), root=METADATA)
-        section.add(delta.in_state(State.INFLIGHT), root=METADATA)
         if attempt.action in SERVICES:
             section.fence(attempt.ticket)
+        section.add(delta.in_state(State.REQUESTED), root=METADATA)
+        section.add(delta.in_state(State.INFLIGHT), root=METADATA)
         written = metadata_table.write(section, attempt.instant)
         assert written is not None, "the table's config names a metadata table"
         self._ports.at("commit.P6")
