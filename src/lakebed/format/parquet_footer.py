@@ -1,17 +1,19 @@
 """What the footer of a Parquet base file says of it: rows, schema, key range and bloom filter.
 
 A footer may lack everything but rows and schema: only writers that fill the meta columns add key range and
-filter, only Avro writers the Avro schema.
+filter, only Avro writers the Avro schema. It is decoded here: what Arrow tells of column chunks ends the process if
+certain bytes are bad.
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptTableError
 from lakebed.format.bloom import (
@@ -24,6 +26,8 @@ from lakebed.format.bloom import (
     key_bytes,
 )
 from lakebed.format.guard import decoding
+from lakebed.format.parquet_pages import parquet_columns
+from lakebed.format.thrift import Struct, decode_struct
 
 _AVRO_SCHEMA = b"parquet.avro.schema"
 _WRITER_MODEL = b"writer.model.name"
@@ -36,6 +40,10 @@ _BEYOND_BMP = 0xF0
 
 _NUMBER_BYTES = 4
 
+_MAGIC, _TAIL = b"PAR1", struct.Struct("<I4s")
+_SCHEMA, _ROWS, _ROW_GROUPS, _ENTRIES = 2, 3, 4, 5  # Numbers of fields: of the footer,
+_CHUNKS = 1  # of a row group,
+_VALUES, _UNCOMPRESSED_BYTES, _DICTIONARY_OFFSET = 5, 6, 11  # and of the metadata of a column chunk.
 _TAIL_BYTES = 512 * 1024
 """Read at once from the end of a file: a footer with the usual bloom filter is 435 kB."""
 
@@ -49,7 +57,6 @@ class BaseFileFooter:
 
     path: str
     rows: int
-    schema: pa.Schema = field(repr=False)
     avro_schema: str | None = field(default=None, repr=False)
     key_min: str | None = None
     key_max: str | None = None
@@ -72,20 +79,20 @@ def decode_parquet_footer(file: bytes | memoryview | pa.NativeFile, *, path: str
     """
     tail = _read_tail(file) if isinstance(file, pa.NativeFile) else file
     with decoding(path, "the Parquet footer"):
-        metadata = pq.read_metadata(pa.BufferReader(tail))
-        if metadata.num_rows < 0:
-            raise CorruptTableError(f"the Parquet footer says {metadata.num_rows} rows", path=path)
-        entries = dict(metadata.metadata or {})
+        footer, _ = decode_struct(_footer_bytes(tail))
+        rows = footer[_ROWS]
+        if not isinstance(rows, int) or rows < 0:
+            raise CorruptTableError(f"the Parquet footer says {rows} rows", path=path)
+        entries = {entry[1]: entry.get(2, b"") for entry in footer.get(_ENTRIES, ())}
         return BaseFileFooter(
             path=path,
-            rows=metadata.num_rows,
-            schema=metadata.schema.to_arrow_schema(),
+            rows=rows,
             avro_schema=_text(entries, _AVRO_SCHEMA),
             key_min=_text(entries, _KEY_MIN),
             key_max=_text(entries, _KEY_MAX),
-            bloom_text=entries.get(BLOOM),
+            bloom_text=_bytes(entries, BLOOM),
             bloom_type=_text(entries, _BLOOM_TYPE) or BloomKind.SIMPLE.value,
-            repetitive=_repetitive(metadata),
+            repetitive=frozenset(_repetitive(footer)),
         )
 
 
@@ -117,24 +124,38 @@ def _read_tail(file: Any) -> bytes:
     return tail
 
 
-def _repetitive(metadata: Any) -> frozenset[str]:
-    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
-    return frozenset(
-        column.path
-        for index, column in enumerate(columns)
-        if column.logical_type.type == "STRING" and "." not in column.path
-        if groups and all(_is_numbers(group.column(index)) for group in groups)
-    )
+def _footer_bytes(tail: bytes | memoryview) -> memoryview:
+    """The footer in bytes that end as a file does."""
+    length, magic = _TAIL.unpack(tail[-_TAIL.size :])
+    if magic != _MAGIC or length > len(tail) - _TAIL.size:
+        raise ValueError("the file does not end with a footer")
+    return memoryview(tail)[len(tail) - _TAIL.size - length : len(tail) - _TAIL.size]
 
 
-def _is_numbers(chunk: Any) -> bool:
+def _repetitive(footer: Struct) -> Iterator[str]:
+    """Columns of text that are stored as numbers of dictionary entries, in all row groups."""
+    groups = [group[_CHUNKS] for group in footer[_ROW_GROUPS]]
+    for column in parquet_columns(footer[_SCHEMA]):
+        if groups and column.is_text and all(_is_numbers(chunks[column.leaves[0].number][3]) for chunks in groups):
+            yield column.name
+
+
+def _is_numbers(chunk: Struct) -> bool:
     """Whether the values of a column chunk are stored as numbers of dictionary entries, by the room that they take."""
-    return bool(chunk.has_dictionary_page and chunk.total_uncompressed_size <= _NUMBER_BYTES * chunk.num_values)
+    has_dictionary = _DICTIONARY_OFFSET in chunk
+    return has_dictionary and chunk[_UNCOMPRESSED_BYTES] <= _NUMBER_BYTES * chunk[_VALUES]
 
 
 def _text(entries: dict[bytes, bytes], key: bytes) -> str | None:
-    return entries[key].decode() if key in entries else None
+    found = _bytes(entries, key)
+    return None if found is None else found.decode()
+
+
+def _bytes(entries: dict[bytes, bytes], key: bytes) -> bytes | None:
+    found = entries.get(key)
+    if found is not None and not isinstance(found, bytes):
+        raise ValueError(f"{key!r} is no text")
+    return found
 
 
 def _key_range(keys: pa.Array) -> tuple[bytes, bytes]:

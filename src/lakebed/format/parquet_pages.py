@@ -44,6 +44,7 @@ _HEADER_BYTES = 1 << 10
 _HEADER_BYTES_MAX = 1 << 20
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 _REPEATED = 2
+_BYTE_ARRAY, _UTF8 = 6, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,15 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A top-level column: its name, the elements of the schema that describe it, and its leaves."""
+    """A top-level column: its name, the elements of the schema that describe it, and its leaves.
+
+    `is_text`: it is flat and holds texts.
+    """
 
     name: str
     elements: tuple[bytes, ...]
     leaves: tuple[Leaf, ...]
+    is_text: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,7 @@ class ParquetPages:
             footer, _ = decode_struct(_read_footer(source))
             self._created_by: bytes | None = footer.get(6)
             self._version = int(footer.get(1, 1))
-            self.columns = {column.name: column for column in _columns(footer[2])}
+            self.columns = {column.name: column for column in parquet_columns(footer[2])}
             self.row_groups = tuple(_row_groups(footer[4]))
         self._pages: dict[tuple[int, int], Pages | None] = {}
 
@@ -315,7 +320,7 @@ def _read_footer(source: ByteSource) -> bytes:
     return tail[len(tail) - wanted : len(tail) - _TAIL.size]
 
 
-def _columns(elements: list[Struct]) -> Iterator[Column]:
+def parquet_columns(elements: list[Struct]) -> Iterator[Column]:
     """The top-level columns of a schema, which is a tree in pre-order."""
     at, number = 1, 0
     for _ in range(elements[0].get(5, 0)):
@@ -323,8 +328,13 @@ def _columns(elements: list[Struct]) -> Iterator[Column]:
         end = _descend(elements, at, (), False, number, leaves)
         number += len(leaves)
         raw = tuple(element[RAW] for element in elements[at:end])
-        yield Column(elements[at][4].decode(), raw, tuple(leaves))
+        yield Column(elements[at][4].decode(), raw, tuple(leaves), end == at + 1 and _is_text(elements[at]))
         at = end
+
+
+def _is_text(element: Struct) -> bool:
+    """By its logical type or, in files of older writers, its converted type."""
+    return element.get(1) == _BYTE_ARRAY and (1 in element.get(10, {}) or element.get(6) == _UTF8)
 
 
 def _descend(

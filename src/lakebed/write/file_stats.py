@@ -35,9 +35,9 @@ def column_stats(
     values, as a log file of deletes does: without them nothing could be said of its partition.
     `footer` is the Parquet metadata of a base file; log files have none, and count no bytes.
     """
-    chunks = _chunks(footer)
-    has_chunks = footer is not None and footer.num_row_groups > 0
-    known = [name for name in columns if name in table.schema.names and (not has_chunks or name in chunks)]
+    given = [name for name in columns if name in table.schema.names]
+    chunks = _chunks(footer, given)
+    known = given if footer is None else [name for name in given if name in chunks]
     bounds: dict[Hashable, _Bounds] = {}
     found = (_stats(table[name], file_name, name, chunks.get(name, []), bounds) for name in known)
     return tuple(stats for stats in found if stats is not None)
@@ -72,14 +72,16 @@ def _known_bounds(column: pa.ChunkedArray, known: dict[Hashable, _Bounds]) -> _B
     return known[place]
 
 
-def _chunks(footer: Any) -> dict[str, list[Any]]:
-    """The column chunks of a Parquet file by column, those inside nested columns under their path."""
+def _chunks(footer: Any, columns: Sequence[str]) -> dict[str, list[Any]]:
+    """The column chunks of a Parquet file, of those columns that are flat.
+
+    Only of columns that have been read or written: asked for others, Arrow may end the process if their bytes are bad.
+    """
     found: dict[str, list[Any]] = {}
-    for group in range(footer.num_row_groups if footer is not None else 0):
-        row_group = footer.row_group(group)
-        for index in range(row_group.num_columns):
-            chunk = row_group.column(index)
-            found.setdefault(chunk.path_in_schema, []).append(chunk)
+    for index in range(footer.num_columns if footer is not None else 0):
+        path = footer.schema.column(index).path
+        if path in columns:
+            found[path] = [footer.row_group(group).column(index) for group in range(footer.num_row_groups)]
     return found
 
 
