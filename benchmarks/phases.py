@@ -51,7 +51,7 @@ PHASES = (
     ("  new base files", "lakebed.write.execute.create_base_file"),
     ("  base files of both", "lakebed.write.base_file._encode"),
     ("    footer", "lakebed.write.base_file.footer_metadata"),
-    ("    column options", "lakebed.write.base_file.column_options"),
+    ("    column options", "lakebed.write.base_file.known_options"),
     ("    put", "lakebed.write.base_file.create_file"),
     ("    column statistics", "lakebed.write.base_file.column_stats"),
     ("  log files", "lakebed.write.log_file._draft"),

@@ -38,7 +38,7 @@ from lakebed.storage.faults import Fault, FaultyStorage, at
 from lakebed.table.handle import open_handle
 from lakebed.transaction.markers import load_markers
 from lakebed.view.blocks import CountedInstants
-from lakebed.write import log_blocks, log_file
+from lakebed.write import log_blocks, log_file, parquet_columns
 from lakebed.write.log_file import append_log_file, append_log_files
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, FileSizing, InMemory, WriteContext, WriteTask
 
@@ -781,18 +781,16 @@ def test_how_columns_are_encoded_is_found_once_for_a_write_and_not_from_a_few_ro
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[int] = []
-    real = log_blocks.column_options
+    real = parquet_columns.column_options
 
     def counted(rows: pa.Table, compression: str, *, is_log: bool) -> dict[str, Any]:
         asked.append(rows.num_rows)
         return real(rows, compression, is_log=is_log)
 
-    monkeypatch.setattr(log_blocks, "column_options", counted)
+    monkeypatch.setattr(parquet_columns, "column_options", counted)
     context = context_of(files=FileSizing(log_format="parquet"))
     task = WriteTask(context, 3, GROUP, SLICE, InMemory(SCHEMA.empty_table()), TOKEN)
-    encodings: log_blocks.Encodings = {}
     for rows in (1, 600, 700, 2):
-        data = log_blocks.encode_record_block(task, block_of(rows), encodings=encodings)
-        (block,) = decode_log_file(data, path="log")
+        (block,) = decode_log_file(log_blocks.encode_record_block(task, block_of(rows)), path="log")
         assert decode_records(block, path="log").num_rows == rows
     assert asked == [1, 600]

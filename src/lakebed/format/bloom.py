@@ -11,7 +11,6 @@ chained through its seed. Bulk work is in bloom_kernels.py; probing one key must
 
 from __future__ import annotations
 
-import base64
 import math
 import struct
 import sys
@@ -21,9 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pybase64
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.base64_text import decode_base64
 from lakebed.model.words import Word
 
 CAPACITY = 60_000
@@ -132,7 +131,7 @@ def encode_bloom(bloom: BloomFilter) -> bytes:
     parts = [row_header + row.tobytes() for row in bloom.rows]
     if bloom.kind is BloomKind.DYNAMIC:
         parts.insert(0, row_header + _MATRIX_HEADER.pack(bloom.capacity, bloom.last_row_count, len(bloom.rows)))
-    return base64.b64encode(b"".join(parts))
+    return pybase64.b64encode(b"".join(parts))
 
 
 def decode_bloom(text: bytes | str, type_code: str, *, path: str) -> BloomFilter:
@@ -140,7 +139,7 @@ def decode_bloom(text: bytes | str, type_code: str, *, path: str) -> BloomFilter
     if type_code not in (BloomKind.SIMPLE, BloomKind.DYNAMIC):
         raise CorruptTableError(f"bloom filter type {type_code!r} is unknown", path=path)
     try:
-        data = decode_base64(text.encode() if isinstance(text, str) else text)
+        data = pybase64.b64decode(text, validate=True)
     except ValueError as error:
         raise CorruptTableError(f"a bloom filter is not base64 ({error})", path=path) from error
     if type_code == BloomKind.DYNAMIC:

@@ -1,13 +1,17 @@
-"""Numbering equal keys in compiled code."""
+"""Finding equal keys in compiled code.
+
+Functions that look at a key are told where it lies in memory: those that are handed arrays count references to them,
+which takes longer than all that is done to a key.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from lakebed.format.hfile.native import Bytes, Int64s, kernel, load_word
+from lakebed.format.avro.memory import load_byte, load_int, load_long
+from lakebed.format.hfile.native import Bytes, Int64s, Words, fold_product, kernel
 
-_MIX = np.uint64(0xC6A4A7935BD1E995)
-_SHIFT = np.uint64(47)
+_SEED, _SALT = np.uint64(0xA0761D6478BD642F), np.uint64(0xE7037ED1A0B428DB)
 _UPPER, _LOWER = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF)
 
 
@@ -18,17 +22,13 @@ def number_keys(data: Bytes, offsets: Int64s, paths: Int64s, groups: Int64s) -> 
     Key `i` is `data[offsets[i]:offsets[i + 1]]`; `paths` has a number per key, or is empty. Fills `groups`,
     which is shorter than 2³² - 1.
     """
-    count = len(groups)
-    slots = 16
-    while slots < 2 * count:
-        slots *= 2
-    table = np.zeros(slots, np.uint64)  # Half of the hash above the number of a row, from 1: one load per look.
-    found = 0
-    for row in range(count):
-        start, end = offsets[row], offsets[row + 1]
+    table, keys = _new_table(len(groups)), data.ctypes.data
+    last, found = len(table) - 1, 0
+    for row in range(len(groups)):
+        key, length = keys + offsets[row], offsets[row + 1] - offsets[row]
         path = paths[row] if len(paths) else 0
-        value = _hash(data, start, end, path)
-        slot = np.int64(value & np.uint64(slots - 1))
+        value = _hash(key, length, path)
+        slot = np.int64(value & np.uint64(last))
         while True:
             entry = table[slot]
             if entry == 0:
@@ -36,44 +36,87 @@ def number_keys(data: Bytes, offsets: Int64s, paths: Int64s, groups: Int64s) -> 
                 groups[row] = found
                 found += 1
                 break
-            other = np.int64(entry & _LOWER) - 1
-            is_like = (entry ^ value) & _UPPER == 0 and (len(paths) == 0 or paths[other] == path)
-            if is_like and _equal(data, start, end, offsets[other], offsets[other + 1]):
-                groups[row] = groups[other]
-                break
-            slot = (slot + 1) & (slots - 1)
+            if (entry ^ value) & _UPPER == 0:
+                other = np.int64(entry & _LOWER) - 1
+                is_like = offsets[other + 1] - offsets[other] == length and (len(paths) == 0 or paths[other] == path)
+                if is_like and _equal(key, keys + offsets[other], length):
+                    groups[row] = groups[other]
+                    break
+            slot = (slot + 1) & last
     return found
 
 
 @kernel
-def _hash(data: Bytes, start: int, end: int, seed: int) -> np.uint64:
-    """MurmurHash64A."""
-    value = np.uint64(seed) ^ (np.uint64(end - start) * _MIX)
-    at = start
-    while at + 8 <= end:
-        word = load_word(data, at) * _MIX
-        value = (value ^ ((word ^ (word >> _SHIFT)) * _MIX)) * _MIX
-        at += 8
-    if at < end:
-        word = np.uint64(0)
-        for place in range(end - 1, at - 1, -1):
-            word = (word << np.uint64(8)) | np.uint64(data[place])
-        value = (value ^ word) * _MIX
-    value = (value ^ (value >> _SHIFT)) * _MIX
-    return value ^ (value >> _SHIFT)
+def place_keys(data: Bytes, offsets: Int64s, wanted: Bytes, wanted_offsets: Int64s, places: Int64s) -> None:
+    """Fill `places` with the row of each wanted key among those in `data`, the first of several; -1 if it is not there.
+
+    Of wanted keys that are equal, the first has a place. There are fewer than 2³² - 1 of them.
+    """
+    table, keys = _new_table(len(places)), wanted.ctypes.data
+    last, stored = len(table) - 1, data.ctypes.data
+    for row in range(len(places)):
+        places[row] = -1
+        value = _hash(keys + wanted_offsets[row], wanted_offsets[row + 1] - wanted_offsets[row], 0)
+        slot = np.int64(value & np.uint64(last))
+        while table[slot] != 0:
+            slot = (slot + 1) & last
+        table[slot] = (value & _UPPER) | np.uint64(row + 1)
+    for row in range(len(offsets) - 1):
+        key, length = stored + offsets[row], offsets[row + 1] - offsets[row]
+        value = _hash(key, length, 0)
+        slot = np.int64(value & np.uint64(last))
+        while table[slot] != 0:
+            entry = table[slot]
+            if (entry ^ value) & _UPPER == 0:
+                other = np.int64(entry & _LOWER) - 1
+                start, end = wanted_offsets[other], wanted_offsets[other + 1]
+                if end - start == length and _equal(key, keys + start, length):
+                    if places[other] < 0:
+                        places[other] = row
+                    break
+            slot = (slot + 1) & last
 
 
 @kernel
-def _equal(data: Bytes, start: int, end: int, other: int, other_end: int) -> bool:
-    if end - start != other_end - other:
-        return False
-    at = start
-    while at + 8 <= end:
-        if load_word(data, at) != load_word(data, other + at - start):
+def _new_table(count: int) -> Words:
+    """Slots for so many keys, half of them free: half of a hash above the number of a row, so one load per look."""
+    slots = 16
+    while slots < 2 * count:
+        slots *= 2
+    return np.zeros(slots, np.uint64)
+
+
+@kernel
+def _hash(key: int, length: int, seed: int) -> np.uint64:
+    """A hash of the bytes of a key that differs for another seed, in the way of wyhash: by folded products."""
+    value, at = np.uint64(seed) ^ _SEED, 0
+    while at + 16 < length:
+        first, second = np.uint64(load_long(key + at)), np.uint64(load_long(key + at + 8))
+        value = fold_product(first ^ _SALT, second ^ value)
+        at += 16
+    first, second = np.uint64(0), np.uint64(0)
+    if length >= 16:
+        first, second = np.uint64(load_long(key + length - 16)), np.uint64(load_long(key + length - 8))
+    elif length >= 8:
+        first, second = np.uint64(load_long(key)), np.uint64(load_long(key + length - 8))
+    elif length >= 4:
+        first, second = np.uint64(load_int(key)), np.uint64(load_int(key + length - 4))
+    else:
+        for place in range(length):
+            first = first << np.uint64(8) | np.uint64(load_byte(key + place))
+    return fold_product(np.uint64(length) ^ _SALT, fold_product(first ^ _SALT, second ^ value))
+
+
+@kernel
+def _equal(key: int, other: int, length: int) -> bool:
+    """Whether the bytes of two keys of one length are the same."""
+    at = 0
+    while at + 8 <= length:
+        if load_long(key + at) != load_long(other + at):
             return False
         at += 8
-    while at < end:
-        if data[at] != data[other + at - start]:
+    while at < length:
+        if load_byte(key + at) != load_byte(other + at):
             return False
         at += 1
     return True

@@ -33,7 +33,7 @@ from lakebed.transaction.markers import write_markers
 from lakebed.transaction.settle import create_file
 from lakebed.write.file_stats import column_stats
 from lakebed.write.meta_columns import meta_columns
-from lakebed.write.parquet_columns import column_options
+from lakebed.write.parquet_columns import column_options, known_options
 from lakebed.write.scratch import encode_file
 from lakebed.write.values import IS_DELETE, NOT_COUNTED, FileSizing, WriteContext, WriteTask, WrittenFile
 
@@ -155,7 +155,7 @@ def _encode(table: pa.Table, context: WriteContext, keys: KnownKeys | None) -> _
         every = pa.concat_arrays(table[RECORD_KEY].chunks) if table.num_rows else pa.array([], pa.string())
         entries = footer_metadata(every, context.avro_json)
     footers: list[Any] = []
-    options = column_options(table, context.files.compression) | _page_options()
+    options = known_options(table, context.files.compression, context.encodings) | _page_options()
     rows_max = max(1, table.num_rows * _ROW_GROUP_BYTES // max(table.nbytes, 1))
 
     def write(sink: pa.NativeFile) -> None:

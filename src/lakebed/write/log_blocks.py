@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ from lakebed.format.log.file import BlockKind, HeaderKey, encode_log_block
 from lakebed.model.words import META_COLUMNS, PARTITION_PATH, RECORD_KEY, MergeMode
 from lakebed.write.base_file import file_schema
 from lakebed.write.meta_columns import meta_columns
-from lakebed.write.parquet_columns import LOG_SAMPLE_ROWS, column_options
+from lakebed.write.parquet_columns import known_options
 from lakebed.write.values import IS_INSERT, POSITION, WriteContext, WriteTask
 
 BLOCK_BYTES_MAX = 256 << 20
@@ -39,8 +38,6 @@ _META_BYTES = 128
 Positions = npt.NDArray[np.int64]
 Header = Mapping[HeaderKey, str]
 NO_EXTRA: Header = {}
-Encodings = dict[tuple[str, ...], dict[str, Any]]
-"""How columns are encoded, by their names. Chosen by looking at some rows: once for all blocks of a write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +70,8 @@ def whole_blocks(rows: pa.Table) -> tuple[RecordBlock, ...]:
     return tuple(RecordBlock(piece, None, is_partial=False) for _, piece in _pieces(rows))
 
 
-def encode_record_block(
-    task: WriteTask, block: RecordBlock, extra: Header = NO_EXTRA, encodings: Encodings | None = None
-) -> bytes:
-    """A data block in the format that the write asks for; `extra` entries go to its header.
-
-    What other blocks of the write have found for their columns is in `encodings`, and what is found here is added.
-    """
+def encode_record_block(task: WriteTask, block: RecordBlock, extra: Header = NO_EXTRA) -> bytes:
+    """A data block in the format that the write asks for; `extra` entries go to its header."""
     files = task.context.files
     avro_json = _reduced(task.context.avro_json, tuple(block.rows.column_names))
     header = {**_header(task, avro_json, block.positions), **extra}
@@ -87,22 +79,11 @@ def encode_record_block(
         header[HeaderKey.IS_PARTIAL] = "true"
     rows = _as_declared(block.rows, avro_json)
     if files.log_format == "parquet":
-        options = _column_options(rows, files.compression, {} if encodings is None else encodings)
+        options = known_options(rows, files.compression, task.context.encodings, is_log=True)
         content = encode_parquet_records(rows, avro_json, **options)
         return encode_log_block(BlockKind.PARQUET_DATA, header, content)
     (batch,) = rows.combine_chunks().to_batches()
     return encode_log_block(BlockKind.AVRO_DATA, header, encode_avro_records(batch, avro_json))
-
-
-def _column_options(rows: pa.Table, compression: str, known: Encodings) -> dict[str, Any]:
-    """As other blocks found it, or as these rows say. Few rows say little: nobody else goes by them."""
-    names = tuple(rows.column_names)
-    found = known.get(names)
-    if found is None:
-        found = column_options(rows, compression, is_log=True)
-        if rows.num_rows >= LOG_SAMPLE_ROWS:
-            known[names] = found
-    return found
 
 
 def encode_delete_blocks(task: WriteTask, deletes: pa.Table, extra: Header = NO_EXTRA) -> Iterator[bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +29,6 @@ from lakebed.write.base_file import with_entries
 from lakebed.write.columns import joined
 from lakebed.write.file_stats import column_stats
 from lakebed.write.log_blocks import (
-    Encodings,
     RecordBlock,
     encode_delete_blocks,
     encode_record_block,
@@ -70,7 +68,7 @@ def append_log_file(task: WriteTask) -> tuple[WrittenFile, ...]:
 def append_log_files(tasks: Sequence[WriteTask]) -> Iterator[WrittenFile]:
     """As `append_log_file`, for tasks of one write, on threads. Files are stored several at once: a sync serves all."""
     lot: list[LogDraft] = []
-    for draft in map_bounded(tasks, partial(_draft, encodings={})):
+    for draft in map_bounded(tasks, _draft):
         lot += [] if draft is None else [draft]
         if sum(len(each.data) for each in lot) >= _LOT_BYTES:
             yield from _store(lot)
@@ -78,7 +76,7 @@ def append_log_files(tasks: Sequence[WriteTask]) -> Iterator[WrittenFile]:
     yield from _store(lot)
 
 
-def _draft(task: WriteTask, encodings: Encodings) -> LogDraft | None:
+def _draft(task: WriteTask) -> LogDraft | None:
     """The log file of a task; None if there are no rows.
 
     It has one data block, unless rows are many or have only some of the table's columns, then delete blocks.
@@ -88,7 +86,7 @@ def _draft(task: WriteTask, encodings: Encodings) -> LogDraft | None:
         return None
     records, deletes = _split(rows)
     blocks = plan_record_blocks(task, records)
-    encoded = (encode_record_block(task, block, encodings=encodings) for block in blocks)
+    encoded = (encode_record_block(task, block) for block in blocks)
     data = b"".join([*encoded, *encode_delete_blocks(task, deletes)])
     log = _log_file(task, len(data))
     known = records.select([name for name in _entry_columns(task.context) if name in records.column_names])

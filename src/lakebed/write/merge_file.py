@@ -38,6 +38,7 @@ from lakebed.write.base_file import (
     with_entries,
 )
 from lakebed.write.columns import joined
+from lakebed.write.key_places import find_places
 from lakebed.write.meta_columns import meta_columns
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask, WrittenFile
 
@@ -139,7 +140,8 @@ class _Merge:
 def _merge(stored: pa.Table, incoming: pa.Table, config: TableConfig) -> _Merge:
     places = _known_places(incoming)
     if places is None:
-        places = _places(joined(stored[RECORD_KEY]), joined(incoming[RECORD_KEY]))
+        # Plain inserts may repeat a key inside a file: an update then changes the first of them, as in Apache Hudi.
+        places = find_places(joined(stored[RECORD_KEY]), joined(incoming[RECORD_KEY]))
     is_delete = _is_delete(incoming)
     is_new = places < 0
     wins = ~is_new
@@ -176,18 +178,6 @@ def _known_places(incoming: pa.Table) -> Ints | None:
     places: Ints = incoming[POSITION].to_numpy()
     is_unknown = (places < 0) & ~incoming[IS_INSERT].to_numpy()
     return None if is_unknown.any() else places
-
-
-def _places(stored: pa.Array, incoming: pa.Array) -> Ints:
-    """The place of each incoming key among the stored ones, -1 if it is new; of several the first.
-
-    Plain inserts may repeat a key inside a file: an update then changes the first of them, as in Apache Hudi.
-    """
-    numbers = pc.fill_null(pc.index_in(stored, value_set=incoming), -1).to_numpy(zero_copy_only=False)
-    found = np.flatnonzero(numbers >= 0)[::-1]
-    places = np.full(len(incoming), -1)
-    places[numbers[found]] = found
-    return places
 
 
 def _accepted(

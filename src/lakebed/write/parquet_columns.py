@@ -6,7 +6,7 @@ tables have vectorised readers that do not know them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +32,8 @@ _BATCH_ROWS = (1 << 10, 1 << 16)
 at a time; the least, which is its own choice, costs narrow ones a tenth of a write."""
 _WITHOUT_STATISTICS = frozenset({COMMIT_SEQNO, FILE_NAME})
 """Columns that no query has a range for."""
+Encodings = dict[Hashable, dict[str, Any]]
+"""Options that files of a write have found, by the form of their rows."""
 
 
 def column_options(table: pa.Table, compression: str, *, is_log: bool = False) -> dict[str, Any]:
@@ -62,6 +64,20 @@ def column_options(table: pa.Table, compression: str, *, is_log: bool = False) -
         "write_statistics": with_statistics,
         "write_batch_size": _batch_rows(table),
     }
+
+
+def known_options(table: pa.Table, compression: str, known: Encodings, *, is_log: bool = False) -> dict[str, Any]:
+    """As `column_options`, as other files of the write found it, or as these rows say: that is then `known`.
+
+    Few rows say little: nobody else goes by them.
+    """
+    form = (is_log, tuple(table.column_names), tuple(table.schema.types))
+    found = known.get(form)
+    if found is None:
+        found = column_options(table, compression, is_log=is_log)
+        if table.num_rows >= (LOG_SAMPLE_ROWS if is_log else _SAMPLE_ROWS):
+            known[form] = found
+    return found
 
 
 def _batch_rows(table: pa.Table) -> int:

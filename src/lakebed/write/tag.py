@@ -17,6 +17,7 @@ from lakebed.model.files import FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.write.columns import joined
+from lakebed.write.key_places import find_places
 
 Ints = npt.NDArray[np.int64]
 
@@ -102,12 +103,10 @@ def find_keys(task: FindTask) -> tuple[Ints, Ints]:
         if not len(candidates):
             return candidates, candidates
     wanted = task.keys if len(candidates) == len(task.keys) else task.keys.take(pa.array(candidates))
-    stored = read_slice(task.scan)[RECORD_KEY]
-    hits = pc.index_in(stored, value_set=wanted).combine_chunks()
-    positions = np.flatnonzero(hits.is_valid().to_numpy(zero_copy_only=False))
-    found, first = np.unique(hits.drop_null().to_numpy(zero_copy_only=False), return_index=True)
+    places = find_places(joined(read_slice(task.scan)[RECORD_KEY]), wanted)
+    found = np.flatnonzero(places >= 0)
     unknown = task.scan.file_slice.logs or task.scan.file_slice.base is None
-    return candidates[found], np.full(len(found), -1) if unknown else positions[first]
+    return candidates[found], np.full(len(found), -1) if unknown else places[found]
 
 
 def join_finds(candidates: Sequence[Candidate], found: Sequence[tuple[Ints, Ints]]) -> Tags:

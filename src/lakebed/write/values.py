@@ -16,6 +16,7 @@ from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import ColumnStats
 from lakebed.storage import Storage
 from lakebed.view.blocks import CountedInstants
+from lakebed.write.parquet_columns import Encodings
 
 IS_DELETE = "lakebed.is_delete"
 """The column of prepared rows that says which of them are deletes; absent if none is."""
@@ -81,6 +82,8 @@ class WriteContext:
     counts: CountedInstants
     files: FileSizing = field(default_factory=FileSizing)
     entry_ordering: EntryOrdering | None = None
+    encodings: Encodings = field(default_factory=dict, repr=False, compare=False)
+    """How columns are encoded, as tasks in this process find it."""
 
 
 @dataclass(frozen=True, slots=True)
