@@ -12,6 +12,8 @@ from lakebed.format.avro.memory import load_byte, load_int, load_long
 from lakebed.format.hfile.native import Bytes, Int64s, Words, fold_product, kernel
 
 _SEED, _SALT = np.uint64(0xA0761D6478BD642F), np.uint64(0xE7037ED1A0B428DB)
+_HALF = np.uint64(32)
+_FLAGS_PER_SLOT = 4
 _UPPER, _LOWER = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF)
 
 
@@ -54,9 +56,11 @@ def place_keys(data: Bytes, offsets: Int64s, wanted: Bytes, wanted_offsets: Int6
     """
     table, keys = _new_table(len(places)), wanted.ctypes.data
     last, stored = len(table) - 1, data.ctypes.data
+    flags = np.zeros(_FLAGS_PER_SLOT * len(table), np.bool_)  # Of hashes that occur: most stored keys are not wanted.
     for row in range(len(places)):
         places[row] = -1
         value = _hash(keys + wanted_offsets[row], wanted_offsets[row + 1] - wanted_offsets[row], 0)
+        flags[np.int64(value >> _HALF) & (len(flags) - 1)] = True
         slot = np.int64(value & np.uint64(last))
         while table[slot] != 0:
             slot = (slot + 1) & last
@@ -64,6 +68,8 @@ def place_keys(data: Bytes, offsets: Int64s, wanted: Bytes, wanted_offsets: Int6
     for row in range(len(offsets) - 1):
         key, length = stored + offsets[row], offsets[row + 1] - offsets[row]
         value = _hash(key, length, 0)
+        if not flags[np.int64(value >> _HALF) & (len(flags) - 1)]:
+            continue
         slot = np.int64(value & np.uint64(last))
         while table[slot] != 0:
             entry = table[slot]
