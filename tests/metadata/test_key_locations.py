@@ -18,18 +18,21 @@ from hypothesis import strategies as st
 
 import lakebed
 from conftest import REAL_TABLES, catalogue
-from lakebed.errors import InvalidInputError
+from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.format.hfile import encode_hfile, key_order
 from lakebed.format.log.file import BlockKind, HeaderKey, encode_log_block
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
-from lakebed.metadata import MetadataTable, key_locations, shard_cache
+from lakebed.metadata import MetadataTable, key_locations, new_tables, shard_cache
+from lakebed.metadata.compaction import DELTA_COMMITS
 from lakebed.metadata.key_locations import Locations, ProbeCounts, locate_everywhere, locate_keys, probe_shard
 from lakebed.metadata.key_table import KeyTable, fingerprints
+from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.record_index import find_locations, is_partitioned, read_record_index
 from lakebed.metadata.shard_cache import ShardCache, default_cache
 from lakebed.metadata.table import ROOT, ShardFiles
+from lakebed.model.commit import WriteStat
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime
 from lakebed.storage import open_storage
@@ -472,6 +475,48 @@ def test_a_write_keeps_the_tables_of_what_it_adds(tmp_path: Path, options: dict[
     assert counts.cached
     assert counts.built == 0
     check_all(metadata, default_cache())
+
+
+@pytest.mark.usefixtures("probing")
+@pytest.mark.parametrize("room", [True, False])
+@pytest.mark.parametrize("options", [{}, {"lakebed.record.index.ordering": "current"}])
+def test_a_compaction_keeps_the_tables_of_its_base_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], room: bool
+) -> None:
+    """What is deleted is among them; what there is no room for is built by the next write."""
+    if not room:
+        monkeypatch.setattr(new_tables, "_BASE_BYTES_MAX", 0)
+    schema = pa.schema([("id", pa.string()), ("ts", pa.int64())])
+    table = lakebed.create_table(
+        tmp_path / "t", schema=schema, key="id", ordering="ts", table_type="mor", indexes=("record",), options=options
+    )
+    for ts in range(DELTA_COMMITS):
+        table.upsert(pa.table({"id": [f"k{ts}", f"k{ts + 1}"], "ts": [ts, ts]}))
+        table.delete([f"k{ts}"] if ts % 3 == 0 else ["nobody"])
+        metadata = open_handle(tmp_path / "t").state().metadata
+        assert isinstance(metadata, MetadataTable)
+        compacted = [each for each in metadata.slices("record_index") if each.base and not each.logs]
+        if compacted:
+            break
+    assert compacted
+    counts = locate_keys(metadata, pa.array(["k0", "k1", "k2", "nobody"]), cache=default_cache()).counts
+    assert (counts.built == 0) is room
+    check_all(metadata, default_cache())
+
+
+@pytest.mark.usefixtures("probing")
+def test_a_compaction_does_not_mind_entries_that_only_a_reader_could_decode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise CorruptTableError("bad", path="p")
+
+    cache, stat = ShardCache(str(tmp_path)), WriteStat("f", "record_index/f", "record_index", file_size=1)
+    monkeypatch.setattr(new_tables, "build_entries_table", refuse)
+    tables = NewTables(cache)
+    tables.add_base(stat, pa.array(["a"]), pa.array([b"x"]).dictionary_encode(), has_ordering=False)
+    tables.keep(open_storage(tmp_path / "t"), InstantTime("20200101000000000"))
+    assert not cache_files(cache)
 
 
 @pytest.mark.usefixtures("probing")

@@ -218,10 +218,10 @@ def _gone(change: Any) -> Iterator[str]:
 
 
 def compact_shard(
-    storage: Any, file_slice: FileSlice, *, instant: InstantTime, token: str, created_ms: int
+    storage: Any, file_slice: FileSlice, *, instant: InstantTime, token: str, created_ms: int, tables: None
 ) -> WriteStat:
     """The base file that takes the place of a slice of a simulated metadata table."""
-    del created_ms
+    del created_ms, tables
     paths, places = merge_entries(slice_contents(file_slice, lambda path: storage.get(f"{METADATA}{path}")))
     token = f"{token}-0-{storage._world.token()[1:]}"
     path = file_slice.path(encode_base_file_name(file_slice.group.file_id, token, instant, ".hfile"))

@@ -21,6 +21,8 @@ ArrowArray: TypeAlias = Any
 """A `pyarrow.Array`."""
 
 pc: Any = pyarrow.compute
+_SOME_ROWS = 4096
+"""Enough to see most often that every value of a dictionary is used."""
 
 
 def text_array(texts: Sequence[str | None]) -> ArrowArray:
@@ -63,6 +65,24 @@ def flags_of(values: ArrowArray) -> npt.NDArray[np.bool_]:
     """Flags without nulls."""
     flags: npt.NDArray[np.bool_] = _numbers(values, pa.uint8(), np.dtype(np.uint8)) != 0
     return flags
+
+
+def without_unused(values: ArrowArray) -> ArrowArray:
+    """The same values, of a dictionary, with a dictionary of these alone."""
+    is_used = np.zeros(len(values.dictionary), bool)
+    indices = values.indices.drop_null().to_numpy()
+    is_used[indices[:: len(indices) // _SOME_ROWS + 1]] = True
+    if is_used.all():
+        return values
+    is_used[indices] = True
+    used = np.flatnonzero(is_used)
+    if len(used) == len(values.dictionary):
+        return values
+    numbers = np.zeros(len(values.dictionary), np.int32)
+    numbers[used] = np.arange(len(used))
+    return pa.DictionaryArray.from_arrays(
+        pa.array(numbers).take(values.indices), values.dictionary.take(pa.array(used))
+    )
 
 
 def _numbers(values: ArrowArray, kind: pa.DataType, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

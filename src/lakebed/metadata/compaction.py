@@ -14,6 +14,8 @@ from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_shard_base
 from lakebed.metadata.entries import store_file
 from lakebed.metadata.merging import Merged, merge_shard
+from lakebed.metadata.new_tables import NewTables
+from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.metadata.shard import load_whole_shard
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import NO_LOGS, CompactionOperation, CompactionPlan, WriteStat
@@ -81,10 +83,12 @@ def compact_shard(
     token: str,
     created_ms: int,
     stats_version: str = "V2",
+    tables: NewTables | None = None,
 ) -> WriteStat:
     """Stores the base file that takes the place of a slice, also if nothing is left in it.
 
     `token` is unique per attempt, `created_ms` the time of day, `stats_version` that of the table's column statistics.
+    Of a shard of the record index the key table is made, too, if there are `tables` to add it to.
     """
     partition, file_id = file_slice.group.partition, file_slice.group.file_id
     shard = load_whole_shard(storage, file_slice, root=ROOT)
@@ -93,7 +97,10 @@ def compact_shard(
     schema = stored_schema(has_ordering=merged.has_ordering)
     data = encode_shard_base(merged.keys, merged.values, schema=schema, created_ms=created_ms, in_order=True)
     store_file(storage, f"{ROOT}{file_slice.path(name)}", data)
-    return _stat(file_slice, file_slice.path(name), merged, len(data))
+    stat = _stat(file_slice, file_slice.path(name), merged, len(data))
+    if tables is not None and partition == RECORD_INDEX:
+        tables.add_base(stat, merged.keys, merged.values, has_ordering=merged.has_ordering)
+    return stat
 
 
 def log_counts(logs: tuple[LogFile, ...], records: int, keys: int, blocks: int) -> Mapping[str, Any]:

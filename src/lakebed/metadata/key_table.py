@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from lakebed.format.arrow import ArrowArray
+from lakebed.format.arrow import ArrowArray, without_unused
 from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.format.metadata.record_index import (
@@ -94,11 +94,10 @@ def build_key_table(layers: Iterable[Layer], seed: bytes, *, replaces_others: bo
 def build_entries_table(
     keys: ArrowArray, values: ArrowArray, deletes: ArrowArray, schema: str, seed: bytes
 ) -> KeyTable:
-    """The table of a log file that is made of entries, whose values are a dictionary, and of deletes of other keys."""
+    """The table of a file that is made of entries, whose values are a dictionary, and of deletes of other keys."""
     known = _Entries()
-    # Of a dictionary that others share only some values may be used.
-    stored = values if len(values.dictionary) <= len(values) else values.dictionary_decode()
-    entries = known.add(decode_entry_values(stored, schema, path="<new entries>"))
+    # Of a dictionary that others share, or that has what was deleted, only some values may be used.
+    entries = known.add(decode_entry_values(without_unused(values), schema, path="<new entries>"))
     return known.table(_slots([(keys, entries), _deleted(deletes)], seed), replaces_others=False)
 
 
@@ -111,10 +110,19 @@ def _slots(parts: Sequence[tuple[ArrowArray, UInt32s]], seed: bytes) -> UInt32s:
     from lakebed.metadata.key_kernels import SLOT_WORDS, insert_entries
 
     count = sum(len(keys) for keys, _ in parts)
-    slots = np.zeros(SLOT_WORDS * (1 + int(count / _LOAD_MAX)), np.uint32)
+    slots = np.zeros(SLOT_WORDS * _slot_count(count), np.uint32)
     for keys, entries in parts:
         insert_entries(slots, fingerprints(keys, seed), entries)
     return slots
+
+
+def slot_bytes(keys: int) -> int:
+    """What the slots of a table of so many keys take."""
+    return _SLOT_BYTES * _slot_count(keys)
+
+
+def _slot_count(keys: int) -> int:
+    return 1 + int(keys / _LOAD_MAX)
 
 
 def find_entries(table: KeyTable, prints: UInt32s, keys: Int64s) -> UInt32s:

@@ -25,6 +25,8 @@ from lakebed.format.timeline.plans import decode_clean_plan, encode_clean_plan
 from lakebed.metadata.clean import plan_clean
 from lakebed.metadata.compaction import DELTA_COMMITS, compact_shard, plan_compaction, slice_of
 from lakebed.metadata.log_compaction import Horizon, compact_shard_logs, plan_log_compaction, slices_to_merge
+from lakebed.metadata.new_tables import NewTables
+from lakebed.metadata.shard_cache import ShardCache
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import (
     CleanedPartition,
@@ -39,7 +41,7 @@ from lakebed.model.commit import (
 from lakebed.model.files import BaseFile, FileSlice, LogFile
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.storage import Storage, Ticket
+from lakebed.storage import Outcome, Storage, Ticket
 from lakebed.timeline import Archive, Snapshot, Timeline
 from lakebed.transaction.archive import archive
 from lakebed.transaction.rollback import targets_of_rollbacks, undone_times
@@ -63,17 +65,22 @@ def is_due(timeline: Timeline, log_blocks: int | None = None) -> bool:
     return log_blocks is not None and _delta_commits(timeline, timeline.log_compactions) >= log_blocks
 
 
-def maintain(transactions: Transactions, engine: Engine, log_blocks: int | None = None) -> None:
+def maintain(
+    transactions: Transactions, engine: Engine, log_blocks: int | None = None, cache: ShardCache | None = None
+) -> None:
     """Compacts, cleans and archives the metadata table as far as that is due; for `log_blocks` see `is_due`.
 
-    What is pending is carried out whatever is asked for.
+    What is pending is carried out whatever is asked for. Whoever will look for keys in compacted shards of the record
+    index finds tables of them in the `cache`, if one is given; tasks then run in this process.
     """
+    tables = None if cache is None else NewTables(cache)
     merge_logs = () if log_blocks is None else (partial(_compact_logs, log_blocks=log_blocks),)
-    for step in (_compact, *merge_logs, _clean, _archive):
+    for step in (partial(_compact, tables=tables), *merge_logs, _clean, _archive):
         with transactions.section() as section:
             section.check_no_restore()
-            if section.config.metadata_partitions:
-                step(section, engine)
+            completed_at = step(section, engine) if section.config.metadata_partitions else None
+        if tables is not None and completed_at is not None:
+            tables.keep(section.ports.storage, completed_at)
 
 
 TAKEN_UP = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLEAN)
@@ -90,12 +97,12 @@ def _delta_commits(timeline: Timeline, since: Collection[InstantTime] = ()) -> i
     return count
 
 
-def _compact(section: Section, engine: Engine) -> None:
+def _compact(section: Section, engine: Engine, *, tables: NewTables | None) -> InstantTime | None:
+    """When it completed, if there was one."""
     _end_last(section, Action.COMMIT)
     pending = [i for i in section.metadata_timeline.pending() if i.action is Action.COMPACTION]
     if pending:
-        _execute_compaction(section, engine, pending[0], _load_plan(section, pending[0]))
-        return
+        return _execute_compaction(section, engine, pending[0], _load_plan(section, pending[0]), tables)
     _take_up_log_compaction(section, engine)
     if _delta_commits(section.metadata_timeline) >= DELTA_COMMITS:
         instant = _compaction_time(section)
@@ -104,7 +111,8 @@ def _compact(section: Section, engine: Engine) -> None:
             requested = Instant(instant, Action.COMPACTION, State.REQUESTED)
             section.ports.at("maintain.M1")
             section.request(requested, encode_compaction_plan(plan), root=ROOT)
-            _execute_compaction(section, engine, requested, plan)
+            return _execute_compaction(section, engine, requested, plan, tables)
+    return None
 
 
 def _load_plan(section: Section, pending: Instant) -> CompactionPlan:
@@ -143,9 +151,11 @@ class _ShardTask:
     created_ms: int
 
 
-def _run_shard(task: _ShardTask) -> WriteStat:
-    token = new_write_token(task.number)
-    return compact_shard(task.storage, task.file_slice, instant=task.instant, token=token, created_ms=task.created_ms)
+def _run_shard(task: _ShardTask, tables: NewTables | None) -> WriteStat:
+    token, created_ms = new_write_token(task.number), task.created_ms
+    return compact_shard(
+        task.storage, task.file_slice, instant=task.instant, token=token, created_ms=created_ms, tables=tables
+    )
 
 
 def _run_logs(task: _ShardTask) -> WriteStat | None:
@@ -169,7 +179,9 @@ def _begin_attempt(section: Section, pending: Instant, plan: CompactionPlan) -> 
     return ticket
 
 
-def _execute_compaction(section: Section, engine: Engine, pending: Instant, plan: CompactionPlan) -> None:
+def _execute_compaction(
+    section: Section, engine: Engine, pending: Instant, plan: CompactionPlan, tables: NewTables | None
+) -> InstantTime | None:
     ports, instant = section.ports, pending.requested_at
     ticket = _begin_attempt(section, pending, plan)
     created_ms = ports.clock.now_ms()
@@ -177,12 +189,13 @@ def _execute_compaction(section: Section, engine: Engine, pending: Instant, plan
         _ShardTask(ports.storage, slice_of(operation), instant, number, created_ms)
         for number, operation in enumerate(plan.operations)
     ]
-    stats = stats_by_partition(engine.map(tasks, _run_shard))
+    stats = stats_by_partition(engine.map(tasks, partial(_run_shard, tables=tables)))
     metadata = CommitMetadata(stats, operation="COMPACT", compacted=True, extra_metadata={"schema": committed_schema()})
     ports.at("maintain.M3")
     done = Instant(instant, Action.COMMIT, State.COMPLETED, section.next_time())
-    section.complete(ticket, done, encode_commit(metadata, replace=False), ROOT)
+    outcome = section.complete(ticket, done, encode_commit(metadata, replace=False), ROOT)
     revoke_tickets(ports, instant)
+    return done.completed_at if outcome is Outcome.DONE else None
 
 
 def _compact_logs(section: Section, engine: Engine, *, log_blocks: int) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import ServiceCancelledError
+from lakebed.format.arrow import without_unused
 from lakebed.format.file_names import encode_base_file_name
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice
@@ -20,7 +21,7 @@ from lakebed.services.values import Layout
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.plans import is_cancelled
 from lakebed.write.base_file import base_file_table, constant, file_schema, store_base_file, with_entries
-from lakebed.write.merge_file import read_stored, without_unused
+from lakebed.write.merge_file import read_stored
 from lakebed.write.numbered import numbered_texts
 from lakebed.write.values import NOT_COUNTED, WriteContext, WrittenFile
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import InvalidInputError
+from lakebed.format.arrow import without_unused
 from lakebed.format.bloom import BloomKind, bloom_capacity, extend_bloom
 from lakebed.format.parquet_footer import BaseFileFooter, decode_parquet_footer
 from lakebed.model.config import TableConfig
@@ -46,8 +47,6 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
-_SOME_ROWS = 4096
-"""Enough to see most often that every value of a dictionary is used."""
 _PARTITION_FIELDS = "hoodie.table.partition.fields"
 
 
@@ -276,25 +275,8 @@ def _gather(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.Ar
         gathered = joined(pa.chunked_array([*stored.chunks, incoming.take(pa.array(merge.inserts))]))
     else:
         gathered = joined(pa.chunked_array([*stored.chunks, incoming])).take(pa.array(merge.sources))
+    # The Parquet writer stores all of a dictionary, and its bounds.
     return without_unused(gathered) if pa.types.is_dictionary(gathered.type) else gathered
-
-
-def without_unused(values: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The same values, with a dictionary of these alone: the Parquet writer stores all of it, and its bounds."""
-    is_used = np.zeros(len(values.dictionary), bool)
-    indices = values.indices.drop_null().to_numpy()
-    is_used[indices[:: len(indices) // _SOME_ROWS + 1]] = True
-    if is_used.all():
-        return values
-    is_used[indices] = True
-    used = np.flatnonzero(is_used)
-    if len(used) == len(values.dictionary):
-        return values
-    numbers = np.zeros(len(values.dictionary), np.int32)
-    numbers[used] = np.arange(len(used))
-    return pa.DictionaryArray.from_arrays(
-        pa.array(numbers).take(values.indices), values.dictionary.take(pa.array(used))
-    )
 
 
 def read_stored(context: WriteContext, file_slice: FileSlice, footer: BaseFileFooter | None = None) -> pa.Table:

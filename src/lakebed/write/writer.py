@@ -23,7 +23,7 @@ from lakebed.metadata.current_entries import are_current
 from lakebed.metadata.maintenance import is_due, maintain
 from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.record_index import RECORD_INDEX, record_index_files
-from lakebed.metadata.shard_cache import default_cache
+from lakebed.metadata.shard_cache import ShardCache, default_cache
 from lakebed.metadata.stored_keys import KeyFiles
 from lakebed.model.commit import CommitMetadata, stats_by_partition
 from lakebed.model.index import EntryOrdering
@@ -46,7 +46,7 @@ from lakebed.write.context import write_context
 from lakebed.write.execute import RunStaged, delete_strays, hidden_keys, key_shards, run_write_tasks
 from lakebed.write.index_tag import KeyIndex, tag_by_index
 from lakebed.write.metadata import CommitChanges
-from lakebed.write.metrics import METRICS, Phases, probe_metrics
+from lakebed.write.metrics import METRICS, Phases, probe_metrics, uses_tables
 from lakebed.write.new_keys import check_new_keys
 from lakebed.write.operations import DELETE_PARTITION, Operation
 from lakebed.write.plan import (
@@ -179,7 +179,7 @@ class Writer:
         except BaseException:
             self._transactions.abandon(attempt)
             raise
-        self._maintain(attempt)
+        self._maintain(attempt, self._cache if uses_tables(result.metrics) else None)
         return result
 
     def _write(self, attempt: Attempt, columns: pa.Schema, make_plan: _Planner) -> WriteResult:
@@ -199,7 +199,7 @@ class Writer:
             return self._handle.state()
         return self._handle.state_at(attempt.look, attempt.in_state(State.REQUESTED))
 
-    def _maintain(self, attempt: Attempt) -> None:
+    def _maintain(self, attempt: Attempt, cache: ShardCache | None) -> None:
         """Looks after the metadata table. The write has taken place: what goes wrong here is the next one's to do."""
         look = attempt.look
         assert look is not None, "it is there once the attempt has completed"
@@ -209,7 +209,7 @@ class Writer:
         if not is_maintained:
             return
         try:
-            maintain(self._transactions, InProcess(), log_blocks)
+            maintain(self._transactions, InProcess(), log_blocks, cache)
         except LakebedError as error:
             _LOG.warning("the metadata table was not maintained: %s", error)
 
