@@ -148,11 +148,13 @@ def _merge(stored: pa.Table, incoming: pa.Table, config: TableConfig) -> _Merge:
     updates, deletes = np.flatnonzero(wins & ~is_delete), np.flatnonzero(wins & is_delete)
     inserts = np.flatnonzero(is_new & ~is_delete)
     count = stored.num_rows
-    sources = np.arange(count)
+    sources, kept = np.arange(count), np.arange(count)
     sources[places[updates]] = count + updates
-    kept = np.delete(np.arange(count), places[deletes])
+    if len(deletes):
+        kept = np.delete(kept, places[deletes])
+        sources = sources[kept]
     return _Merge(
-        sources=np.concatenate([sources[kept], count + inserts]),
+        sources=np.concatenate([sources, count + inserts]),
         kept=np.concatenate([kept, np.full(len(inserts), -1)]),
         inserts=inserts,
         deletes=deletes,
@@ -170,7 +172,8 @@ def _append(stored: pa.Table, incoming: pa.Table) -> _Merge:
 def _known_places(incoming: pa.Table) -> Ints | None:
     """The place of each incoming key among the stored ones, as tagging found it; None if it did not find all.
 
-    Where log files lie on top of a base file, rows have other places than there, and tagging says none.
+    Where log files lie on top of a base file, rows have other places than there, and tagging says none. Nor does it for
+    the only file of a partition, where it does not look for keys.
     """
     if POSITION not in incoming.schema.names or IS_INSERT not in incoming.schema.names:
         return None

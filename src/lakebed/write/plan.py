@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,11 +18,22 @@ from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, TableType
 from lakebed.read.file_slice import SliceTask
 from lakebed.transaction.conflicts import WriteKind, WriteSet
-from lakebed.write.assign import Assignment, FileIds, assign_rows
+from lakebed.write.assign import Assignment, FileIds, Space, assign_rows
 from lakebed.write.columns import take_rows
 from lakebed.write.operations import Operation, Replaces
 from lakebed.write.room import Room, logs_inserts
-from lakebed.write.tag import NO_TAGS, Ints, Tagged, Tags, find_keys, join_finds, plan_finds, rows_by_partition
+from lakebed.write.tag import (
+    NO_TAGS,
+    Candidate,
+    Ints,
+    Tagged,
+    Tags,
+    all_rows,
+    find_keys,
+    join_finds,
+    plan_finds,
+    rows_by_partition,
+)
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
 
 _TAKEN_BYTES = 256 << 20
@@ -43,6 +55,7 @@ class TagRule:
     moves: bool = True
 
 
+NO_SPACES: Mapping[str, Sequence[Space]] = {}
 Finder = Callable[[pa.Table], Tagged]
 """Finds the keys of rows in the slices of a snapshot."""
 
@@ -125,10 +138,33 @@ def is_append(task: WriteTask) -> bool:
     return not task.has_inserts or (logs_inserts(config) and not task.is_blind)
 
 
-def find_in_files(rows: pa.Table, scans: Sequence[SliceTask], engine: Engine, rule: TagRule) -> Tagged:
-    """Rows with the slices that hold their keys, found by reading the keys of files. `scans` do that."""
+def find_in_files(
+    rows: pa.Table,
+    scans: Sequence[SliceTask],
+    engine: Engine,
+    rule: TagRule,
+    spaces: Mapping[str, Sequence[Space]] = NO_SPACES,
+) -> Tagged:
+    """Rows with the slices that hold their keys, found by reading the keys of files. `scans` do that.
+
+    Whatever is for a partition that consists of one file with `spaces` for all of it goes there, new or not: no key is
+    looked for. Only a merge can tell then which rows are new.
+    """
     candidates = plan_finds(rows, scans, everywhere=rule.everywhere, prune=rule.prune)
-    return Tagged(rows, join_finds(candidates, engine.map([candidate.task for candidate in candidates], find_keys)))
+    sole = set() if rule.everywhere or IS_DELETE in rows.column_names else _sole_files(candidates, scans, spaces)
+    asked = [candidate.task for candidate in candidates if candidate.number not in sole]
+    found = iter(engine.map(asked, find_keys))
+    answers = [all_rows(each) if each.number in sole else next(found) for each in candidates]
+    return Tagged(rows, join_finds(candidates, answers))
+
+
+def _sole_files(
+    candidates: Sequence[Candidate], scans: Sequence[SliceTask], spaces: Mapping[str, Sequence[Space]]
+) -> set[int]:
+    """Those of the candidates that are all that their partition has, and have room for its rows if all are new."""
+    slices = Counter(scan.file_slice.group.partition for scan in scans)
+    room = {space.target: space.rows for partition, some in spaces.items() for space in some if slices[partition] == 1}
+    return {candidate.number for candidate in candidates if room.get(candidate.number, -1) >= len(candidate.rows)}
 
 
 def new_keys(tagged: Tagged, inserts: Mapping[str, Ints]) -> pa.Table:

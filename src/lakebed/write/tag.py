@@ -31,7 +31,8 @@ _ASKED_FIRST = 64
 class Tags:
     """Where incoming rows live: row `rows[i]` is in file slice `targets[i]`, at `positions[i]` of its base file.
 
-    A row that no slice holds is not mentioned, one that several hold once for each. Position -1 is unknown.
+    A row that no slice holds is not mentioned, one that several hold once for each. Position -1 is unknown: it may even be
+    new to the slice, which a merge finds out.
     """
 
     rows: Ints
@@ -107,6 +108,11 @@ def find_keys(task: FindTask) -> tuple[Ints, Ints]:
     found = np.flatnonzero(places >= 0)
     unknown = task.scan.file_slice.logs or task.scan.file_slice.base is None
     return candidates[found], np.full(len(found), -1) if unknown else places[found]
+
+
+def all_rows(candidate: Candidate) -> tuple[Ints, Ints]:
+    """As `find_keys`, where nobody looks: every row may be in the slice, wherever."""
+    return np.arange(len(candidate.rows)), np.full(len(candidate.rows), -1)
 
 
 def join_finds(candidates: Sequence[Candidate], found: Sequence[tuple[Ints, Ints]]) -> Tags:

@@ -28,7 +28,7 @@ from lakebed.metadata.stored_keys import KeyFiles
 from lakebed.model.commit import CommitMetadata, stats_by_partition
 from lakebed.model.index import EntryOrdering
 from lakebed.model.instant import InstantTime
-from lakebed.model.words import RECORD_KEY, State
+from lakebed.model.words import RECORD_KEY, State, TableType
 from lakebed.options import WriteOptions
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.scan import plan_slices
@@ -50,6 +50,7 @@ from lakebed.write.metrics import METRICS, Phases, probe_metrics, uses_tables
 from lakebed.write.new_keys import check_new_keys
 from lakebed.write.operations import DELETE_PARTITION, Operation
 from lakebed.write.plan import (
+    NO_SPACES,
     Finder,
     TagRule,
     WritePlan,
@@ -58,7 +59,7 @@ from lakebed.write.plan import (
     plan_rows,
     replaced_groups,
 )
-from lakebed.write.room import find_room
+from lakebed.write.room import Room, find_room
 from lakebed.write.schema import declared_schema
 from lakebed.write.staged_plan import plan_staged
 from lakebed.write.staging import RowSource, Staged
@@ -116,8 +117,8 @@ class Writer:
                     given, tagged, operation, context, slices, arrangement, room=room, new_file_id=new_file_id
                 )
             rows = arrangement.whole(given.rows, context.instant)
-            find = self._finder(state, scans.tasks, InProcess(), rule)
             room = find_room(state, operation, context, slices, rows_bytes=rows.nbytes, rows=rows.num_rows)
+            find = self._finder(state, scans.tasks, InProcess(), rule, room=room)
             return plan_rows(rows, operation, context, slices, InProcess(), find, room=room, new_file_id=new_file_id)
 
         return self._run(operation, columns, plan)
@@ -148,11 +149,21 @@ class Writer:
         return self._run(DELETE_PARTITION, pa.schema([]), plan)
 
     def _finder(
-        self, state: TableState, scans: Sequence[SliceTask], engine: Engine, rule: TagRule, *, travels: bool = False
+        self,
+        state: TableState,
+        scans: Sequence[SliceTask],
+        engine: Engine,
+        rule: TagRule,
+        *,
+        travels: bool = False,
+        room: Room | None = None,
     ) -> Finder:
         """What finds keys; one that `travels` to workers is picklable."""
         if not rule.by_index:
-            return partial(find_in_files, scans=key_scans(scans), engine=engine, rule=rule)
+            # Log files do not tell which of their rows are new: there keys are always looked for.
+            is_merged = state.config.table_type is TableType.COPY_ON_WRITE
+            spaces = room.spaces if room is not None and is_merged else NO_SPACES
+            return partial(find_in_files, scans=key_scans(scans), engine=engine, rule=rule, spaces=spaces)
         if not isinstance(state.metadata, MetadataTable) or not state.metadata.has(RECORD_INDEX):
             raise WriteConflictError("the record index was dropped while the write began", hint="run the write again")
         index = KeyIndex(state.metadata, state.config, scans, engine, self._cache, rule.moves, _ordering(state))
