@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakebed.write.parquet_columns import column_options
+from lakebed.write.parquet_columns import Encodings, column_options, known_options
 
 RANDOM = Random(0)
 ROWS = 5000
@@ -94,3 +94,16 @@ def test_statistics_are_kept_where_queries_have_ranges():
         pq.write_table(table, sink, **options)
         group = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
         assert [group.column(at).is_stats_set for at in range(3)] == expected
+
+
+def test_files_of_a_write_share_what_is_found_but_not_how_wide_values_are() -> None:
+    known: Encodings = {}
+    narrow = pa.table({"text": [str(number) for number in range(5000)]})
+    wide = pa.table({"text": ["x" * 20_000] * 50})
+    assert known_options(wide, "zstd", known)["use_dictionary"] == ["text"]
+    assert not known, "few rows say little"
+    found = known_options(narrow, "zstd", known)
+    assert found == column_options(narrow, "zstd")
+    shared = known_options(wide, "zstd", known)
+    assert shared == {**found, "write_batch_size": 1024}
+    assert known_options(narrow, "zstd", known, is_log=True)["write_statistics"] is False

@@ -26,6 +26,7 @@ _NUMBERS_SHRINK_BELOW = 0.5
 """By the codec for which speed counts. Without it, numbers are written in a quarter of the time."""
 
 
+_BATCH = "write_batch_size"
 _PAGE_BYTES = 1 << 20
 _BATCH_ROWS = (1 << 10, 1 << 16)
 """Rows that the Parquet writer takes at once. It looks only in between whether a page is full, so wide rows come few
@@ -62,7 +63,7 @@ def column_options(table: pa.Table, compression: str, *, is_log: bool = False) -
         "use_dictionary": dictionaries or False,
         "compression": codecs,
         "write_statistics": with_statistics,
-        "write_batch_size": _batch_rows(table),
+        _BATCH: _batch_rows(table),
     }
 
 
@@ -72,11 +73,11 @@ def known_options(table: pa.Table, compression: str, known: Encodings, *, is_log
     Few rows say little: nobody else goes by them.
     """
     form = (is_log, tuple(table.column_names), tuple(table.schema.types))
-    found = known.get(form)
-    if found is None:
-        found = column_options(table, compression, is_log=is_log)
-        if table.num_rows >= (LOG_SAMPLE_ROWS if is_log else _SAMPLE_ROWS):
-            known[form] = found
+    if form in known:
+        return {**known[form], _BATCH: _batch_rows(table)}  # Values may be wider here.
+    found = column_options(table, compression, is_log=is_log)
+    if table.num_rows >= (LOG_SAMPLE_ROWS if is_log else _SAMPLE_ROWS):
+        known[form] = found
     return found
 
 

@@ -31,8 +31,8 @@ _ASKED_FIRST = 64
 class Tags:
     """Where incoming rows live: row `rows[i]` is in file slice `targets[i]`, at `positions[i]` of its base file.
 
-    A row that no slice holds is not mentioned, one that several hold once for each. Position -1 is unknown: it may even be
-    new to the slice, which a merge finds out.
+    A row that no slice holds is not mentioned, one that several hold once for each. Position -1 is unknown: the row may
+    even be new to the slice, which a merge finds out.
     """
 
     rows: Ints
