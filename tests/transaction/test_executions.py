@@ -313,6 +313,24 @@ def test_a_plan_that_others_completed_does_not_come_back_to_the_metadata_table(s
         assert timeline_of(storage).completion_of(instant) is not None
 
 
+@pytest.mark.parametrize("call", range(1, 16))
+def test_a_write_that_loses_the_lock_while_it_begins_leaves_no_ticket(storage: Storage, call: int) -> None:
+    other = Transactions(replace(ports_of(storage), tokens=map("other{}".format, itertools.count()).__next__), AT_ONCE)
+
+    def meanwhile() -> None:
+        """Another process takes it for dead, and looks for its tickets."""
+        for listed in storage.list(".hoodie/.heartbeat"):
+            die(storage, listed.path.rpartition("/")[2])
+        other.abandon(other.begin(Action.COMMIT))
+
+    slow = Interrupted(storage, call, meanwhile)
+    paused = Transactions(replace(ports_of(cast(Storage, slow)), lock=LostLock(slow)), AT_ONCE)
+    with suppress(LockUnavailableError):
+        paused.abandon(paused.begin(Action.COMMIT))
+    tickets = [entry for entry in os.scandir(Path(storage.url, ".hoodie/.tickets")) if entry.is_dir()]
+    assert not tickets
+
+
 def test_only_removable_plans_can_be_cancelled(storage: Storage, transactions: Transactions) -> None:
     instant = schedule(transactions)
     with pytest.raises(InvalidInputError, match="removable"):

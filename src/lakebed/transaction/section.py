@@ -168,13 +168,19 @@ class Section:
         return self.open_ticket(instant)
 
     def open_ticket(self, instant: InstantTime) -> Ticket:
-        """A new, live ticket of an instant. Not once the lock is lost: nobody would look for it."""
+        """A new, live ticket of an instant. Not once the lock is lost: nobody would look for it.
+
+        So one that opened while the lock ran out is ended here: others have looked already.
+        """
         storage = self.ports.storage
         for _ in range(3):
             self.check_lease()
             ticket = Ticket(instant, self.ports.tokens())
             if storage.open_ticket(ticket) is Outcome.DONE or ticket in storage.find_tickets(instant):
-                return ticket
+                if self.has_lease():
+                    return ticket
+                revoke_ticket(self.ports, ticket)
+                raise lost_lock(self.ports)
         raise StorageUnavailableError(
             f"{storage.url}: no ticket could be had for {instant}", hint="run the write again"
         )
