@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakebed.clock import SystemClock
-from lakebed.errors import CorruptTableError, LockUnavailableError
+from lakebed.errors import CorruptTableError, InvalidInputError, LockUnavailableError
 from lakebed.format.properties import encode_properties
 from lakebed.format.timeline.history import encode_history
 from lakebed.format.timeline.plans import encode_rollback_plan
@@ -160,6 +160,51 @@ def test_the_history_is_whole_wherever_one_archiver_stands_still_and_the_next_on
     known = {i.requested_at for i in load_timeline(storage, config)}
     known |= {archived.instant.requested_at for archived in Archive(storage, config).instants()}
     assert known == {*written}
+
+
+class LosableLock(InProcessLock):
+    """A lock that another process may get while this one stands still."""
+
+    can_be_lost = True
+    is_lost = False
+
+    def remaining(self) -> float:
+        return 0.0 if self.is_lost else super().remaining()
+
+
+@pytest.mark.parametrize("stands_still_at", range(1, 32))
+def test_what_was_taken_back_is_not_archived_by_a_process_that_stood_still(
+    tmp_path: Path, stands_still_at: int
+) -> None:
+    storage = open_storage(tmp_path / "t")
+    storage.create(".hoodie/hoodie.properties", encode_properties(PROPERTIES, comment="test", date="today"))
+    written = [write(Transactions(ports_of(storage), Timing()), group) for group in "abc"]
+
+    def process(through: object, lock: LosableLock | None = None) -> Transactions:
+        lock = lock or LosableLock(f"another table {id(through)}", SystemClock(), Patience())
+        return Transactions(replace(ports_of(cast(Storage, through)), lock=lock), Timing())
+
+    taken_back: list[InstantTime | None] = []
+    lock = LosableLock("yet another table", SystemClock(), Patience())
+
+    def take_back() -> None:
+        lock.is_lost = True
+        with suppress(InvalidInputError):  # It was archived before.
+            rollbacks = process(storage).rollbacks
+            taken_back.append(rollbacks.execute(rollbacks.schedule_completed(written[-1])))
+
+    archiver = process(Interrupted(storage, stands_still_at, take_back), lock)
+    with suppress(LockUnavailableError, CorruptTableError), archiver.section() as section:
+        archive(section, section.timeline.commits())
+    archived = {each.instant.requested_at for each in Archive(storage, load_config(storage)).instants()}
+    left = {i.requested_at for i in load_timeline(storage, load_config(storage)) if i.action is Action.COMMIT}
+    assert (written[-1] in archived) is not (taken_back == [written[-1]])
+    assert {*written} - {*taken_back} == archived | left
+    process(storage).rollbacks.run()
+    with process(storage).section() as section:
+        archive(section, section.timeline.commits())
+    again = {each.instant.requested_at for each in Archive(storage, load_config(storage)).instants()}
+    assert again >= {*written} - {*taken_back}
 
 
 def _spelled_otherwise(data: bytes) -> bytes:

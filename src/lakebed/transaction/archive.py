@@ -68,8 +68,11 @@ def archive(section: Section, instants: Sequence[Instant], root: str = "") -> No
 def finish_archiving(section: Section) -> None:
     """Ends what a process left that died between both steps: what the history has is no longer on the timeline.
 
-    Whoever takes completed instants back does this first. The history would still tell of them.
+    Whoever takes completed instants back does this first. The history would still tell of them. It would do so, too,
+    if a process that has lost the lock while it archived them could still have its manifest count.
     """
+    if section.ports.lock.can_be_lost:
+        _renew_manifest(section)
     archived = Archive(section.ports.storage, section.config).holds(section.timeline.completed())
     for instant in sorted(archived, key=lambda i: i.requested_at):
         section.check_lease()
@@ -101,11 +104,30 @@ def _add_file(section: Section, file: HistoryFile, data: bytes, root: str, merge
     section.check_lease()
     name = _create_file(section, folder, file, data)
     entries = (*(entry for entry in entries if entry.name not in merged), ManifestEntry(name, len(data)))
-    number = version + 1
+    if not _put_manifest(section, folder, version + 1, entries, stored and stored[1]):
+        raise lost_lock(section.ports)
+
+
+def _put_manifest(
+    section: Section, folder: str, number: int, entries: Sequence[ManifestEntry], etag: str | None
+) -> bool:
+    """Has a manifest with a new number count, unless another one has come to count since `etag` was seen."""
+    storage = section.ports.storage
     while not create_file(storage, f"{folder}/manifest_{number}", encode_manifest(entries)):
         number += 1  # One that a crashed attempt left is not taken away: it may be that of who has the lock by now.
-    if not swap_shared_file(storage, f"{folder}/_version_", encode_version(number), stored and stored[1]):
-        raise lost_lock(section.ports)
+    return swap_shared_file(storage, f"{folder}/_version_", encode_version(number), etag)
+
+
+def _renew_manifest(section: Section) -> None:
+    """The same manifest under a new number: no other that is on its way can come to count any more."""
+    storage, folder = section.ports.storage, section.config.history_path
+    for _ in range(_NAMES_MAX):
+        stored = storage.find_with_etag(f"{folder}/_version_")
+        version, entries = _load_manifest(section, "")
+        section.check_lease()
+        if _put_manifest(section, folder, version + 1, entries, stored and stored[1]):
+            return
+    raise lost_lock(section.ports)
 
 
 def _create_file(section: Section, folder: str, file: HistoryFile, data: bytes) -> str:
