@@ -13,12 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lakebed.format.avro.memory import load_int, load_long, store
-from lakebed.format.hfile.native import Bytes, Int64s, kernel, load_word, prefetch
+from lakebed.format.hfile.native import Bytes, Int32s, Int64s, Words, kernel, load_word, prefetch
 
 UInt32s = npt.NDArray[np.uint32]
 
 SLOT_WORDS = 5
 _SLOT_BYTES, _PRINT_BYTES, _ENTRY = 20, 16, 16
+_MARK_MASK = (1 << 19) - 1
+"""See `key_table.MARKS`: compiled code goes by what its own file says."""
 _AHEAD = 16
 """So many keys before a slot is looked at it is asked for: memory takes as long to answer as ten keys take."""
 
@@ -102,12 +104,81 @@ def insert_entries(slots: UInt32s, prints: UInt32s, entries: UInt32s) -> None:
 
 
 @kernel
-def find_entries(slots: UInt32s, prints: UInt32s, keys: Int64s, entries: UInt32s) -> None:
-    """Fill `entries`, one per number in `keys`, with what the table has under those keys; 0 for nothing."""
-    slot_count = len(slots) // SLOT_WORDS
-    table, first = slots.ctypes.data, prints.ctypes.data
+def _mark(print_at: int) -> int:
+    """The bit that stands for a key among the marks of a table, by its fingerprint at an address."""
+    return np.int64(load_int(print_at + 4)) & _MARK_MASK
+
+
+@kernel
+def mark_keys(slots: UInt32s, marks: Words) -> None:
+    """Set the bit of every key that a table has."""
+    table = slots.ctypes.data
+    for slot in range(len(slots) // SLOT_WORDS):
+        at = table + _SLOT_BYTES * slot
+        if load_int(at + _ENTRY) != 0:
+            bit = _mark(at)
+            marks[bit >> 6] |= np.uint64(1) << np.uint64(bit & 63)
+
+
+@kernel
+def find_newest(
+    tables: Int64s,
+    slot_counts: Int64s,
+    marks: Words,
+    oldest: UInt32s,
+    prints: UInt32s,
+    keys: Int64s,
+    numbers: Int32s,
+    entries: UInt32s,
+) -> None:
+    """For every number in `keys`, the number of the first of the `tables` that has the key, and what it has; 0: none.
+
+    Tables are given by the addresses of their slots, the newest one first; the slots of the `oldest` are at hand, too.
+    A key whose bit is not among the `marks` is in none of the others.
+    """
+    last, first_print, oldest_count = len(tables) - 1, prints.ctypes.data, len(oldest) // SLOT_WORDS
     for number in range(len(keys)):
         if number + _AHEAD < len(keys):
-            prefetch(slots, SLOT_WORDS * _home(first + _PRINT_BYTES * keys[number + _AHEAD], slot_count))
-        at = _find_slot(table, slot_count, first + _PRINT_BYTES * keys[number])
-        entries[number] = np.uint32(load_int(at + _ENTRY))
+            prefetch(oldest, SLOT_WORDS * _home(first_print + _PRINT_BYTES * keys[number + _AHEAD], oldest_count))
+        print_at = first_print + _PRINT_BYTES * keys[number]
+        bit = _mark(print_at)
+        is_marked = marks[bit >> 6] >> np.uint64(bit & 63) & np.uint64(1)
+        entry, table = np.uint32(0), last
+        for at in range(0 if is_marked else last, last + 1):
+            entry = np.uint32(load_int(_find_slot(tables[at], slot_counts[at], print_at) + _ENTRY))
+            if entry != 0:
+                table = at
+                break
+        numbers[number], entries[number] = table, entry
+
+
+@kernel
+def take_entries(
+    table: int,
+    numbers: Int32s,
+    entries: UInt32s,
+    gone: int,
+    rows: Int64s,
+    codes: Int32s,
+    place_of: Int32s,
+    instants_ms: Int64s,
+    ordering: Int64s,
+    found_codes: Int32s,
+    found_instants: Int64s,
+    found_ordering: Int64s,
+) -> int:
+    """Fill in what one of several tables says of the keys that it was the first to have; how many it has.
+
+    `codes` has a code per place. Key i is row `rows[i]` of what is found.
+    """
+    hits = 0
+    for key in range(len(numbers)):
+        if numbers[key] != table or entries[key] == 0 or entries[key] == gone:
+            continue
+        entry, row = np.int64(entries[key]) - 1, rows[key]
+        found_codes[row] = codes[place_of[entry]]
+        found_instants[row] = instants_ms[entry]
+        if len(ordering):
+            found_ordering[row] = ordering[entry]
+        hits += 1
+    return hits

@@ -8,10 +8,8 @@ are looked up where they lie, which reads a few blocks of a shard instead of all
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +22,7 @@ from lakebed.format.java_hash import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.format.metadata.record_index import decode_record_index_value
-from lakebed.metadata.key_table import GONE, KeyTable, UInt32s, build_key_table, find_entries, fingerprints
+from lakebed.metadata.key_table import GONE, KeyTable, KeyTables, UInt32s, build_key_table, fingerprints
 from lakebed.metadata.record_index import RECORD_INDEX, KeyShards, is_partitioned
 from lakebed.metadata.shard import load_whole_shard, open_file, parts_of
 from lakebed.metadata.shard_cache import ShardCache, file_identity, find_or_build
@@ -135,23 +133,10 @@ def locate_everywhere(metadata: KeyShards, keys: ArrowArray, *, cache: ShardCach
 
 def probe_shard(files: ShardFiles, keys: ArrowArray, cache: ShardCache) -> Locations:
     """Where `keys`, all of which hash to one shard, live. Runs in this process or in a worker."""
-    return _probe_tables(files, fingerprints(keys, cache.seed), np.arange(len(keys)), cache)
-
-
-def _probe_tables(files: ShardFiles, prints: UInt32s, rows: Int64s, cache: ShardCache) -> Locations:
-    """Where the keys with these numbers live, of all whose fingerprints are given."""
-    found = _Found(len(rows))
-    open_keys = np.arange(len(rows))
-    hits = misses = 0
-    for table, was_cached in _tables(files, cache):
-        hits, misses = hits + was_cached, misses + (not was_cached)
-        entries = find_entries(table, prints, rows[open_keys])
-        found.add_entries(open_keys, entries, table)
-        open_keys = open_keys[entries == 0]
-        if not len(open_keys):
-            break
-    located = found.locations()
-    return replace(located, counts=replace(located.counts, keys=len(rows), shards=1, cached=hits, built=misses))
+    found = _Found(len(keys))
+    probe = found.probe(_load_tables(files, cache), np.arange(len(keys)))
+    found.count(probe.run(fingerprints(keys, cache.seed)))
+    return found.locations()
 
 
 def _shard_set(metadata: KeyShards, partition: str | None) -> tuple[str, ...]:
@@ -163,31 +148,54 @@ def _shard_set(metadata: KeyShards, partition: str | None) -> tuple[str, ...]:
 def _locate(metadata: KeyShards, keys: ArrowArray, shards: tuple[str, ...], cache: ShardCache) -> Locations:
     """Where keys live, by the shards that they hash to."""
     by_id = {files.file_slice.group.file_id: files for files in metadata.shard_files(RECORD_INDEX) or ()}
-    order, bounds = group_rows(_hashed(keys, partial(shards_of, shards=len(shards))), len(shards))
+    # Of many keys it is certain that they are looked for in tables: both hashes are made in one go.
+    hashed = _hashed(keys, len(shards), cache.seed if len(keys) > _FEW_KEYS else None)
+    order, bounds = group_rows(hashed.shards, len(shards))
     tasks = [
-        _Probe(metadata, shard, by_id.get(shard), keys, order[first:last])
+        _Keys(metadata, shard, by_id.get(shard), keys, order[first:last])
         for shard, first, last in zip(shards, bounds, bounds[1:], strict=False)
         if first < last
     ]
-    wanted = any(not task.is_few for task in tasks)
-    prints = _hashed(keys, partial(fingerprints, seed=cache.seed)) if wanted else np.empty(0, np.uint32)
     found = _Found(len(keys))
     threads = 1 if len(keys) <= _FEW_KEYS and metadata.is_near else None
-    run = partial(_run_probe, prints=prints, cache=cache)
-    for task, located in zip(tasks, map_tasks(tasks, run, threads=threads), strict=True):
+    few = [task for task in tasks if task.is_few]
+    for task, located in zip(few, map_tasks(few, _look_up, threads=threads), strict=True):
         found.add(task.rows, located)
+    many = [task for task in tasks if not task.is_few]
+    if many:
+        prints = hashed.prints if hashed.prints is not None else fingerprints(keys, cache.seed)
+        loaded = map_tasks(many, partial(_load_tables_of, cache=cache), threads=threads)
+        probes = [found.probe(tables, task.rows) for task, tables in zip(many, loaded, strict=True)]
+        for counts in map_tasks(probes, partial(_Probe.run, prints=prints), threads=threads):
+            found.count(counts)
     return found.locations()
 
 
-def _hashed(keys: ArrowArray, hash_some: Callable[[ArrowArray], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """What becomes of keys one by one, of many on threads."""
+@dataclass(frozen=True, slots=True)
+class _Hashed:
+    """The shards that keys belong to, and their fingerprints, if these were asked for."""
+
+    shards: Int32s
+    prints: UInt32s | None
+
+
+def _hashed(keys: ArrowArray, shards: int, seed: bytes | None) -> _Hashed:
+    """What keys hash to, of many on threads; fingerprints if there is a seed for them."""
+
+    def hash_some(part: ArrowArray) -> _Hashed:
+        return _Hashed(shards_of(part, shards), None if seed is None else fingerprints(part, seed))
+
     size = max(_FEW_KEYS, -(-len(keys) // (os.cpu_count() or 1)))
     parts = [keys.slice(start, size) for start in range(0, len(keys), size)]
-    return hash_some(keys) if len(parts) <= 1 else np.concatenate([*map_tasks(parts, hash_some)])
+    if len(parts) <= 1:
+        return hash_some(keys)
+    found = [*map_tasks(parts, hash_some)]
+    prints = [part.prints for part in found if part.prints is not None]
+    return _Hashed(np.concatenate([part.shards for part in found]), np.concatenate(prints) if prints else None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Probe:
+class _Keys:
     """The `rows` of keys to look for in one shard. `files` is None if only the metadata table can read it."""
 
     metadata: KeyShards
@@ -207,13 +215,7 @@ class _Probe:
         return len(self.rows) <= few
 
 
-def _run_probe(probe: _Probe, *, prints: UInt32s, cache: ShardCache) -> Locations:
-    if probe.files is None or probe.is_few:
-        return _look_up(probe)
-    return _probe_tables(probe.files, prints, probe.rows, cache)
-
-
-def _look_up(probe: _Probe) -> Locations:
+def _look_up(probe: _Keys) -> Locations:
     """Where a few keys live, by reading the blocks that hold their entries."""
     texts = probe.keys.take(pa.array(probe.rows)).to_pylist()
     stored = probe.metadata.shard(RECORD_INDEX, probe.shard).find_many(texts)
@@ -231,18 +233,32 @@ def _look_up(probe: _Probe) -> Locations:
     return Locations(codes, instants, ordering, tuple(places), counts)
 
 
-def _tables(files: ShardFiles, cache: ShardCache) -> list[tuple[KeyTable, bool]]:
-    """The tables of a shard's files, newest first, and whether the cache had them."""
-    tables = [
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """The tables of a shard's files, and how many of them the cache had."""
+
+    tables: KeyTables
+    cached: int
+    built: int
+
+
+def _load_tables_of(keys: _Keys, *, cache: ShardCache) -> _Tables:
+    assert keys.files is not None, "else they are few"
+    return _load_tables(keys.files, cache)
+
+
+def _load_tables(files: ShardFiles, cache: ShardCache) -> _Tables:
+    found = [
         find_or_build(cache, _identity(files, part, completed_at), partial(_build, files, part))
         for part, completed_at in reversed([*zip(parts_of(files.file_slice), files.completions, strict=True)])
     ]
-    if any(table.replaces_others for table, _ in tables):
+    if any(table.replaces_others for table, _ in found):
         # Blocks of some log files are hidden by those of another: only all together say what counts.
         logs = load_whole_shard(files.storage, replace(files.file_slice, base=None), root=ROOT)
-        base = tables[-1:] if files.file_slice.base else []
-        return [(build_key_table(logs.layers(), cache.seed), False), *base]
-    return tables
+        base = found[-1:] if files.file_slice.base else []
+        found = [(build_key_table(logs.layers(), cache.seed), False), *base]
+    cached = sum(was_cached for _, was_cached in found)
+    return _Tables(KeyTables.of([table for table, _ in found]), cached, len(found) - cached)
 
 
 def _identity(files: ShardFiles, part: FileSlice, completed_at: str) -> str | None:
@@ -260,28 +276,26 @@ class _Found:
     """Locations of keys as they come in, place numbers of several sources made one."""
 
     def __init__(self, count: int) -> None:
-        self._codes = np.full(count, -1, np.int32)
-        self._instants = np.full(count, -1, np.int64)
-        self._ordering = np.full(count, NO_ORDERING)
+        self.codes = np.full(count, -1, np.int32)
+        self.instants = np.full(count, -1, np.int64)
+        self.ordering = np.full(count, NO_ORDERING)
         self._places: dict[FileGroupId, int] = {}
         self._counts = ProbeCounts()
 
     def add(self, rows: Int64s, found: Locations) -> None:
         """Take over the locations of the keys `rows`."""
-        self._codes[rows] = self._numbers(found.places)[found.codes]
-        self._instants[rows] = found.instants_ms
-        self._ordering[rows] = found.ordering
-        self._counts += found.counts
+        self.codes[rows] = self._numbers(found.places)[found.codes]
+        self.instants[rows] = found.instants_ms
+        self.ordering[rows] = found.ordering
+        self.count(found.counts)
 
-    def add_entries(self, rows: Int64s, entries: UInt32s, table: KeyTable) -> None:
-        """Take over what a table says of the keys `rows`."""
-        hit = np.flatnonzero((entries != 0) & (entries != GONE))
-        numbers = entries[hit].astype(np.int64) - 1
-        self._codes[rows[hit]] = self._numbers(table.places)[table.place_of[numbers]]
-        self._instants[rows[hit]] = table.instants_ms[numbers]
-        if len(table.ordering):
-            self._ordering[rows[hit]] = table.ordering[numbers]
-        self._counts += ProbeCounts(hits=len(hit))
+    def probe(self, loaded: _Tables, rows: Int64s) -> _Probe:
+        """What looks for the keys `rows` in the tables of their shard."""
+        return _Probe(self, loaded, tuple(self._numbers(table.places) for table in loaded.tables.tables), rows)
+
+    def count(self, counts: ProbeCounts) -> None:
+        """Note what it took."""
+        self._counts += counts
 
     def _numbers(self, places: tuple[FileGroupId, ...]) -> Int32s:
         """The number of each place here; code -1, taken from the end, stays -1."""
@@ -290,4 +304,30 @@ class _Found:
 
     def locations(self) -> Locations:
         """All that came in."""
-        return Locations(self._codes, self._instants, self._ordering, tuple(self._places), self._counts)
+        return Locations(self.codes, self.instants, self.ordering, tuple(self._places), self._counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """Looks for `rows` of keys in the tables of one shard, and fills in what is `found`: other probes fill in others.
+
+    `codes` has for each table the code of each of its places.
+    """
+
+    found: _Found
+    loaded: _Tables
+    codes: tuple[Int32s, ...]
+    rows: Int64s
+
+    def run(self, prints: UInt32s) -> ProbeCounts:
+        """Does so, by the fingerprints of all keys."""
+        from lakebed.metadata.key_kernels import take_entries
+
+        found, tables = self.found, self.loaded.tables
+        numbers, entries = tables.find(prints, self.rows)
+        hits = 0
+        for number, (table, codes) in enumerate(zip(tables.tables, self.codes, strict=True)):
+            of_table = (codes, table.place_of, table.instants_ms, table.ordering)
+            into = (found.codes, found.instants, found.ordering)
+            hits += take_entries(number, numbers, entries, GONE, self.rows, *of_table, *into)
+        return ProbeCounts(len(self.rows), hits, 1, cached=self.loaded.cached, built=self.loaded.built)

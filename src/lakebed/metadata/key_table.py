@@ -34,6 +34,7 @@ from lakebed.model.files import FileGroupId
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 UInt32s = npt.NDArray[np.uint32]
+Words = npt.NDArray[np.uint64]
 
 GONE = 0xFFFFFFFF
 """The entry of a key that was deleted."""
@@ -42,9 +43,14 @@ _MAGIC = b"lakekey2"
 _HEADER = struct.Struct("<8s16s6Q")
 """Magic, seed, slots, distinct entries, those with room for an ordering value (all or none), bytes of the places,
 whether a block replaces others, checksum of the rest."""
+MARKS = 1 << 19
+"""Bits that tell most keys which a table does not have: 64 KiB, which a processor has at hand all the time."""
 _LOAD_MAX = 0.6
 """The share of slots that are taken: a key that is not there is told from one slot on average."""
 _SLOT_BYTES = 20
+_MARKS_PER_SLOT = 8
+"""With fewer bits per slot marks would tell too little."""
+_ALL_MARKS = ~np.zeros(MARKS // 64, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +131,38 @@ def _slot_count(keys: int) -> int:
     return 1 + int(keys / _LOAD_MAX)
 
 
-def find_entries(table: KeyTable, prints: UInt32s, keys: Int64s) -> UInt32s:
-    """What the table has under the keys with these numbers; 0 for nothing, GONE for a deleted key."""
-    from lakebed.metadata import key_kernels
+@dataclass(frozen=True, slots=True)
+class KeyTables:
+    """The tables of the files of a shard, the newest one first, and marks of the keys in all of them but the oldest."""
 
-    entries = np.empty(len(keys), np.uint32)
-    key_kernels.find_entries(table.slots, prints, keys, entries)
-    return entries
+    tables: tuple[KeyTable, ...]
+    marks: Words = field(repr=False)
+
+    @classmethod
+    def of(cls, tables: Sequence[KeyTable]) -> KeyTables:
+        """Tables, given from the newest to the oldest."""
+        from lakebed.metadata.key_kernels import mark_keys
+
+        newer = [table.slots for table in tables[:-1]]
+        if sum(map(len, newer)) * 4 > _SLOT_BYTES * MARKS // _MARKS_PER_SLOT:
+            return cls(tuple(tables), _ALL_MARKS)
+        marks = np.zeros_like(_ALL_MARKS)
+        for slots in newer:
+            mark_keys(slots, marks)
+        return cls(tuple(tables), marks)
+
+    def find(self, prints: UInt32s, keys: Int64s) -> tuple[Int32s, UInt32s]:
+        """For each of the keys with these numbers, the newest table that knows it, and what is there.
+
+        0 is nothing, GONE a deleted key.
+        """
+        from lakebed.metadata import key_kernels
+
+        addresses = np.array([table.slots.ctypes.data for table in self.tables], np.int64)
+        counts = np.array([len(table.slots) // key_kernels.SLOT_WORDS for table in self.tables], np.int64)
+        numbers, entries = np.empty(len(keys), np.int32), np.empty(len(keys), np.uint32)
+        key_kernels.find_newest(addresses, counts, self.marks, self.tables[-1].slots, prints, keys, numbers, entries)
+        return numbers, entries
 
 
 def encode_key_table(table: KeyTable, seed: bytes) -> list[bytes | memoryview]:
