@@ -251,6 +251,7 @@ def test_a_block_that_stands_for_others(tmp_path: Path) -> None:
 
 
 def cache_files(cache: ShardCache) -> list[Path]:
+    shard_cache.wait_until_stored()
     return sorted(Path(cache.folder).glob("*.keys"))
 
 

@@ -15,9 +15,10 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from lakebed.errors import InvalidInputError
 from lakebed.metadata.key_table import SEED_BYTES, KeyTable, encode_key_table, load_key_table
@@ -29,6 +30,8 @@ BYTES_MAX = 4 << 30
 """What the cache takes of the disk by default: room for a hundred million keys."""
 _HELD_AT_ONCE_BYTES = 1 << 20
 """A table up to this size is held as it was made; larger ones are mapped when they are asked for."""
+_WAITING_BYTES_MAX = 64 << 20
+"""Of tables that wait to be stored."""
 _STORED_UNSEEN_MAX = 100
 """After so many tables a process looks again at what others have stored: a look takes as long as there are tables."""
 _ROOM_SHARE = 10
@@ -56,18 +59,34 @@ class ShardCache:
         if not self.bytes_max:
             return None
         path = self._path(identity)
-        if not _touch(path):
-            return None
-        table = _HELD.find(path) or load_key_table(path, self.seed)
+        held = _HELD.find(path)
+        table = held or load_key_table(path, self.seed) if _touch(path) else _WAITING.get(path)
         if table is not None:
             _HELD.keep(path, table, self.bytes_max)
         return table
 
     def keep(self, identity: str, table: KeyTable) -> None:
         """Store a table, if there is room for it, and make room by removing those unused for longest."""
-        if table.nbytes > self.bytes_max:
+        if table.nbytes <= self.bytes_max:
+            self._store(self._path(identity), table)
+
+    def keep_soon(self, identity: str, table: KeyTable) -> None:
+        """As `keep`, but whoever has made the table does not wait until it is stored, unless very much is waiting."""
+        waiting = sum(each.nbytes for each in [*_WAITING.values()])
+        if waiting + table.nbytes > min(self.bytes_max, _WAITING_BYTES_MAX):
+            self.keep(identity, table)
             return
         path = self._path(identity)
+        _WAITING[path] = table
+        _background().submit(self._store_waiting, path)
+
+    def _store_waiting(self, path: str) -> None:
+        try:
+            self._store(path, _WAITING[path])
+        finally:
+            del _WAITING[path]
+
+    def _store(self, path: str, table: KeyTable) -> None:
         try:
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
             _write(path, encode_key_table(table, self.seed))
@@ -119,6 +138,28 @@ class _HeldTables:
 
 
 _HELD = _HeldTables()
+_WAITING: dict[str, KeyTable] = {}
+"""Tables that are about to be stored, by their paths."""
+
+
+@cache
+def _background() -> ThreadPoolExecutor:
+    """The thread that stores tables; a process does not end before it is done."""
+    return ThreadPoolExecutor(1, thread_name_prefix="lakebed-cache")
+
+
+def wait_until_stored() -> None:
+    """Returns when no table is waiting to be stored."""
+    _background().submit(int).result()
+
+
+def _forget_waiting() -> None:
+    """A child process has none of the threads of its parent: what waits there is stored there."""
+    _background.cache_clear()
+    _WAITING.clear()
+
+
+os.register_at_fork(after_in_child=_forget_waiting)
 
 
 class _KnownSizes:
