@@ -18,6 +18,7 @@ from lakebed.metadata.bootstrap import column_stats_definition, record_index_def
 from lakebed.metadata.changes import MetadataChange
 from lakebed.metadata.current_stats import KnownStats
 from lakebed.metadata.entries import ShardWrite, Update, list_groups, plan_change, write_change, write_shards
+from lakebed.metadata.kept import PartitionStats
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import ColumnStats
@@ -38,6 +39,9 @@ class NoStats:
 
     def of_files(self, partition: str, names: Collection[str], columns: Sequence[str]) -> Sequence[ColumnStats]:
         return ()
+
+    def learn(self, stats: PartitionStats, columns: Sequence[str]) -> None:
+        pass
 
 
 def update(*partitions: str, **more: object) -> Update:

@@ -78,6 +78,23 @@ def map_large(tasks: Iterable[T], run: Callable[[T], R], is_large: Callable[[T],
             _end([each for each in started if isinstance(each, Future)])
 
 
+def start(tasks: Iterable[T], run: Callable[[T], R]) -> list[Future[R]]:
+    """Begins `run` over `tasks` on the threads that this thread shares, behind what these have to do already.
+
+    Whoever shares them waits for all of it in the end; without such threads it is done here and now.
+    """
+    shared = _SHARED.get()
+    if shared is not None:
+        return [shared.submit(run, task) for task in tasks]
+    return [_done(run(task)) for task in tasks]
+
+
+def _done(result: R) -> Future[R]:
+    future: Future[R] = Future()
+    future.set_result(result)
+    return future
+
+
 @contextmanager
 def _pool(workers: int, *, is_given: bool = False) -> Iterator[ThreadPoolExecutor]:
     """The threads that this thread shares, unless it wants a number of them that `is_given`; else new ones."""

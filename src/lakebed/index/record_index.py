@@ -49,6 +49,15 @@ class KeyChanges:
     ordering: pa.Array | None = None
 
 
+def is_same_keys(one: KeyChanges, other: KeyChanges) -> bool:
+    """Whether two changes are the same."""
+    is_same = (one.partition, one.file_id) == (other.partition, other.file_id)
+    return is_same and all(
+        a is b or (a is not None and b is not None and a.equals(b))
+        for a, b in ((one.inserted, other.inserted), (one.deleted, other.deleted), (one.ordering, other.ordering))
+    )
+
+
 def record_index_shards(
     changes: Iterable[KeyChanges],
     shards_for: Callable[[str], Sequence[str]],

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Protocol
 
 from lakebed.format.java_hash import shard_of
@@ -12,6 +12,7 @@ from lakebed.format.metadata.keys import column_stats_key, partition_stats_key
 from lakebed.format.metadata.records import decode_metadata_record, merge_column_stats
 from lakebed.format.metadata.schema import is_own
 from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
+from lakebed.metadata.kept import PartitionStats
 from lakebed.metadata.shard import StoredValue
 from lakebed.metadata.table import MetadataTable
 from lakebed.model.metadata import ColumnStats
@@ -44,6 +45,10 @@ class StatsReader(Protocol):
         """The statistics of files of a data partition."""
         ...
 
+    def learn(self, stats: PartitionStats, columns: Sequence[str]) -> None:
+        """What data partitions have after the change; nothing if they have none any more."""
+        ...
+
 
 class CurrentStats:
     """Statistics as a metadata table has them. `current_files` is the caller's: it needs the timeline."""
@@ -51,6 +56,29 @@ class CurrentStats:
     def __init__(self, metadata: MetadataTable, current_files: Callable[[str], Collection[str]]) -> None:
         self._metadata = metadata
         self._current_files = current_files
+        self._learned: tuple[PartitionStats, Sequence[str]] | None = None
+
+    def learn(self, stats: PartitionStats, columns: Sequence[str]) -> None:
+        """What data partitions have after the change; nothing if they have none any more."""
+        self._learned = stats, columns
+
+    def remember(self, names: Iterable[str]) -> None:
+        """Has the next look know what was learned: it stands alone, in files with these names."""
+        if self._learned is not None and self._files is not None:
+            stats, columns = self._learned
+            self._metadata.kept.stats.note(self._files, names, columns, stats)
+
+    @cached_property
+    def _files(self) -> dict[str, str] | None:
+        """The files of partitions' statistics, and when they completed; None where that does not tell what they say."""
+        shards = self._metadata.shard_files(PARTITION_STATS)
+        if shards is None:
+            return None
+        return {
+            path.rpartition("/")[2]: completed_at
+            for files in shards
+            for path, completed_at in zip(files.file_slice.paths, files.completions, strict=True)
+        }
 
     def current_files(self, partition: str) -> Collection[str]:
         """Names of the files in the latest slices of a data partition once the change took place, its own or not."""
@@ -58,6 +86,9 @@ class CurrentStats:
 
     def of_partition(self, partition: str, columns: Sequence[str]) -> KnownStats:
         """The statistics of a data partition."""
+        written = self._metadata.kept.stats.find(self._files, columns) if self._files is not None else {}
+        if partition in written:
+            return KnownStats(written[partition])
         keys = [partition_stats_key(column, partition) for column in columns]
         found, is_whole = [], True
         for layers in self._find(PARTITION_STATS, keys):

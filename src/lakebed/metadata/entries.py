@@ -7,6 +7,7 @@ before the metadata table's own instant is published, which is not done here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -25,7 +26,9 @@ from lakebed.index.record_index import record_index_shards
 from lakebed.index.secondary_index import secondary_index_shards
 from lakebed.metadata.changes import MetadataChange
 from lakebed.metadata.current_stats import StatsReader
+from lakebed.metadata.key_table import KeyTable
 from lakebed.metadata.new_tables import NewTables
+from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.metadata.stored_keys import KeyFiles, ShardSets, StoredEntries, shard_sets
 from lakebed.metadata.table import ROOT, MetadataTable
 from lakebed.model.commit import NO_LOGS, WriteStat
@@ -119,6 +122,15 @@ def _planned(partitions: Iterable[str], change: MetadataChange, update: Update) 
 
 
 @dataclass(frozen=True, slots=True)
+class EncodedShard:
+    """A write to a shard as the bytes of its log file, none without entries; and the key table of these, if wanted."""
+
+    write: ShardWrite
+    data: bytes
+    table: KeyTable | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NewFiles:
     """The new files of a shard, by path, and what the delta commit says of them; None if there are no entries."""
 
@@ -126,19 +138,13 @@ class NewFiles:
     stat: WriteStat | None = None
 
 
-def encode_shard(write: ShardWrite, *, instant: InstantTime, token: str, created_ms: int) -> NewFiles:
-    """The log file of a shard, if it has entries, and its placeholder, if it is new.
-
-    `token` is unique per attempt of an instant; `created_ms` is the time of day.
-    """
-    assert token != FIRST_TOKEN, token
+def encode_shard(
+    write: ShardWrite, *, instant: InstantTime, created_ms: int, tables: NewTables | None = None
+) -> EncodedShard:
+    """The log file of a shard. `created_ms` is the time of day; `tables` are to get the table of a record index."""
     entries = write.at_hand
-    folder = f"{ROOT}{write.mdt_partition}"
-    first = {f"{folder}/{_placeholder(write.file_id, instant)}": encode_placeholder_log(instant)}
-    placeholder = first if write.is_new else {}
     if not len(entries):
-        return NewFiles(placeholder)
-    name = encode_log_file_name(write.file_id, instant, 1, token)
+        return EncodedShard(write, b"")
     data = encode_shard_log(
         instant,
         entries.keys,
@@ -148,7 +154,26 @@ def encode_shard(write: ShardWrite, *, instant: InstantTime, token: str, created
         schema=stored_schema(has_ordering=write.has_ordering),
         created_ms=created_ms,
     )
-    group, count, gone = FileGroupId(write.mdt_partition, write.file_id), len(entries.keys), len(entries.deletes)
+    if tables is None or write.mdt_partition != RECORD_INDEX:
+        return EncodedShard(write, data)
+    return EncodedShard(write, data, tables.build(entries, has_ordering=write.has_ordering))
+
+
+def name_files(shard: EncodedShard, *, instant: InstantTime, token: str) -> NewFiles:
+    """The log file of a shard, if it has entries, and its placeholder, if it is new.
+
+    `token` is unique per attempt of an instant.
+    """
+    assert token != FIRST_TOKEN, token
+    write, data = shard.write, shard.data
+    folder = f"{ROOT}{write.mdt_partition}"
+    first = {f"{folder}/{_placeholder(write.file_id, instant)}": encode_placeholder_log(instant)}
+    placeholder = first if write.is_new else {}
+    if not data:
+        return NewFiles(placeholder)
+    name = encode_log_file_name(write.file_id, instant, 1, token)
+    group, entries = FileGroupId(write.mdt_partition, write.file_id), write.at_hand
+    count, gone = len(entries.keys), len(entries.deletes)
     stat = log_stat(group, name, prev_commit=instant, entries=count, deletes=gone, size=len(data))
     return NewFiles({**placeholder, f"{folder}/{name}": data}, stat)
 
@@ -161,21 +186,22 @@ def write_shards(
     token: str,
     created_ms: int,
     tables: NewTables | None = None,
+    ready: Iterable[Future[EncodedShard]] = (),
 ) -> tuple[WriteStat, ...]:
     """Stores the log files of shards; the write stats of those that have entries. `tables` gets theirs.
 
-    Those with many entries are encoded on threads, while `writes` that come after them are still being planned.
+    Those with many entries are encoded on threads, while `writes` that come after them are still being planned; some
+    may be `ready`, or are about to be.
     """
-
-    def encode(write: ShardWrite) -> NewFiles:
-        made = encode_shard(write, instant=instant, token=token, created_ms=created_ms)
-        if tables is not None and made.stat is not None and write.mdt_partition == "record_index":
-            tables.add(made.stat, write.at_hand, has_ordering=write.has_ordering)
-        return made
-
-    shards = map_large(writes, encode, lambda write: len(write.at_hand) > _FEW_ENTRIES)
-    store_files(storage, {path: data for shard in shards for path, data in shard.files.items()})
-    return tuple(shard.stat for shard in shards if shard.stat is not None)
+    encode = partial(encode_shard, instant=instant, created_ms=created_ms, tables=tables)
+    encoded = map_large(writes, encode, lambda write: len(write.at_hand) > _FEW_ENTRIES)
+    shards = [*(future.result() for future in ready), *encoded]
+    named = [name_files(shard, instant=instant, token=token) for shard in shards]
+    store_files(storage, {path: data for each in named for path, data in each.files.items()})
+    for shard, each in zip(shards, named, strict=True):
+        if tables is not None and shard.table is not None and each.stat is not None:
+            tables.add(each.stat, shard.table)
+    return tuple(each.stat for each in named if each.stat is not None)
 
 
 def write_change(
@@ -186,13 +212,20 @@ def write_change(
     token: str,
     created_ms: int,
     tables: NewTables | None = None,
+    ready: Sequence[Future[EncodedShard]] = (),
 ) -> tuple[WriteStat, ...]:
-    """Plans a change and stores its log files; the write stats are those of the metadata table's delta commit."""
+    """Plans a change and stores its log files; the write stats are those of the metadata table's delta commit.
+
+    All that it has for the record index may be `ready`, or about to be.
+    """
     store = partial(write_shards, storage, instant=update.instant, token=token, created_ms=created_ms, tables=tables)
     partitions = [*dict.fromkeys(update.partitions)]
-    writes = _planned(sorted(partitions, key=_has_few), change, update)
-    lots = [writes] if change.key_files is None else _loaded([*writes], change.key_files, update)
-    stats = [stat for some in lots for stat in store(some)]
+    open_ones = [name for name in partitions if not ready or name != RECORD_INDEX]
+    writes = _planned(sorted(open_ones, key=_has_few), change, update)
+    if change.key_files is None:
+        stats = [*store(writes, ready=ready)]
+    else:
+        stats = [stat for some in _loaded([*writes], change.key_files, update) for stat in store(some)]
     return tuple(sorted(stats, key=lambda stat: partitions.index(stat.partition)))
 
 
@@ -266,8 +299,8 @@ def _list_groups(storage: Storage, mdt_partition: str) -> tuple[str, ...]:
 
 
 def _plan_partition(partition: str, change: MetadataChange, update: Update) -> list[ShardWrite]:
-    if partition == "record_index":
-        return _plan_record_index(change, update)
+    if partition == RECORD_INDEX:
+        return plan_record_index(change, update)
     if partition.startswith("secondary_index_"):
         shards = _secondary_index(partition, change, update)
     else:
@@ -306,6 +339,7 @@ def _partition_stats(
             known = reader.of_partition(partition, columns)
             anew = () if known.is_whole else _stats_anew(partition, added, columns, reader)
             found[partition] = anew or widened_stats(partition, known.stats, added)
+    reader.learn({**found, **dict.fromkeys(change.removed_partitions, ())}, columns)
     emptied = (*change.removed_partitions, *(partition for partition, stats in found.items() if not stats))
     return {partition: stats for partition, stats in found.items() if stats}, emptied
 
@@ -322,11 +356,12 @@ def _stats_anew(
     return stats_of_files(partition, (*known, *added))
 
 
-def _plan_record_index(change: MetadataChange, update: Update) -> list[ShardWrite]:
-    definition = update.definitions.get("record_index")
+def plan_record_index(change: MetadataChange, update: Update) -> list[ShardWrite]:
+    """What a change writes to the shards of the record index."""
+    definition = update.definitions.get(RECORD_INDEX)
     is_partitioned = definition is not None and definition.is_partitioned
     sets = shard_sets(
-        update.groups["record_index"],
+        update.groups[RECORD_INDEX],
         is_partitioned=is_partitioned,
         shards_of_new=update.groups_per_partition,
         window=definition.window if definition is not None else None,
@@ -341,7 +376,7 @@ def _plan_record_index(change: MetadataChange, update: Update) -> list[ShardWrit
         entries = change.key_files.by_shard()
     created = _new_shards(change, sets) if is_partitioned else ()
     return [
-        ShardWrite("record_index", file_id, entries.get(file_id, Entries.of({})), file_id in created, has_ordering)
+        ShardWrite(RECORD_INDEX, file_id, entries.get(file_id, Entries.of({})), file_id in created, has_ordering)
         for file_id in sorted({*entries, *created})
     ]
 

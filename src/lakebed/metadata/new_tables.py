@@ -7,11 +7,9 @@ fails, they go with it.
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 
 import pyarrow as pa
 
-from lakebed.engine.threads import map_tasks
 from lakebed.errors import CorruptTableError
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.entries import Entries
@@ -32,10 +30,13 @@ class NewTables:
         self._cache = cache
         self._made: dict[tuple[str, int], KeyTable] = {}
 
-    def add(self, stat: WriteStat, entries: Entries, *, has_ordering: bool) -> None:
-        """Makes the table of a file with these entries."""
+    def build(self, entries: Entries, *, has_ordering: bool) -> KeyTable:
+        """The table of a file with these entries."""
         schema = stored_schema(has_ordering=has_ordering)
-        table = build_entries_table(entries.keys, entries.values, entries.deletes, schema, self._cache.seed)
+        return build_entries_table(entries.keys, entries.values, entries.deletes, schema, self._cache.seed)
+
+    def add(self, stat: WriteStat, table: KeyTable) -> None:
+        """Takes the table of a file."""
         self._made[stat.path, stat.file_size] = table
 
     def add_base(self, stat: WriteStat, keys: pa.Array, values: pa.Array, *, has_ordering: bool) -> None:
@@ -48,15 +49,12 @@ class NewTables:
             return
         encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
         with suppress(CorruptTableError):
-            self.add(stat, Entries(keys, encoded, pa.array([], pa.string())), has_ordering=has_ordering)
+            entries = Entries(keys, encoded, pa.array([], pa.string()))
+            self.add(stat, self.build(entries, has_ordering=has_ordering))
 
     def keep(self, storage: Storage, completed_at: InstantTime) -> None:
         """Puts the tables into the cache: their files were stored, and their instant has completed."""
-        for _ in map_tasks([*self._made.items()], partial(self._keep_one, storage, completed_at)):
-            pass
-
-    def _keep_one(self, storage: Storage, completed_at: InstantTime, made: tuple[tuple[str, int], KeyTable]) -> None:
-        (path, size), table = made
-        identity = file_identity(storage, path, size, completed_at)
-        if identity is not None:
-            self._cache.keep(identity, table)
+        for (path, size), table in self._made.items():
+            identity = file_identity(storage, path, size, completed_at)
+            if identity is not None:
+                self._cache.keep_soon(identity, table)

@@ -34,7 +34,7 @@ from lakebed.transaction.settle import create_file
 from lakebed.write.file_stats import column_stats
 from lakebed.write.meta_columns import meta_columns
 from lakebed.write.parquet_columns import column_options, known_options
-from lakebed.write.scratch import encode_file
+from lakebed.write.scratch import encode_file, parquet_bytes_max
 from lakebed.write.values import IS_DELETE, NOT_COUNTED, FileSizing, WriteContext, WriteTask, WrittenFile
 
 _BLOOM_PARTITION = "bloom_filters"
@@ -42,8 +42,6 @@ _ROW_GROUP_BYTES = 128 << 20
 """Of Arrow memory: what a reader has to hold at once."""
 _PAGE_ROWS = 5_000
 """A lookup decodes one page of each column: a quarter of Arrow's default, for half a percent more bytes."""
-_FOOTER_BYTES = 1 << 20
-"""Of a footer, its page indexes and page headers, more than enough."""
 _SAMPLE_SHARE = 8
 """A part of this size, of what would fill a file uncompressed, tells how well rows compress."""
 
@@ -164,8 +162,7 @@ def _encode(table: pa.Table, context: WriteContext, keys: KnownKeys | None) -> _
                 writer.write_table(table, row_group_size=rows_max)
             writer.add_key_value_metadata(entries)
 
-    bytes_max = table.nbytes + table.nbytes // 8 + sum(map(len, entries.values())) * 2 + _FOOTER_BYTES
-    data = encode_file(bytes_max, write)
+    data = encode_file(parquet_bytes_max(table, sum(map(len, entries.values()))), write)
     return _Encoded(data, footers[-1], entries[BLOOM])
 
 

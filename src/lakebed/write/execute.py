@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -39,13 +39,18 @@ def run_write_task(task: WriteTask) -> tuple[WrittenFile, ...]:
     return append_log_file(task) if is_append(task) else merge_base_file(task)
 
 
-def run_write_tasks(tasks: Sequence[WriteTask], engine: Engine) -> tuple[WrittenFile, ...]:
-    """The files that tasks make; log files that this process makes are stored together."""
+def run_write_tasks(
+    tasks: Sequence[WriteTask], engine: Engine, meanwhile: Callable[[], None] = lambda: None
+) -> tuple[WrittenFile, ...]:
+    """The files that tasks make; log files that this process makes are stored together.
+
+    What is to be done `meanwhile` comes when all log files have been begun.
+    """
     together = [isinstance(engine, InProcess) and is_append(task) for task in tasks]
     appends = [_attempt(task) for task, is_together in zip(tasks, together, strict=True) if is_together]
     others = [task for task, is_together in zip(tasks, together, strict=True) if not is_together]
     made = (file for files in engine.map(others, run_write_task) for file in files)
-    return (*append_log_files(appends), *made)
+    return (*append_log_files(appends, meanwhile), *made)
 
 
 def _attempt(task: WriteTask) -> WriteTask:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,13 @@ import pyarrow.compute as pc
 
 from lakebed.errors import InvalidInputError
 from lakebed.format.avro.schema import arrow_schema
-from lakebed.format.log.blocks import encode_avro_records, encode_deletes, encode_parquet_records, encode_positions
+from lakebed.format.log.blocks import encode_avro_records, encode_deletes, encode_positions, write_parquet_records
 from lakebed.format.log.file import BlockKind, HeaderKey, encode_log_block
 from lakebed.model.words import META_COLUMNS, PARTITION_PATH, RECORD_KEY, MergeMode
 from lakebed.write.base_file import file_schema
 from lakebed.write.meta_columns import meta_columns
 from lakebed.write.parquet_columns import known_options
+from lakebed.write.scratch import encode_file, parquet_bytes_max
 from lakebed.write.values import IS_INSERT, POSITION, WriteContext, WriteTask
 
 BLOCK_BYTES_MAX = 256 << 20
@@ -80,7 +81,8 @@ def encode_record_block(task: WriteTask, block: RecordBlock, extra: Header = NO_
     rows = _as_declared(block.rows, avro_json)
     if files.log_format == "parquet":
         options = known_options(rows, files.compression, task.context.encodings, is_log=True)
-        content = encode_parquet_records(rows, avro_json, **options)
+        write = partial(write_parquet_records, table=rows, avro_json=avro_json, **options)
+        content = encode_file(parquet_bytes_max(rows, len(avro_json)), write)
         return encode_log_block(BlockKind.PARQUET_DATA, header, content)
     (batch,) = rows.combine_chunks().to_batches()
     return encode_log_block(BlockKind.AVRO_DATA, header, encode_avro_records(batch, avro_json))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -40,7 +41,7 @@ from lakebed.write.values import IS_DELETE, IS_INSERT, NOT_COUNTED, WriteContext
 _VERSION = 1
 """Of a log file: one that outgrows a size limit would be followed by version 2; ours are written in one piece."""
 _LOT_BYTES = 4 << 20
-"""Of log files that are stored at once, while others are being encoded."""
+"""Of log files that are stored at once, by a thread of its own while others are being encoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +63,33 @@ class LogDraft:
 
 def append_log_file(task: WriteTask) -> tuple[WrittenFile, ...]:
     """Writes one log file with what the task's rows do to their file group; none if there are no rows."""
-    return tuple(append_log_files([task]))
+    return append_log_files([task])
 
 
-def append_log_files(tasks: Sequence[WriteTask]) -> Iterator[WrittenFile]:
-    """As `append_log_file`, for tasks of one write, on threads. Files are stored several at once: a sync serves all."""
+def append_log_files(
+    tasks: Sequence[WriteTask], meanwhile: Callable[[], None] = lambda: None
+) -> tuple[WrittenFile, ...]:
+    """As `append_log_file`, for tasks of one write, on threads. Files are stored several at once: a sync serves all.
+
+    What is to be done `meanwhile` comes when all of them have been begun.
+    """
+
+    def begin() -> Iterator[WriteTask]:
+        yield from tasks
+        meanwhile()
+
     lot: list[LogDraft] = []
-    for draft in map_bounded(tasks, _draft):
-        lot += [] if draft is None else [draft]
-        if sum(len(each.data) for each in lot) >= _LOT_BYTES:
-            yield from _store(lot)
-            lot = []
-    yield from _store(lot)
+    stored: list[Future[tuple[WrittenFile, ...]]] = []
+    with ThreadPoolExecutor(1, thread_name_prefix="lakebed-store") as aside:
+        for draft in map_bounded(begin(), _draft):
+            lot += [] if draft is None else [draft]
+            if sum(len(each.data) for each in lot) >= _LOT_BYTES:
+                if len(stored) > 1:
+                    stored[-2].result()  # No more than two lots wait.
+                stored.append(aside.submit(_store, lot))
+                lot = []
+        last = _store(lot)
+        return (*(file for future in stored for file in future.result()), *last)
 
 
 def _draft(task: WriteTask) -> LogDraft | None:
@@ -101,13 +117,12 @@ def _draft(task: WriteTask) -> LogDraft | None:
     )
 
 
-def _store(drafts: Sequence[LogDraft]) -> Iterator[WrittenFile]:
+def _store(drafts: Sequence[LogDraft]) -> tuple[WrittenFile, ...]:
     """Stores log files of one write, noted by markers before they are made."""
     if not drafts:
-        return
+        return ()
     _store_files(drafts[0].task, {_path(draft.task, draft.log): draft.data for draft in drafts})
-    for draft in drafts:
-        yield _written(draft)
+    return tuple(map(_written, drafts))
 
 
 def _written(draft: LogDraft) -> WrittenFile:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from lakebed.engine.randomness import new_write_token
@@ -15,8 +16,9 @@ from lakebed.metadata.changes import MetadataChange, change_of_commit
 from lakebed.metadata.column_stats import PARTITION_STATS
 from lakebed.metadata.current_entries import next_extra
 from lakebed.metadata.current_stats import CurrentStats
-from lakebed.metadata.entries import Update, find_groups, write_change
+from lakebed.metadata.entries import EncodedShard, Update, find_groups, write_change
 from lakebed.metadata.new_tables import NewTables
+from lakebed.metadata.prepared_keys import PreparedKeys
 from lakebed.metadata.stored_keys import KeyFiles
 from lakebed.model.commit import CommitMetadata, IndexedPartition, WriteStat, stats_by_partition
 from lakebed.model.files import FileGroupId
@@ -37,7 +39,7 @@ class CommitChanges:
 
     The keys of a large write are in `key_files`. With `compacts` the files take the place of whole file slices. With
     `keeps_current`, entries of the record index that were current are so afterwards. `tables` gets key tables of what
-    is added to a record index.
+    is added to a record index; some of that may be `prepared`.
     """
 
     state: TableState
@@ -49,6 +51,7 @@ class CommitChanges:
     compacts: bool = False
     keeps_current: bool = True
     tables: NewTables | None = None
+    prepared: PreparedKeys | None = None
 
     def write(self, section: Section, instant: InstantTime) -> CommitMetadata:
         """Writes log files into the metadata table; what its delta commit is to say."""
@@ -58,13 +61,14 @@ class CommitChanges:
         partitions = obliged_partitions(section)
         self._check_prepared(partitions)
         others = foreign_writes(section, instant)
+        known = CurrentStats(state.metadata, lambda partition: self._current_files(state, partition))
         update = Update(
             instant=instant,
             instant_ms=instant_ms(instant, timeline_zone(section.config)),
             partitions=partitions,
             groups=find_groups(state.metadata, section.ports.storage, partitions),
             definitions=state.definitions,
-            stats=CurrentStats(state.metadata, lambda partition: self._current_files(state, partition)),
+            stats=known,
             others_write=bool(others),
         )
         change = change_of_commit(
@@ -80,7 +84,11 @@ class CommitChanges:
         is_late = self._was_overtaken(state) or _has_later(section, instant) or any(t > instant for t in others)
         if PARTITION_STATS in partitions and is_late:
             _write_ahead(section, change, replace(update, partitions=(PARTITION_STATS,)), extra)
-        return _write(section, change, update, extra, self.tables)
+        ready = self.prepared.ready_for(change, update) if self.prepared is not None else ()
+        written = _write(section, change, update, extra, self.tables, ready)
+        if not others and not is_late:
+            known.remember(_names(written.write_stats.get(PARTITION_STATS, ())))
+        return written
 
     def _check_prepared(self, partitions: Sequence[str]) -> None:
         """Raises for an index that was created since this write began, unless the write is fit for it.
@@ -124,6 +132,10 @@ class CommitChanges:
         return {path.rpartition("/")[2] for file_slice in slices for path in file_slice.paths}
 
 
+def _names(stats: Iterable[WriteStat]) -> list[str]:
+    return [stat.path.rpartition("/")[2] for stat in stats]
+
+
 def _has_later(section: Section, instant: InstantTime) -> bool:
     """Whether the metadata table has statistics that a write added ahead of an instant of its own, after this one."""
     known = {i.requested_at for i in section.timeline}
@@ -137,9 +149,10 @@ def _write(
     update: Update,
     extra: Mapping[str, str],
     tables: NewTables | None = None,
+    ready: Sequence[Future[EncodedShard]] = (),
 ) -> CommitMetadata:
     token, created_ms = new_write_token(0), section.ports.clock.now_ms()
-    stats = write_change(section.files, change, update, token=token, created_ms=created_ms, tables=tables)
+    stats = write_change(section.files, change, update, token=token, created_ms=created_ms, tables=tables, ready=ready)
     return metadata_commit(stats, extra)
 
 

@@ -15,6 +15,9 @@ import pyarrow as pa
 _KEPT_BYTES_MAX = 32 << 20
 """What a thread keeps for its next file. That of larger ones is missed while their rows are read and merged."""
 
+_FOOTER_BYTES = 1 << 20
+"""Of a footer, its page indexes and page headers, more than enough. What is not used takes no memory."""
+
 
 class _Scratch(threading.local):
     """The memory of one thread: it goes with the thread."""
@@ -31,6 +34,11 @@ class _Scratch(threading.local):
 
 
 _SCRATCH = _Scratch()
+
+
+def parquet_bytes_max(table: pa.Table, metadata_bytes: int) -> int:
+    """What a Parquet file of a table most likely takes at most; more if its dictionaries are spelled out there."""
+    return int(table.nbytes + table.nbytes // 8 + 2 * metadata_bytes + _FOOTER_BYTES)
 
 
 def encode_file(bytes_max: int, encode: Callable[[pa.NativeFile], None]) -> memoryview:

@@ -22,6 +22,7 @@ from lakebed.metadata import MetadataTable
 from lakebed.metadata.current_entries import are_current
 from lakebed.metadata.maintenance import is_due, maintain
 from lakebed.metadata.new_tables import NewTables
+from lakebed.metadata.prepared_keys import PreparedKeys
 from lakebed.metadata.record_index import RECORD_INDEX, record_index_files
 from lakebed.metadata.shard_cache import ShardCache, default_cache
 from lakebed.metadata.stored_keys import KeyFiles
@@ -43,6 +44,7 @@ from lakebed.write.arrange import Arrangement
 from lakebed.write.buckets import plan_split
 from lakebed.write.checks import check_schema, check_writable
 from lakebed.write.context import write_context
+from lakebed.write.early_keys import prepare_entries
 from lakebed.write.execute import RunStaged, delete_strays, hidden_keys, key_shards, run_write_tasks
 from lakebed.write.index_tag import KeyIndex, tag_by_index
 from lakebed.write.metadata import CommitChanges
@@ -90,6 +92,16 @@ class WriteResult:
     jobs: int = 0
     requests: Requests = field(default_factory=Requests, repr=False)
     metrics: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+
+@dataclass(slots=True)
+class _Made:
+    """What a write has made before it commits: its files, keys of a large one, and what is on its way to an index."""
+
+    files: tuple[WrittenFile, ...] = ()
+    keys: KeyFiles | None = None
+    tables: NewTables | None = None
+    prepared: PreparedKeys | None = None
 
 
 class Writer:
@@ -200,9 +212,9 @@ class Writer:
         plan = make_plan(state, context)
         phases.end("plan")
         self._transactions.declare(attempt, plan.declaration)
-        written, keys = self._execute(state, context, plan)
+        made = self._execute(state, context, plan)
         phases.end("write")
-        return self._commit(attempt, state, context, plan, written, keys, phases)
+        return self._commit(attempt, state, context, plan, made, phases)
 
     def _state_of(self, attempt: Attempt) -> TableState:
         """The table as the attempt has seen it last; under the lock, so it need not be looked at again."""
@@ -224,23 +236,27 @@ class Writer:
         except LakebedError as error:
             _LOG.warning("the metadata table was not maintained: %s", error)
 
-    def _execute(
-        self, state: TableState, context: WriteContext, plan: WritePlan
-    ) -> tuple[tuple[WrittenFile, ...], KeyFiles | None]:
-        """The files that a write made, and the keys of a large one."""
+    def _execute(self, state: TableState, context: WriteContext, plan: WritePlan) -> _Made:
+        """The files that a write made, and what its commit is to have of them."""
         _create_partitions(state, context, {task.group.partition for task in plan.tasks})
-        keys = None
+        made = _Made()
         if plan.shelf is None:
-            written = run_write_tasks(plan.tasks, plan.engine)
+            # Whoever used key tables to find keys will do so again.
+            made.tables = NewTables(self._cache) if plan.counts is not None and plan.counts.uses_tables else None
+
+            def prepare() -> None:
+                made.prepared = prepare_entries(state, context, plan, made.tables)
+
+            made.files = run_write_tasks(plan.tasks, plan.engine, prepare)
         else:
             run = RunStaged(plan.shelf, key_shards(state))
             tasks: list[WriteTask | SliceTask] = [*plan.tasks, *_hidden_scans(state, plan)]
             results = plan.engine.map(tasks, run)
-            written = tuple(file for result in results for file in result.files)
-            keys = KeyFiles(plan.shelf, tuple(stored for result in results for stored in result.keys))
+            made.files = tuple(file for result in results for file in result.files)
+            made.keys = KeyFiles(plan.shelf, tuple(stored for result in results for stored in result.keys))
         if not isinstance(plan.engine, InProcess):  # Which runs no task twice.
-            delete_strays(context, written)
-        return written, keys
+            delete_strays(context, made.files)
+        return made
 
     def _commit(
         self,
@@ -248,10 +264,10 @@ class Writer:
         state: TableState,
         context: WriteContext,
         plan: WritePlan,
-        written: Sequence[WrittenFile],
-        keys: KeyFiles | None,
+        made: _Made,
         phases: Phases,
     ) -> WriteResult:
+        written = made.files
         schema = declared_schema(context.schema, context.config, meta_columns=False)
         metrics = {**phases.milliseconds, **probe_metrics(plan.counts)}
         metadata = CommitMetadata(
@@ -261,24 +277,23 @@ class Writer:
             extra_metadata={"schema": schema, METRICS: json.dumps(metrics)},
         )
         seen = frozenset(instant.requested_at for instant in state.timeline.commits())
-        # Whoever used key tables to find keys will do so again.
-        tables = NewTables(self._cache) if plan.counts is not None and plan.counts.uses_tables and not keys else None
         changes = CommitChanges(
             state,
             context,
             written,
             plan.replaced_groups,
             _replaced_keys(state, plan),
-            keys,
+            made.keys,
             # Late rows among updates are told by the index alone.
             keeps_current=plan.counts is not None or not plan.operation.finds_keys,
-            tables=tables,
+            tables=made.tables,
+            prepared=made.prepared,
         )
         completed_at = self._transactions.commit(
             attempt, plan.write_set, seen, metadata, changes, also=self._last_checks(state, plan)
         )
-        if tables is not None:
-            self._keep_tables(attempt, tables)
+        if made.tables is not None:
+            self._keep_tables(attempt, made.tables)
         phases.end("commit")
         return WriteResult(
             instant=attempt.instant,

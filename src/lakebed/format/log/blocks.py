@@ -79,13 +79,18 @@ def encode_parquet_records(table: pa.Table, avro_json: str, **options: Any) -> m
     Nulls in columns that are declared without raise InvalidInputError.
     """
     sink = pa.BufferOutputStream()
+    write_parquet_records(sink, table, avro_json, **options)
+    return memoryview(sink.getvalue())
+
+
+def write_parquet_records(sink: pa.NativeFile, table: pa.Table, avro_json: str, **options: Any) -> None:
+    """Writes what `encode_parquet_records` gives."""
     try:
         with pq.ParquetWriter(sink, table.schema, store_schema=False, **options) as writer:
             writer.write_table(table)
             writer.add_key_value_metadata(avro_metadata(avro_json))
     except pa.ArrowInvalid as error:
         raise InvalidInputError(str(error), hint="make the rows fit the table's schema") from error
-    return memoryview(sink.getvalue())
 
 
 def decode_positions(block: LogBlock, *, path: str) -> npt.NDArray[np.int64] | None:

@@ -1,0 +1,50 @@
+"""New keys of a planned write: their index entries are made while its files are."""
+
+from __future__ import annotations
+
+from lakebed.index.record_index import KeyChanges
+from lakebed.metadata import MetadataTable
+from lakebed.metadata.current_stats import CurrentStats
+from lakebed.metadata.entries import Update, find_groups
+from lakebed.metadata.new_tables import NewTables
+from lakebed.metadata.prepared_keys import PreparedKeys, prepare_keys
+from lakebed.metadata.record_index import RECORD_INDEX, is_partitioned
+from lakebed.model.words import RECORD_KEY
+from lakebed.table import TableState
+from lakebed.transaction.times import instant_ms, timeline_zone
+from lakebed.write.columns import joined
+from lakebed.write.plan import Picked, WritePlan
+from lakebed.write.values import IS_DELETE, WriteContext, WriteTask
+
+
+def prepare_entries(
+    state: TableState, context: WriteContext, plan: WritePlan, tables: NewTables | None
+) -> PreparedKeys | None:
+    """Begins to make the entries for what the plan says is new; None if only the files will tell."""
+    metadata = state.metadata
+    if plan.counts is None or not isinstance(metadata, MetadataTable) or not metadata.has(RECORD_INDEX):
+        return None
+    if is_partitioned(metadata) or context.entry_ordering is not None:
+        return None
+    keys = [_new_keys(task) for task in plan.tasks]
+    if None in keys:
+        return None
+    moment = instant_ms(context.instant, timeline_zone(context.config))
+    update = Update(
+        instant=context.instant,
+        instant_ms=moment,
+        partitions=(RECORD_INDEX,),
+        groups=find_groups(metadata, state.storage, (RECORD_INDEX,)),
+        definitions=state.definitions,
+        stats=CurrentStats(metadata, lambda _: ()),
+    )
+    return prepare_keys([change for change in keys if change is not None], update, created_ms=moment, tables=tables)
+
+
+def _new_keys(task: WriteTask) -> KeyChanges | None:
+    """The keys that a task brings to its file group, as far as they can be told before it has run."""
+    rows = task.rows
+    if not isinstance(rows, Picked) or not rows.is_apart or IS_DELETE in rows.table.column_names:
+        return None
+    new = rows.table[RECORD_KEY].slice(len(rows.assignment.updates))
+    return KeyChanges(task.group.partition, task.group.file_id, joined(new) if len(new) else None)
