@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -26,8 +27,9 @@ from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
 from lakebed.metadata import MetadataTable, key_locations, new_tables, shard_cache
 from lakebed.metadata.compaction import DELTA_COMMITS
+from lakebed.metadata.key_kernels import insert_entries
 from lakebed.metadata.key_locations import Locations, ProbeCounts, locate_everywhere, locate_keys, probe_shard
-from lakebed.metadata.key_table import KeyTable, fingerprints
+from lakebed.metadata.key_table import GONE, KeyTable, KeyTables, fingerprints
 from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.record_index import find_locations, is_partitioned, read_record_index
 from lakebed.metadata.shard_cache import ShardCache, default_cache
@@ -327,6 +329,71 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     assert gone.built == 1
 
 
+def a_table(keys: int = 100) -> KeyTable:
+    nothing = np.empty(0, np.int64)
+    return KeyTable(np.zeros(5 * keys, np.uint32), np.empty(0, np.int32), nothing, (), nothing)
+
+
+def test_a_table_that_waits_to_be_stored_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, may_store = ShardCache(str(tmp_path / "cache")), threading.Event()
+    write = shard_cache._write
+
+    def wait_first(path: str, parts: Iterable[bytes | memoryview]) -> None:
+        assert may_store.wait(60)
+        write(path, parts)
+
+    monkeypatch.setattr(shard_cache, "_write", wait_first)
+    table = a_table()
+    cache.keep_soon("one", table)
+    assert cache.find("one") is table
+    assert not [*tmp_path.rglob("*.keys")]
+    may_store.set()
+    assert len(cache_files(cache)) == 1
+    held_by_nobody(monkeypatch)
+    assert cache.find("one") is not None
+    assert not shard_cache._WAITING
+
+
+def test_whoever_makes_tables_faster_than_they_are_stored_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_cache, "_WAITING_BYTES_MAX", 100)
+    cache = ShardCache(str(tmp_path / "cache"))
+    cache.keep_soon("one", a_table())
+    assert len([*tmp_path.rglob("*.keys")]) == 1
+    assert not shard_cache._WAITING
+
+
+def test_a_table_that_cannot_be_stored_later_costs_time_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    cache = ShardCache(str(tmp_path / "file" / "cache"))
+    cache.keep_soon("one", a_table())
+    shard_cache.wait_until_stored()
+    assert "record index cache" in caplog.text
+    assert not shard_cache._WAITING
+
+
+@pytest.mark.parametrize("sizes", [(0,), (3, 0), (0, 5, 400), (30_000, 30_000, 9), (1, 1, 1, 1, 2000)])
+def test_the_newest_table_that_knows_a_key_counts(sizes: tuple[int, ...]) -> None:
+    """Also if newer ones have so many keys that nothing marks them, and if they say that it is gone."""
+    rng = np.random.default_rng(len(sizes))
+    keys = pa.array([f"key-{number}" for number in range(40_000)])
+    prints = fingerprints(keys, b"s" * 16)
+    tables, model = [], {}
+    for number, size in reversed([*enumerate(sizes)]):
+        chosen = rng.choice(len(keys), size, replace=False)
+        found = np.where(rng.random(size) < 0.2, GONE, 1 + np.arange(size)).astype(np.uint32)
+        slots = np.zeros(5 * (1 + int(size / 0.6)), np.uint32)
+        insert_entries(slots, np.ascontiguousarray(prints.reshape(-1, 4)[chosen]).reshape(-1), found)
+        nothing = np.empty(0, np.int64)
+        tables.insert(0, KeyTable(slots, np.empty(0, np.int32), nothing, (), nothing))
+        model.update({int(key): (number, int(entry)) for key, entry in zip(chosen, found, strict=True)})
+    asked = rng.permutation(len(keys))
+    numbers, entries_found = KeyTables.of(tables).find(prints, asked)
+    for key, number, entry in zip(asked.tolist(), numbers.tolist(), entries_found.tolist(), strict=True):
+        assert (entry == 0) if key not in model else (number, entry) == model[key]
+
+
 def test_a_full_cache_is_not_looked_through_for_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
 
@@ -335,8 +402,7 @@ def test_a_full_cache_is_not_looked_through_for_every_table(tmp_path: Path, monk
         return looks[-1]
 
     monkeypatch.setattr(shard_cache, "_shrink", counted)
-    nothing = np.empty(0, np.int64)
-    table = KeyTable(np.zeros(100, np.uint32), np.empty(0, np.int32), nothing, (), nothing)
+    table = a_table(20)
     cache = ShardCache(str(tmp_path / "cache"), 50 * 1024)
     for number in range(400):
         cache.keep(str(number), table)

@@ -1,0 +1,139 @@
+"""Statistics of partitions that a process wrote last are not read again, and are never taken for what they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import lakebed
+from lakebed.metadata import current_stats
+from lakebed.metadata.kept import WrittenStats
+from lakebed.model.metadata import ColumnStats
+from lakebed.table import memory
+
+SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The metadata-table partitions whose entries were read for statistics."""
+    found: list[str] = []
+    find = current_stats.CurrentStats._find
+
+    def noted(self: current_stats.CurrentStats, mdt_partition: str, keys: list[str]) -> Iterator[Any]:
+        found.append(mdt_partition)
+        return find(self, mdt_partition, keys)
+
+    monkeypatch.setattr(current_stats.CurrentStats, "_find", noted)
+    return found
+
+
+def made(path: Path, kind: str = "mor") -> lakebed.Table:
+    return lakebed.create_table(
+        path, schema=SCHEMA, key="id", partition_by="city", ordering="ts", table_type=kind, indexes=("record",)
+    )
+
+
+def rows(ts: int, *numbers: int) -> list[dict[str, Any]]:
+    return [{"id": f"k{n}", "city": "ab"[n % 2], "ts": ts, "fare": None if n % 3 else n / 7} for n in numbers]
+
+
+def check_sound(table: lakebed.Table) -> None:
+    for name in ("partition_stats", "column_stats", "record_index"):
+        found = table.indexes.validate(name)
+        assert found.is_sound, (name, found.examples)
+
+
+def test_what_this_process_wrote_is_not_read_again(tmp_path: Path, reads: list[str]) -> None:
+    made(tmp_path / "t").upsert(rows(1, 1, 2, 3))
+    reads.clear()
+    for ts in range(2, 5):
+        lakebed.open_table(tmp_path / "t").upsert(rows(ts, ts, ts + 1))
+    assert "partition_stats" not in reads
+    check_sound(lakebed.open_table(tmp_path / "t"))
+
+
+def test_what_another_process_wrote_since_is(tmp_path: Path, reads: list[str]) -> None:
+    made(tmp_path / "t").upsert(rows(1, 1, 2, 3))
+    mine = memory._MEMORIES.copy()
+    memory._MEMORIES.clear()
+    lakebed.open_table(tmp_path / "t").upsert(rows(9, 100, 101))
+    memory._MEMORIES.clear()
+    memory._MEMORIES.update(mine)
+    reads.clear()
+    table = lakebed.open_table(tmp_path / "t")
+    table.upsert(rows(2, 1, 2))
+    assert "partition_stats" in reads
+    check_sound(table)
+
+
+def test_what_was_rolled_back_is_forgotten(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    table.upsert(rows(1, 1, 2, 3))
+    gone = table.upsert(rows(9, 100, 101))
+    table.rollback(gone.instant)
+    table.upsert(rows(2, 1, 2))
+    check_sound(table)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["upsert", "upsert", "upsert", "delete", "overwrite", "drop", "column", "rollback"]),
+        st.sets(st.integers(0, 15), min_size=1, max_size=5),
+        st.booleans(),
+    ),
+    min_size=3,
+    max_size=9,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+@given(steps=STEPS, kind=st.sampled_from(["cow", "mor"]))
+def test_histories(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, set[int], bool]], kind: str
+) -> None:
+    """Whatever is done, by a process that remembers or by one that does not: statistics are those of the rows."""
+    path = tmp_path_factory.mktemp("history") / "t"
+    table = made(path, kind)
+    for ts, (verb, numbers, forgets) in enumerate(steps):
+        if forgets:
+            memory._MEMORIES.clear()
+        table = lakebed.open_table(path)
+        given_rows = rows(ts, *sorted(numbers))
+        if verb == "upsert" or not len(table.timeline.commits()):
+            table.upsert(given_rows)
+        elif verb == "column":
+            table.upsert([{**row, "more": ts} for row in given_rows])
+        elif verb == "delete":
+            table.delete([row["id"] for row in given_rows])
+        elif verb == "overwrite":
+            table.overwrite(given_rows)
+        elif verb == "drop":
+            table.delete_partitions("a")
+        else:
+            with suppress(lakebed.LakebedError):  # The metadata table may be compacted past it.
+                table.rollback(table.timeline.commits()[-1].requested_at)
+        if len(table.timeline.commits()):
+            found = table.indexes.validate("partition_stats")
+            assert found.is_sound, (verb, found.examples)
+
+
+def test_files_and_columns_must_be_the_same() -> None:
+    written = WrittenStats()
+    stats = {"a": (ColumnStats("a", "ts", 1, 2, 2, 0),)}
+    written.note({"f1": "001"}, ["f2"], ("ts",), stats)
+    assert written.find({"f1": "001", "f2": "002"}, ("ts",)) == stats
+    assert written.find({"f1": "001"}, ("ts",)) == {}, "its own file does not count"
+    assert written.find({"f1": "001", "f2": "002", "f3": "003"}, ("ts",)) == {}, "there is a newer one"
+    assert written.find({"f1": "000", "f2": "002"}, ("ts",)) == {}, "another file of that name"
+    assert written.find({"f2": "002"}, ("ts",)) == {}, "it was compacted"
+    assert written.find({"f1": "001", "f2": "002"}, ("ts", "fare")) == {}
+    written.note({"f1": "001", "f2": "002"}, ["f3"], ("ts",), {"b": ()})
+    assert written.find({"f1": "001", "f2": "002", "f3": "003"}, ("ts",)) == {**stats, "b": ()}
