@@ -210,22 +210,42 @@ def store_base(
     in_order: bool = False,
     has_ordering: bool = False,
 ) -> WriteStat:
-    """Stores the base file of a shard: all its entries, whose keys are unique, given in ascending order or in any.
+    """Stores the base file of a shard: all its entries; for their order and `has_ordering` see `encode_base`."""
+    data = encode_base(entries, created_ms=created_ms, in_order=in_order, has_ordering=has_ordering)
+    return store_encoded(
+        storage, mdt_partition, file_id, data, instant=instant, token=token, entry_count=len(entries.keys)
+    )
+
+
+def encode_base(entries: Entries, *, created_ms: int, in_order: bool = False, has_ordering: bool = False) -> bytes:
+    """The base file of a shard, of entries whose keys are unique, given in ascending order or in any.
 
     `has_ordering`: they are entries of a record index, of the schema with ordering values.
     """
     assert not len(entries.deletes), "a base file has nothing to delete"
-    name = encode_base_file_name(file_id, token, instant, ".hfile")
     schema = stored_schema(has_ordering=has_ordering)
-    data = encode_shard_base(entries.keys, entries.values, schema=schema, created_ms=created_ms, in_order=in_order)
-    path = f"{mdt_partition}/{name}"
+    return encode_shard_base(entries.keys, entries.values, schema=schema, created_ms=created_ms, in_order=in_order)
+
+
+def store_encoded(
+    storage: Storage,
+    mdt_partition: str,
+    file_id: str,
+    data: bytes,
+    *,
+    instant: InstantTime,
+    token: str,
+    entry_count: int,
+) -> WriteStat:
+    """Stores a base file that is encoded already: which instant it is of, its name alone says."""
+    path = f"{mdt_partition}/{encode_base_file_name(file_id, token, instant, '.hfile')}"
     store_file(storage, f"{ROOT}{path}", data)
     return WriteStat(
         file_id=file_id,
         path=path,
         partition=mdt_partition,
-        num_writes=len(entries.keys),
-        num_inserts=len(entries.keys),
+        num_writes=entry_count,
+        num_inserts=entry_count,
         total_write_bytes=len(data),
         file_size=len(data),
         extra=NO_LOGS,

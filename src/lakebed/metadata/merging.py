@@ -109,14 +109,16 @@ def merge_shard(
     return _widen(merged, shard, stats_version) if mdt_partition == PARTITION_STATS else merged
 
 
-def merge_logs(shard: Shard, mdt_partition: str, *, stats_version: str = "V2") -> MergedLogs:
+def merge_logs(
+    shard: Shard, mdt_partition: str, *, stats_version: str = "V2", has_ordering: bool | None = None
+) -> MergedLogs:
     """What the layers of a shard without a base file come to, so that it can be put on top of any.
 
-    What is deleted stays as a deletion: a layer below may have it.
+    What is deleted stays as a deletion: a layer below may have it. For `has_ordering` see `merge_shard`.
     """
     if mdt_partition == "files":
         return _merge_file_logs(shard)
-    form = _Form(stats_version, _has_ordering(shard))
+    form = _Form(stats_version, _has_ordering(shard) if has_ordering is None else has_ordering)
     layers = [_rows(layer, form) for layer in shard.layers()]
     keys, schema = concat_texts([rows.keys for rows in layers]), _schema_of(shard, form)
     if not len(keys):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptTableError, SnapshotExpiredError
@@ -84,6 +84,27 @@ class MetadataTable:
         )
 
     @property
+    def timeline(self) -> Timeline:
+        """Its active timeline; of what completed there not all counts."""
+        return self._snapshot.timeline
+
+    @property
+    def documents(self) -> Documents:
+        """What the instants on its timeline say."""
+        return Documents(self._storage, self._config, ROOT)
+
+    def completions(self, instants: Iterable[InstantTime]) -> dict[InstantTime, InstantTime]:
+        """When those of the instants completed that count, active or archived."""
+        asked = tuple(instants)
+        self._snapshot.prefetch(asked)
+        found = {requested_at: self._completion_of(requested_at) for requested_at in asked}
+        return {requested_at: done for requested_at, done in found.items() if done is not None}
+
+    def archived_after(self, completed_at: InstantTime) -> bool:
+        """Whether something is archived that completed after a time."""
+        return bool(Archive(self._storage, self._config, ROOT).writes_completed_after(completed_at))
+
+    @property
     def is_near(self) -> bool:
         """Whether reading its files takes no time to speak of: they lie on a disk."""
         return "://" not in self._storage.url
@@ -147,7 +168,7 @@ class MetadataTable:
         done = [i for i in timeline.completed() if i.action is Action.DELTA_COMMIT]
         writes = (i for i in done if i.requested_at not in timeline.log_compactions and self._counts(i.requested_at))
         newest = max(writes, key=lambda i: i.completed_at or "", default=None)
-        return None if newest is None else Documents(self._storage, self._config, ROOT).commit(newest)
+        return None if newest is None else self.documents.commit(newest)
 
     def _files_of(self, file_slice: FileSlice) -> ShardFiles:
         files = ((file_slice.base,) if file_slice.base else ()) + file_slice.logs
@@ -170,7 +191,7 @@ class MetadataTable:
     def _find_slices(self, partition: str) -> tuple[FileSlice, ...]:
         """The newest slices; by a newer timeline of the MDT if it was cleaned since the last look, and they with it."""
         for _ in range(_LOOKS):
-            files = self._list_files(partition)
+            files = self.list_files(partition)
             self._snapshot.prefetch(file.instant for file in files)
             slices = self._slices_of(partition, files)
             newer = _newer_bases(files, slices, self._completion_of)
@@ -194,18 +215,18 @@ class MetadataTable:
 
     def _cleaned_after(self, timeline: Timeline, base: InstantTime, partition: str) -> list[BaseFile | LogFile]:
         """Files of a partition that cleans have deleted, or may have, which knew of a base file."""
-        documents = Documents(self._storage, self._config, ROOT)
         begun = (i for i in timeline if i.action is Action.CLEAN and i.state is not State.REQUESTED)
         names = {
             name.rpartition("/")[2]
             for clean in begun
             if clean.requested_at > base
-            for name in documents.planned_files(clean.requested_at).get(partition, ())
+            for name in self.documents.planned_files(clean.requested_at).get(partition, ())
         }
         found = (decode_data_file_name(name, folder=f"{ROOT}{partition}") for name in sorted(names))
         return [file for file in found if file is not None]
 
-    def _list_files(self, partition: str) -> list[BaseFile | LogFile]:
+    def list_files(self, partition: str) -> list[BaseFile | LogFile]:
+        """Every file of an MDT partition as of this moment, whether it counts or not."""
         folder = f"{ROOT}{partition}"
         found = (
             decode_data_file_name(listed.path.rpartition("/")[2], size=listed.size, folder=folder)
