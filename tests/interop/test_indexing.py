@@ -13,6 +13,7 @@ from interop.write_peer import WITH_METADATA, HudiPeer, running_peer
 from lakebed.api import Table, create_table, open_table
 from lakebed.format.metadata.record_index import decode_record_index
 from lakebed.model.source import BytesSource
+from lakebed.services.indexing import reshard as reshard_module
 from lakebed.storage import open_storage
 
 pytestmark = pytest.mark.interop
@@ -110,6 +111,32 @@ def test_apache_hudi_goes_on_with_an_index_that_was_built_and_resharded(
             turn()
             turns.check()
     assert open_table(path).indexes.list()[-1].state == "ready"
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize(("kind", "options"), [("record", GLOBAL), ("record_partitioned", PARTITIONED)])
+def test_apache_hudi_goes_on_with_shards_that_caught_up_with_writers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_type: str, kind: str, options: dict[str, str]
+) -> None:
+    """What both wrote while the shards were copied is in log files of the instant that their base files are of."""
+    path = tmp_path / "trips"
+    made(path, table_type).indexes.create("record_index", kind=kind, shards=4)
+    turns, publish = Turns(running_peer(), path, table_type, options), reshard_module.publish_copy
+
+    def write_first(*arguments: object) -> bool:
+        turns.hudi_upserts()
+        turns.lakebed_upserts()
+        open_table(path).delete([f"k{n:04d}" for n in range(30, 40)])
+        return publish(*arguments)  # type: ignore[arg-type]
+
+    for shards in (7, 2):
+        monkeypatch.setattr(reshard_module, "publish_copy", write_first)
+        open_table(path).indexes.reshard("record_index", shards=shards)
+        monkeypatch.setattr(reshard_module, "publish_copy", publish)
+        turns.check()
+        for turn in (turns.hudi_upserts, turns.lakebed_upserts, turns.hudi_upserts):
+            turn()
+            turns.check()
 
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])

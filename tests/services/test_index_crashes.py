@@ -14,6 +14,7 @@ from lakebed.errors import CorruptTableError, InvalidInputError, LakebedError, W
 from lakebed.format.timeline.instant_names import encode_instant_name
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
+from lakebed.services.indexing import reshard as reshard_module
 from lakebed.services.indexing.indexes import Indexes
 from lakebed.storage.faults import NEVER_REFUSED, Call, Crash, Fault
 from services.worlds import contents, faulty, indexes_on, made, rows
@@ -60,6 +61,44 @@ def test_a_crash_after_any_write_leaves_a_table_that_all_can_use(original: Path,
             continue
         break
     assert number > 8
+
+
+@pytest.mark.parametrize("work", ["grow", "shrink"])
+def test_a_crash_after_any_write_while_shards_catch_up_with_writers(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    before, publish = contents(open_table(original)), reshard_module.publish_copy
+    after = [(key, ts) for key, ts in before if key != "k001"] + [(f"k{n}", 3) for n in range(400, 430)]
+    for number in itertools.count(1):
+        path = tmp_path / f"{number}"
+        shutil.copytree(original, path)
+
+        def write_first(*arguments: object, of: Path = path) -> bool:
+            open_table(of).upsert(rows(400, 30, ts=3))
+            open_table(of).delete(["k001"])
+            return publish(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(reshard_module, "publish_copy", write_first)
+        try:
+            WORKS[work](indexes_on(faulty(path, nth_write(number, Fault.CRASH_AFTER))))
+        except Crash as crash:
+            monkeypatch.setattr(reshard_module, "publish_copy", publish)
+            expected = after if contents(open_table(path)) != before else before
+            check_usable(path, expected, WORKS[work] if number % 2 else None, str(crash))
+            shutil.rmtree(path)
+            continue
+        break
+    assert number > 8
+    assert contents(open_table(path)) == after
+    check_sound(open_table(path))
+    assert newest_logs(path), "what was written meanwhile is in log files of its own"
+
+
+def newest_logs(path: Path) -> list[Path]:
+    """The log files, but for placeholders, of the instant that the newest base files are of."""
+    files = [*(path / ".hoodie/metadata/record_index").iterdir()]
+    newest = max(file.name.split("_")[-1].split(".")[0] for file in files if file.suffix == ".hfile")
+    return [file for file in files if f"_{newest}.log" in file.name and not file.name.endswith("_0-0-0")]
 
 
 @pytest.mark.parametrize("work", WORKS)

@@ -82,7 +82,7 @@ def reshard(
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
-    """Give the record index another number of shards."""
+    """Give the record index another number of shards; writers go on meanwhile."""
     table = open_path(path, option)
     with _progress(f"resharding {name}") as progress:
         table.indexes.reshard(name, shards=shards, progress=progress)

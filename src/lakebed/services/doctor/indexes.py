@@ -63,7 +63,7 @@ def find_outgrown(slices: Iterable[FileSlice], sizing: ShardSizing) -> Iterator[
         f"{large} of {len(sizes)} shards outgrew {sizing.shard_bytes_max:,} bytes; the largest has {max(sizes):,}",
         "nothing; lookups and compactions of the metadata table get slower",
         Remedy.BY_HAND,
-        f"give it more, while writers wait: lakebed index reshard PATH {RECORD_INDEX} --shards {shards}",
+        f"give it more, while writers go on: lakebed index reshard PATH {RECORD_INDEX} --shards {shards}",
     )
 
 

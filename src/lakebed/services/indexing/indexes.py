@@ -100,7 +100,10 @@ class Indexes:
             drop_index(self._transactions(), name)
 
     def reshard(self, name: str = RECORD_INDEX, *, shards: int, progress: Progress | None = None) -> IndexInfo:
-        """Gives the record index another number of shards, of each data partition if it is partitioned."""
+        """Gives the record index another number of shards, of each data partition if it is partitioned.
+
+        Writers go on meanwhile, but for the end, when what was made in a temporary folder of this machine is stored.
+        """
         with self._changes():
             reshard_index(self._transactions(), self._handle.state(), name, shards, progress)
         return self._find(RECORD_INDEX)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -17,6 +18,8 @@ from lakebed.metadata.bootstrap import gather_shards, store_base
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
+
+R = TypeVar("R")
 
 Progress = Callable[[int, int], None]
 """Told how many steps of how many are done."""
@@ -62,20 +65,10 @@ class Meter:
             self._progress(self._done, max(self._total, self._done))
 
 
-def store_shards(
-    target: Target, source: Source, file_ids: Sequence[str], meter: Meter, *, all_shards: bool = False
-) -> tuple[WriteStat, ...]:
-    """Stores a base file for each shard that has entries, or for `all_shards`."""
+def store_shards(target: Target, source: Source, file_ids: Sequence[str], meter: Meter) -> tuple[WriteStat, ...]:
+    """Stores a base file for each shard that has entries."""
 
-    def read(wanted: Collection[str]) -> Iterator[Mapping[str, Entries]]:
-        for piece in source.read(wanted):
-            meter.step()
-            yield piece
-
-    def run(task: tuple[int, str, list[Entries]]) -> WriteStat:
-        number, file_id, parts = task
-        entries = source.join(parts)
-        parts.clear()
+    def store(number: int, file_id: str, entries: Entries) -> WriteStat:
         return store_base(
             target.storage,
             target.mdt_partition,
@@ -88,14 +81,36 @@ def store_shards(
             has_ordering=target.has_ordering,
         )
 
+    return tuple(map_shards(source, file_ids, store, meter))
+
+
+def map_shards(
+    source: Source,
+    file_ids: Sequence[str],
+    run: Callable[[int, str, Entries], R],
+    meter: Meter,
+    *,
+    all_shards: bool = False,
+) -> Iterator[R]:
+    """Results of `run`, on threads, over the number, the file id and the entries of each shard that has any, or all."""
+
+    def read(wanted: Collection[str]) -> Iterator[Mapping[str, Entries]]:
+        for piece in source.read(wanted):
+            meter.step()
+            yield piece
+
+    def join(task: tuple[int, str, list[Entries]]) -> R:
+        number, file_id, parts = task
+        entries = source.join(parts)
+        parts.clear()
+        return run(number, file_id, entries)
+
     numbers = {file_id: number for number, file_id in enumerate(file_ids)}
     gathered = gather_shards(read, file_ids, passes=min(source.passes, max(len(file_ids), 1)))
     shards = _with_empty(gathered, file_ids) if all_shards else gathered
-    stats = []
-    for stat in map_bounded(((numbers[file_id], file_id, parts) for file_id, parts in shards), run):
+    for result in map_bounded(((numbers[file_id], file_id, parts) for file_id, parts in shards), join):
         meter.step()
-        stats.append(stat)
-    return tuple(stats)
+        yield result
 
 
 def join_unique(parts: Sequence[Entries]) -> Entries:

@@ -1,0 +1,179 @@
+"""What writes have added to the shards of a record index since a look at it.
+
+They are the log files of delta commits that count now and did not then. A compaction of the metadata table in between
+takes nothing away: the log files that it merged stay until they are cleaned. Whenever something cannot be told for
+certain there is no answer, and whoever asks begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakebed.engine.threads import map_bounded
+from lakebed.format.file_names import decode_data_file_name, log_merge_order
+from lakebed.index.entries import Entries, concat_entries, split_entries
+from lakebed.metadata import MetadataTable
+from lakebed.metadata.column_stats import PARTITION_STATS
+from lakebed.metadata.merging import merge_logs
+from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.metadata.shard import load_blocks_of, shard_of_blocks
+from lakebed.metadata.table import ROOT
+from lakebed.model.commit import CommitMetadata
+from lakebed.model.files import FileGroupId, FileSlice, LogFile
+from lakebed.model.index import IndexDefinition
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action
+from lakebed.services.indexing.keys import Layout
+from lakebed.services.indexing.stored_index import StoredIndex, data_partition
+from lakebed.storage import Storage
+from lakebed.timeline import Timeline
+from lakebed.view.blocks import FiledBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one look at a record index found.
+
+    `counted` has the instants on the metadata table's active timeline that count, and when they completed; `first` is
+    the earliest request there.
+    """
+
+    file_ids: frozenset[str]
+    partitions: frozenset[str]
+    definition: IndexDefinition | None
+    counted: Mapping[InstantTime, InstantTime]
+    first: InstantTime | None
+
+    @classmethod
+    def of(cls, index: StoredIndex) -> Seen:
+        """What there is to see."""
+        timeline = index.metadata.timeline
+        counted = index.metadata.completions(i.requested_at for i in timeline.commits())
+        return cls(index.file_ids, index.partitions, index.definition, counted, timeline.first_requested_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The log files that writes have added since, by old shard, and when each of these writes completed."""
+
+    logs: Mapping[str, tuple[LogFile, ...]]
+    completed: tuple[InstantTime, ...]
+
+
+def find_changes(seen: Seen, now: StoredIndex, timeline: Timeline) -> Changes | None:
+    """What was added since; `timeline` is the table's own. None if that cannot be told, or it is another index."""
+    if not _is_same(seen, now) or not _still_counts(seen, now.metadata):
+        return None
+    added = _added_commits(seen, now.metadata)
+    documents = now.metadata.documents
+    written = None if added is None else [(i, documents.commit(i)) for i in added]
+    if written is None or not all(_is_write(i, document, timeline) for i, document in written):
+        return None
+    instants = {i.requested_at for i, _ in written}
+    files = [file for file in now.metadata.list_files(RECORD_INDEX) if file.instant in instants]
+    logs = [file for file in files if isinstance(file, LogFile)]
+    if len(logs) < len(files) or not _named_files(written) <= {log.name for log in logs}:
+        return None
+    of_index = [log for log in logs if log.file_id in now.file_ids]
+    return Changes(_by_shard(of_index), tuple(i.completed_at for i, _ in written if i.completed_at is not None))
+
+
+class ChangeReader:
+    """Reads log files that writes have added. Each is read once, however often it is asked for."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._blocks: dict[str, tuple[FiledBlock, ...]] = {}
+
+    def has(self, changes: Changes) -> bool:
+        """Whether all of them are read."""
+        return all(log.name in self._blocks for logs in changes.logs.values() for log in logs)
+
+    def load(self, changes: Changes) -> None:
+        """Reads those that are not read yet."""
+        missing = [log for logs in changes.logs.values() for log in logs if log.name not in self._blocks]
+        for name, blocks in map_bounded(missing, self._load):
+            self._blocks[name] = blocks
+
+    def entries(self, changes: Changes, layout: Layout, *, has_ordering: bool) -> dict[str, Entries]:
+        """The newest entry of each key, or that it is deleted, for the shards of another layout, by file id."""
+        self.load(changes)
+        parts: dict[str, list[Entries]] = {}
+        for file_id, logs in changes.logs.items():
+            blocks = [block for log in logs for block in self._blocks[log.name]]
+            merged = merge_logs(shard_of_blocks(blocks), RECORD_INDEX, has_ordering=has_ordering)
+            nothing = pa.array([], pa.string()), pa.array([], pa.binary())
+            entries = Entries(*(merged.blocks[0] if merged.blocks else nothing), merged.deletes)
+            for new_id, found in split_entries(entries, layout.shards[data_partition(file_id)]).items():
+                parts.setdefault(new_id, []).append(found)
+        return {new_id: concat_entries(of_shard) for new_id, of_shard in parts.items()}
+
+    def _load(self, log: LogFile) -> tuple[str, tuple[FiledBlock, ...]]:
+        part = FileSlice(FileGroupId(RECORD_INDEX, log.file_id), log.instant, None, (log,))
+        return log.name, load_blocks_of(self._storage, part, root=ROOT)
+
+
+def _is_same(seen: Seen, now: StoredIndex) -> bool:
+    """Whether it may be the same index. Data partitions that are new may have brought shards of their own."""
+    new = {data_partition(file_id) for file_id in now.file_ids - seen.file_ids}
+    return seen.definition == now.definition and seen.file_ids <= now.file_ids and new.isdisjoint(seen.partitions)
+
+
+def _still_counts(seen: Seen, metadata: MetadataTable) -> bool:
+    """Whether nothing that was seen has been taken back."""
+    return metadata.completions(seen.counted) == dict(seen.counted)
+
+
+def _added_commits(seen: Seen, metadata: MetadataTable) -> list[Instant] | None:
+    """The delta commits that count since, without those that merged log files of others; None: some are archived."""
+    timeline = metadata.timeline
+    newest = max(seen.counted.values(), default=InstantTime(""))
+    if timeline.first_requested_at != seen.first and metadata.archived_after(newest):
+        return None
+    counted = metadata.completions(i.requested_at for i in timeline.commits())
+    new = [i for i in timeline.commits() if i.requested_at in counted and i.requested_at not in seen.counted]
+    return [i for i in new if i.action is not Action.COMMIT and i.requested_at not in timeline.log_compactions]
+
+
+def _is_write(instant: Instant, document: CommitMetadata, timeline: Timeline) -> bool:
+    """Whether a delta commit is of an instant of the table. One that has none built an index, or gave it other shards;
+    or it has statistics of partitions alone, which a write added ahead."""
+    owners = {i.requested_at for i in timeline.completed() if i.action is not Action.INDEXING}
+    is_ahead = document.write_stats.keys() == {PARTITION_STATS}
+    return instant.action is Action.DELTA_COMMIT and (instant.requested_at in owners or is_ahead)
+
+
+def _named_files(written: Iterable[tuple[Instant, CommitMetadata]]) -> set[str]:
+    """Names of the files that delta commits say they have added to the index.
+
+    Those of Apache Hudi name the log files that were there before, too.
+    """
+    found = set()
+    for instant, document in written:
+        for stat in document.write_stats.get(RECORD_INDEX, ()):
+            for name in (stat.path.rpartition("/")[2], *stat.log_files):
+                file = decode_data_file_name(name)
+                if file is None or file.instant == instant.requested_at:
+                    found.add(name)
+    return found
+
+
+def _by_shard(logs: Collection[LogFile]) -> dict[str, tuple[LogFile, ...]]:
+    """In the order in which they count."""
+    found: dict[str, tuple[LogFile, ...]] = {}
+    for log in sorted(logs, key=log_merge_order):
+        found[log.file_id] = (*found.get(log.file_id, ()), log)
+    return found
+
+
+def is_contested(changes: Changes, pending: Sequence[Instant]) -> bool:
+    """Whether an instant is pending on the table that was requested after one of these writes had completed.
+
+    Such a one may have seen the write, and may change the same keys. Its log file is of an earlier instant than one
+    that tells of the changes now would be, and would count below it.
+    """
+    writes = [i.requested_at for i in pending if i.action.when_completed.changes_data]
+    return bool(changes.completed and writes) and min(changes.completed) < max(writes)

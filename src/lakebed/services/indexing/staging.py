@@ -1,0 +1,91 @@
+"""Base files of shards that wait in a folder of this machine until they may become part of the table.
+
+What is in them does not depend on the instant that they will be of: their names alone say that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakebed.engine.randomness import new_write_token
+from lakebed.engine.threads import map_bounded
+from lakebed.format.arrow import pc
+from lakebed.format.hfile import decode_hfile
+from lakebed.format.metadata.columns import texts
+from lakebed.index.entries import Entries, concat_texts
+from lakebed.metadata.bootstrap import encode_base, store_encoded
+from lakebed.model.commit import WriteStat
+from lakebed.model.source import BytesSource
+from lakebed.services.indexing.shards import Meter, Source, Target, join_unique, map_shards
+from lakebed.storage.problems import os_errors_typed
+
+
+@dataclass(frozen=True, slots=True)
+class StagedShard:
+    """A base file on this machine."""
+
+    file_id: str
+    path: Path
+    entry_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """A folder for base files of a record index; `has_ordering`: their entries carry ordering values."""
+
+    folder: Path
+    created_ms: int
+    has_ordering: bool
+
+    def stage_all(self, source: Source, file_ids: Sequence[str], meter: Meter) -> dict[str, StagedShard]:
+        """Puts the base files of all shards there, also of those without an entry; by file id."""
+        staged = map_shards(source, file_ids, self._stage, meter, all_shards=True)
+        return {shard.file_id: shard for shard in staged}
+
+    def stage_changed(self, changed: Sequence[tuple[StagedShard | None, str, Entries]]) -> Iterator[StagedShard]:
+        """Puts base files there that have the entries of those that are staged, if they are, and newer ones."""
+        taken = sum(1 for _ in self.folder.iterdir())
+        return map_bounded(
+            enumerate(changed, taken), lambda task: self._stage(task[0], task[1][1], _with_newer(*task[1]))
+        )
+
+    def _stage(self, number: int, file_id: str, entries: Entries) -> StagedShard:
+        data = encode_base(entries, created_ms=self.created_ms, in_order=True, has_ordering=self.has_ordering)
+        path = self.folder / f"{number}.hfile"
+        with os_errors_typed(str(path)):
+            path.write_bytes(data)
+        return StagedShard(file_id, path, len(entries.keys))
+
+
+def store_staged(target: Target, shards: Sequence[StagedShard], meter: Meter, *, first: int) -> Iterator[WriteStat]:
+    """Makes staged base files part of the table, under numbers from the `first` on."""
+
+    def store(task: tuple[int, StagedShard]) -> WriteStat:
+        number, shard = task
+        return store_encoded(
+            target.storage,
+            target.mdt_partition,
+            shard.file_id,
+            shard.path.read_bytes(),
+            instant=target.instant,
+            token=new_write_token(number),
+            entry_count=shard.entry_count,
+        )
+
+    for stat in map_bounded(enumerate(shards, first), store):
+        meter.step()
+        yield stat
+
+
+def _with_newer(shard: StagedShard | None, file_id: str, newer: Entries) -> Entries:
+    """The entries of a staged base file, but for keys of which there are newer ones, and these."""
+    nothing = Entries.of({})
+    added = Entries(newer.keys, newer.values, nothing.deletes)
+    if shard is None or not shard.entry_count:
+        return join_unique([added])
+    batch = decode_hfile(BytesSource(shard.path.read_bytes(), file_id))
+    keys = texts(batch["key"])
+    stays = pc.invert(pc.is_in(keys, concat_texts([newer.keys, newer.deletes]).cast(keys.type)))
+    return join_unique([Entries(keys.filter(stays), batch["value"].filter(stays), nothing.deletes), added])

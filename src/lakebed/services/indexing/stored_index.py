@@ -1,0 +1,89 @@
+"""A record index as it is stored: its shards, and their entries for other ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakebed.engine.threads import map_bounded
+from lakebed.errors import InvalidInputError
+from lakebed.format.metadata.keys import data_partition_of_group
+from lakebed.index.entries import Entries, split_entries
+from lakebed.metadata import MetadataTable
+from lakebed.metadata.merging import merge_shard
+from lakebed.metadata.record_index import RECORD_INDEX, is_partitioned
+from lakebed.model.files import FileSlice
+from lakebed.model.index import IndexDefinition
+from lakebed.services.indexing.keys import Layout, global_layout, partitioned_layout
+from lakebed.services.indexing.shards import Source, join_unique
+from lakebed.table import TableState
+
+_SLICES_PER_PASS = 64
+"""Shards whose entries are held at once, if they are many."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredIndex:
+    """The record index of a table at one moment; of each shard the newest slice."""
+
+    metadata: MetadataTable
+    slices: tuple[FileSlice, ...]
+
+    @classmethod
+    def of(cls, state: TableState) -> StoredIndex:
+        """The index of a table that has one."""
+        if not isinstance(state.metadata, MetadataTable) or not state.metadata.has(RECORD_INDEX):
+            raise InvalidInputError(
+                f"table {state.config.name} has no record index", hint='create it: create("record_index")'
+            )
+        return cls(state.metadata, state.metadata.slices(RECORD_INDEX))
+
+    @property
+    def file_ids(self) -> frozenset[str]:
+        """Of its shards."""
+        return frozenset(file_slice.group.file_id for file_slice in self.slices)
+
+    @property
+    def partitions(self) -> frozenset[str]:
+        """The data partitions that have shards of their own; one without a name if the index is global."""
+        return frozenset(data_partition(file_id) for file_id in self.file_ids)
+
+    @property
+    def definition(self) -> IndexDefinition | None:
+        """What index.json says of it."""
+        return self.metadata.definitions.get(RECORD_INDEX)
+
+    @property
+    def has_ordering(self) -> bool:
+        """Whether its entries carry ordering values."""
+        return self.definition is not None and self.definition.ordering is not None
+
+    def layout(self, shards: int) -> Layout:
+        """So many shards, for each data partition that has any if the index is partitioned."""
+        if not is_partitioned(self.metadata):
+            return global_layout(self.partitions, shards)
+        return partitioned_layout(dict.fromkeys(self.partitions, shards))
+
+    def source(self, layout: Layout) -> Source:
+        """The entries as they are stored, for other shards."""
+
+        def entries(file_slice: FileSlice, wanted: Collection[str]) -> Mapping[str, Entries]:
+            file_id = file_slice.group.file_id
+            shard = self.metadata.shard(RECORD_INDEX, file_id)
+            has_base = file_slice.base is not None
+            merged = merge_shard(shard, RECORD_INDEX, has_base=has_base, has_ordering=self.has_ordering)
+            found = Entries(merged.keys, merged.values, pa.array([], pa.string()))
+            return split_entries(found, layout.shards[data_partition(file_id)], wanted=wanted)
+
+        def read(wanted: Collection[str]) -> Iterator[Mapping[str, Entries]]:
+            return map_bounded(self.slices, lambda file_slice: entries(file_slice, wanted))
+
+        passes = -(-len(self.slices) // _SLICES_PER_PASS)
+        return Source(read, len(self.slices), join_unique, max(passes, 1))
+
+
+def data_partition(file_id: str) -> str:
+    """The data partition whose keys a shard has; without a name if it has those of the whole table."""
+    return data_partition_of_group(file_id) or ""

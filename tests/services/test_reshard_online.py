@@ -1,0 +1,504 @@
+"""Writers go on while the record index gets other shards: whatever they do in between, the index says what rows say."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakebed.api import Table, open_table
+from lakebed.metadata import MetadataTable
+from lakebed.metadata import maintenance as maintenance_module
+from lakebed.metadata.current_entries import are_current
+from lakebed.metadata.merging import merge_shard
+from lakebed.model.words import Action
+from lakebed.services.indexing import changes as changes_module
+from lakebed.services.indexing import reshard as reshard_module
+from lakebed.services.indexing.keys import Layout
+from lakebed.services.indexing.stored_index import data_partition
+from lakebed.table import open_handle
+from lakebed.write.writer import Writer
+from services.worlds import made, rows
+
+MDT = ".hoodie/metadata"
+GLOBAL, PARTITIONED, WINDOWED = "record", "record_partitioned", "record_windowed"
+LAYOUTS = [(kind, shards) for kind in (GLOBAL, PARTITIONED) for shards in (5, 1)]
+SECONDS = 60
+"""After so long a test gives up waiting for a thread."""
+
+
+class World:
+    """A table with a record index of two shards, and a model of its rows; keys move to another city if it is global."""
+
+    def __init__(self, path: Path, kind: str, table_type: str = "mor", ordering: str = "off") -> None:
+        self.path, self.is_global = path, kind == GLOBAL
+        made(path, table_type)
+        indexes = open_table(path, options={"lakebed.record.index.ordering": ordering}).indexes
+        indexes.create("record_index", kind=kind, shards=2, window=3 if kind == WINDOWED else None)
+        found = self.table.to_arrow(columns=["id", "city", "ts"]).to_pylist()
+        self.model = {self._place(row["id"], row["city"]): (row["city"], row["ts"]) for row in found}
+
+    @property
+    def table(self) -> Table:
+        """The table as another process opens it."""
+        return open_table(self.path)
+
+    def upsert(self, changes: pa.Table, table: Table | None = None) -> None:
+        (table or self.table).upsert(changes)
+        for row in changes.to_pylist():
+            self.model[self._place(row["id"], row["city"])] = (row["city"], row["ts"])
+
+    def delete(self, *numbers: int) -> None:
+        keys = {f"k{number:03d}" for number in numbers}
+        self.table.delete(sorted(keys))
+        self.model = {place: row for place, row in self.model.items() if place[0] not in keys}
+
+    def check(self, shards: int) -> None:
+        """The index has its shards and is right; so it is after all that a write can do."""
+        self.check_now(shards)
+        self.upsert(rows(700, 9, ts=8))
+        self.upsert(rows(40, 9, ts=8))
+        self.delete(41, 702)
+        self.check_now(shards)
+
+    def check_now(self, shards: int) -> None:
+        table = self.table
+        found = table.indexes.validate("record_index")
+        assert found.is_sound, (found, found.examples)
+        stored = table.to_arrow(columns=["id", "city", "ts"]).to_pylist()
+        assert sorted((row["id"], row["city"], row["ts"]) for row in stored) == self.rows()
+        keys = sorted({key for key, _ in self.model})
+        looked_up = table.lookup([*keys, "absent"], columns=["id", "city", "ts"]).to_pylist()
+        assert sorted((row["id"], row["city"], row["ts"]) for row in looked_up) == self.rows()
+        assert len(self.file_ids()) == shards * (
+            1 if self.is_global else len({city for city, _ in self.model.values()})
+        )
+
+    def rows(self) -> list[tuple[str, str, int]]:
+        return sorted((key, city, ts) for (key, _), (city, ts) in self.model.items())
+
+    def file_ids(self) -> set[str]:
+        metadata = self.table._handle.state().metadata
+        assert isinstance(metadata, MetadataTable)
+        return {file_slice.group.file_id for file_slice in metadata.slices("record_index")}
+
+    def metadata_actions(self) -> list[Action]:
+        metadata = self.table._handle.state().metadata
+        assert isinstance(metadata, MetadataTable)
+        return [instant.action for instant in metadata.timeline.completed()]
+
+    def _place(self, key: str, city: str) -> tuple[str, str]:
+        return key, "" if self.is_global else city
+
+
+class Between:
+    """Runs something once, between the copy and the end of the next reshard; counts the copies that were made."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.copies = 0
+        self.action: Callable[[], None] | None = None
+        publish, copy = reshard_module.publish_copy, reshard_module.make_copy
+
+        def counted(*arguments: object) -> object:
+            self.copies += 1
+            return copy(*arguments)  # type: ignore[arg-type]
+
+        def after_action(*arguments: object) -> bool:
+            action, self.action = self.action, None
+            if action is not None:
+                action()
+            return publish(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(reshard_module, "make_copy", counted)
+        monkeypatch.setattr(reshard_module, "publish_copy", after_action)
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Between:
+    return Between(monkeypatch)
+
+
+def moved(first: int, count: int, city: str, ts: int = 7) -> pa.Table:
+    return rows(first, count, ts=ts).set_column(1, "city", pa.array([city] * count))
+
+
+def write_all_sorts(world: World) -> None:
+    """New keys, updates, deletes, keys that move, that come back, and that come and go."""
+    world.upsert(rows(300, 30, ts=3))
+    world.upsert(rows(10, 9, ts=4))
+    world.delete(1, 2, 3, 301, 302)
+    world.upsert(moved(30, 6, "rome"))
+    world.upsert(rows(2, 1, ts=9))
+
+
+@pytest.mark.parametrize(("kind", "shards"), LAYOUTS)
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_what_is_written_meanwhile_is_in_the_new_shards(
+    tmp_path: Path, between: Between, kind: str, shards: int, table_type: str
+) -> None:
+    world = World(tmp_path / "t", kind, table_type)
+    between.action = lambda: write_all_sorts(world)
+    assert world.table.indexes.reshard(shards=shards).shards == len(world.file_ids())
+    assert between.copies == 1
+    world.check(shards)
+
+
+@pytest.mark.parametrize("is_folded", [False, True])
+@pytest.mark.parametrize("kind", [GLOBAL, PARTITIONED, WINDOWED])
+def test_entries_keep_their_ordering_values_and_stay_current(
+    tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch, kind: str, is_folded: bool
+) -> None:
+    monkeypatch.setattr(reshard_module, "is_contested", lambda *_: is_folded)
+    monkeypatch.setattr(reshard_module, "_SECONDS_BETWEEN_LOOKS", 0)
+    world = World(tmp_path / "t", kind, ordering="current")
+    between.action = lambda: write_all_sorts(world)
+    world.table.indexes.reshard(shards=5)
+    metadata = world.table._handle.state().metadata
+    assert isinstance(metadata, MetadataTable)
+    ordering = metadata.definitions["record_index"].ordering
+    assert ordering is not None
+    assert are_current(metadata, ordering)
+    world.check_now(5)
+    late = world.table.upsert(rows(10, 9, ts=2))
+    assert (late.metrics["rows_late"], late.metrics["records_read"]) == (9, 0)
+    world.check(5)
+
+
+@pytest.mark.parametrize(("kind", "shards"), LAYOUTS)
+@pytest.mark.parametrize("merge_logs", [False, True])
+def test_the_metadata_table_may_be_compacted_meanwhile(
+    tmp_path: Path, between: Between, kind: str, shards: int, merge_logs: bool
+) -> None:
+    world = World(tmp_path / "t", kind)
+
+    def compact() -> None:
+        options = {
+            "hoodie.metadata.log.compaction.enable": "true",
+            "hoodie.metadata.log.compaction.blocks.threshold": "2",
+        }
+        table = open_table(world.path, options=options if merge_logs else {})
+        write_all_sorts(world)
+        before = world.metadata_actions()
+        for number in range(4 if merge_logs else 10):
+            world.upsert(rows(500 + number, 1), table)
+        after = world.metadata_actions()
+        if not merge_logs:
+            assert after.count(Action.COMMIT) > before.count(Action.COMMIT)
+        else:
+            metadata = world.table._handle.state().metadata
+            assert isinstance(metadata, MetadataTable)
+            assert metadata.timeline.log_compactions
+
+    between.action = compact
+    world.table.indexes.reshard(shards=shards)
+    assert between.copies == 1
+    world.check(shards)
+
+
+def test_log_files_that_are_gone_make_it_begin_anew(tmp_path: Path, between: Between) -> None:
+    world = World(tmp_path / "t", GLOBAL)
+    folder = world.path / MDT / "record_index"
+
+    def compact_and_clean() -> None:
+        before = set(folder.iterdir())
+        write_all_sorts(world)
+        logs = {path for path in set(folder.iterdir()) - before if ".log." in path.name}
+        for number in range(10):
+            world.upsert(rows(500 + number, 1))
+        assert Action.COMMIT in world.metadata_actions()
+        for path in logs:
+            path.unlink()
+
+    between.action = compact_and_clean
+    world.table.indexes.reshard(shards=5)
+    assert between.copies == 2
+    world.check(5)
+
+
+def test_instants_that_are_archived_make_it_begin_anew(
+    tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path / "t", GLOBAL)
+
+    def archive() -> None:
+        monkeypatch.setattr(maintenance_module, "_KEPT_INSTANTS", 2)
+        write_all_sorts(world)
+        for number in range(20):
+            world.upsert(rows(500 + number, 1))
+        assert (world.path / MDT / ".hoodie/timeline/history/_version_").exists()
+
+    between.action = archive
+    world.table.indexes.reshard(shards=5)
+    assert between.copies == 2
+    world.check(5)
+
+
+@pytest.mark.parametrize(("kind", "shards"), LAYOUTS)
+def test_a_write_that_was_copied_may_be_rolled_back(tmp_path: Path, between: Between, kind: str, shards: int) -> None:
+    world = World(tmp_path / "t", kind)
+    before = dict(world.model)
+    world.upsert(rows(300, 30))
+    world.model = before
+    between.action = lambda: world.table.rollback(world.table.timeline.commits()[-1].requested_at)
+    world.table.indexes.reshard(shards=shards)
+    assert between.copies == 2
+    world.check(shards)
+
+
+@pytest.mark.parametrize(("kind", "shards"), LAYOUTS)
+@pytest.mark.parametrize("work", ["drop", "empty", "rebuild", "reshard", "same"])
+def test_the_index_may_become_another_one_meanwhile(
+    tmp_path: Path, between: Between, kind: str, shards: int, work: str
+) -> None:
+    world = World(tmp_path / "t", kind)
+
+    def change() -> None:
+        if work in ("drop", "empty", "rebuild"):
+            if work != "rebuild":
+                world.table.indexes.drop("record_index")
+            if work == "empty":  # The new index has no base file.
+                world.delete(*range(60))
+            world.table.indexes.create("record_index", kind=kind, shards=2, rebuild=work == "rebuild")
+        else:
+            world.table.indexes.reshard(shards=shards if work == "same" else 3)
+        write_all_sorts(world)
+
+    between.action = change
+    world.table.indexes.reshard(shards=shards)
+    # The work has a copy of its own if it is a reshard. One to the same shards leaves nothing to do.
+    assert between.copies == {"drop": 2, "empty": 2, "rebuild": 2, "reshard": 3, "same": 2}[work]
+    world.check(shards)
+
+
+@pytest.mark.parametrize("shards", [5, 1])
+def test_data_partitions_that_appear_meanwhile_get_as_many_shards(
+    tmp_path: Path, between: Between, shards: int
+) -> None:
+    world = World(tmp_path / "t", PARTITIONED)
+
+    def write() -> None:
+        world.upsert(moved(300, 20, "bonn"))
+        world.upsert(moved(310, 20, "kyiv"))
+        world.delete(301, 315)
+
+    between.action = write
+    world.table.indexes.reshard(shards=shards)
+    assert between.copies == 1
+    world.check(shards)
+
+
+class Held:
+    """A write on a thread that has done its work and waits until it may commit."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) -> None:
+        self._is_there, self._may_go = threading.Event(), threading.Event()
+        self._errors: list[BaseException] = []
+        commit = Writer._commit
+
+        def late(writer: Writer, *arguments: object) -> object:
+            if threading.current_thread() is self._thread:
+                self._is_there.set()
+                assert self._may_go.wait(SECONDS)
+            return commit(writer, *arguments)  # type: ignore[arg-type]
+
+        def run() -> None:
+            try:
+                write()
+            except BaseException as error:
+                self._errors.append(error)
+                self._is_there.set()
+
+        monkeypatch.setattr(Writer, "_commit", late)
+        self._thread = threading.Thread(target=run)
+        self._thread.start()
+        assert self._is_there.wait(SECONDS)
+
+    def go(self) -> None:
+        self._may_go.set()
+        self._thread.join(SECONDS)
+        assert not self._errors, self._errors
+
+
+@pytest.mark.parametrize(("kind", "shards"), LAYOUTS)
+def test_a_write_that_saw_one_of_these_commits_after_the_index_changed(
+    tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch, kind: str, shards: int
+) -> None:
+    """Its instant is before that of the new shards: what it says must count all the same."""
+    world, held = World(tmp_path / "t", kind), []
+
+    def write() -> None:
+        write_all_sorts(world)
+        held.append(Held(monkeypatch, lambda: world.table.delete(["k303", "k011"])))
+
+    between.action = write
+    world.table.indexes.reshard(shards=shards)
+    assert between.copies == 1
+    world.check_now(shards)
+    held[0].go()
+    world.model = {place: row for place, row in world.model.items() if place[0] not in ("k303", "k011")}
+    world.check(shards)
+
+
+@pytest.mark.parametrize(("kind", "shards"), LAYOUTS)
+def test_a_write_that_began_before_commits_after_the_index_changed(
+    tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch, kind: str, shards: int
+) -> None:
+    world = World(tmp_path / "t", kind)
+    late = moved(800, 12, "oslo")
+    held = Held(monkeypatch, lambda: world.table.upsert(late))
+    between.action = lambda: world.delete(1, 2)  # Not in oslo.
+    world.table.indexes.reshard(shards=shards)
+    assert any(".log." in path.name for path in newest_files(world)), "what was added is in log files"
+    held.go()
+    for row in late.to_pylist():
+        world.model[world._place(row["id"], row["city"])] = (row["city"], row["ts"])
+    world.check(shards)
+
+
+def newest_files(world: World) -> list[Path]:
+    """The files of the last delta commit of the metadata table, but for placeholders."""
+    metadata = world.table._handle.state().metadata
+    assert isinstance(metadata, MetadataTable)
+    newest = metadata.timeline.commits()[-1].requested_at
+    names = (path for path in (world.path / MDT / "record_index").iterdir() if newest in path.name)
+    return [path for path in names if "_0-0-0" not in path.name]
+
+
+def test_both_ways_of_catching_up_come_to_the_same(
+    tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for is_folded in (False, True):
+        monkeypatch.setattr(reshard_module, "is_contested", lambda *_, now=is_folded: now)
+        monkeypatch.setattr(reshard_module, "_SECONDS_BETWEEN_LOOKS", 0)
+        world = World(tmp_path / f"{is_folded}", GLOBAL)
+        between.action = lambda of=world: write_all_sorts(of)
+        world.table.indexes.reshard(shards=5)
+        assert is_folded != any(".log." in path.name for path in newest_files(world))
+        world.check(5)
+
+
+def test_the_last_copy_is_made_under_the_lock(
+    tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path / "t", GLOBAL)
+    monkeypatch.setattr(reshard_module, "find_changes", lambda *_: None)
+    steps: list[tuple[int, int]] = []
+    world.table.indexes.reshard(shards=5, progress=lambda *step: steps.append(step))
+    assert between.copies == reshard_module._COPIES_MAX + 1
+    assert steps[-1][0] == steps[-1][1]
+    world.check(5)
+
+
+def test_progress_goes_on_to_the_end(tmp_path: Path, between: Between) -> None:
+    world = World(tmp_path / "t", GLOBAL)
+    steps: list[tuple[int, int]] = []
+    between.action = lambda: write_all_sorts(world)
+    world.table.indexes.reshard(shards=5, progress=lambda *step: steps.append(step))
+    assert [done for done, _ in steps] == list(range(1, len(steps) + 1))
+    assert {total for _, total in steps} == {len(steps)}
+
+
+def test_a_crash_while_it_is_copied_leaves_nothing(tmp_path: Path, between: Between) -> None:
+    world = World(tmp_path / "t", GLOBAL)
+    before = sorted(path.name for path in world.path.rglob("*") if ".locks" not in path.parts)
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    between.action = die
+    with pytest.raises(KeyboardInterrupt):
+        world.table.indexes.reshard(shards=5)
+    assert sorted(path.name for path in world.path.rglob("*") if ".locks" not in path.parts) == before
+
+
+@pytest.mark.parametrize(("kind", "shards"), LAYOUTS)
+def test_writers_commit_while_the_copy_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, shards: int
+) -> None:
+    world = World(tmp_path / "t", kind)
+    copying, committed, done = threading.Event(), threading.Event(), threading.Event()
+    events: list[str] = []
+    errors: list[BaseException] = []
+    copy = reshard_module.make_copy
+
+    def slow(*arguments: object) -> object:
+        found = copy(*arguments)  # type: ignore[arg-type]
+        events.append("copied")
+        copying.set()
+        assert committed.wait(SECONDS)
+        events.append("copy given back")
+        return found
+
+    def write() -> None:
+        try:
+            for number in range(30):
+                world.upsert(rows(400 + 3 * number, 6, ts=number))
+                world.delete(400 + 3 * number)
+                events.append("committed")
+                if copying.is_set():
+                    committed.set()
+                if done.is_set():
+                    break
+        except BaseException as error:
+            errors.append(error)
+            committed.set()
+
+    monkeypatch.setattr(reshard_module, "make_copy", slow)
+    thread = threading.Thread(target=write)
+    thread.start()
+    world.table.indexes.reshard(shards=shards)
+    done.set()
+    thread.join(SECONDS)
+    assert not errors, errors
+    during = events[events.index("copied") : events.index("copy given back")]
+    assert "committed" in during
+    world.check(shards)
+
+
+def test_a_look_does_not_take_for_added_what_was_there(tmp_path: Path) -> None:
+    world = World(tmp_path / "t", GLOBAL)
+
+    def look() -> reshard_module.StoredIndex:
+        return reshard_module.StoredIndex.of(world.table._handle.state())
+
+    seen = changes_module.Seen.of(look())
+    nothing = changes_module.find_changes(seen, look(), world.table.timeline)
+    assert nothing == changes_module.Changes({}, ())
+    world.upsert(rows(300, 30))
+    some = changes_module.find_changes(seen, look(), world.table.timeline)
+    assert some is not None
+    assert set(some.logs) == world.file_ids()
+    assert len(some.completed) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["hudi120_cow_part_upsert", "hudi120_cow_part_partitioned_rli", "hudi120_cow_part_rli_fg4"]
+)
+def test_what_apache_hudi_has_added_is_found(unpack, name: str) -> None:
+    """Its delta commits name log files of others, too, and merged ones may be gone."""
+    state = open_handle(unpack(name).path).state()
+    index = reshard_module.StoredIndex.of(state)
+    seen = changes_module.Seen.of(index)
+    built = {time: done for time, done in seen.counted.items() if time.startswith("0000")}
+    found = changes_module.find_changes(replace(seen, counted=built), index, state.timeline)
+    assert found is not None
+    shards = shard_sets_of(index)
+    layout = Layout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))
+    added = changes_module.ChangeReader(state.storage).entries(found, layout, has_ordering=False)
+    assert added
+    for file_id, entries in added.items():
+        merged = merge_shard(index.metadata.shard("record_index", file_id), "record_index", has_base=False)
+        assert set(entries.keys.to_pylist()) <= set(merged.keys.to_pylist())
+        assert set(entries.deletes.to_pylist()).isdisjoint(merged.keys.to_pylist())
+
+
+def shard_sets_of(index: reshard_module.StoredIndex) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for file_slice in index.slices:
+        of = data_partition(file_slice.group.file_id)
+        found[of] = (*found.get(of, ()), file_slice.group.file_id)
+    return found
