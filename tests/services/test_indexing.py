@@ -445,6 +445,25 @@ def test_a_write_that_began_before_the_index_is_in_it_or_is_told(
         assert table.indexes.validate(name).is_sound
 
 
+@pytest.mark.parametrize("change", ["create", "rebuild", "reshard"])
+def test_a_write_that_an_index_has_taken_in_cannot_be_rolled_back(tmp_path: Path, change: str) -> None:
+    table = made(tmp_path / "t")
+    before = contents(table)
+    if change != "create":
+        table.indexes.create("record_index", kind="record", shards=2)
+    written = table.upsert(rows(300, 9)).instant
+    if change == "reshard":
+        table.indexes.reshard(shards=3)
+    else:
+        table.indexes.create("record_index", kind="record", shards=2, rebuild=change == "rebuild")
+    with pytest.raises(InvalidInputError, match=f"record_index was built since {written}"):
+        table.rollback(written)
+    assert table.indexes.validate("record_index").is_sound
+    table.indexes.drop("record_index")
+    table.rollback(written)
+    assert contents(table) == before
+
+
 @pytest.mark.parametrize("change", ["drop", "grow", "shrink"])
 def test_a_write_that_found_its_keys_before_the_index_changed_goes_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str

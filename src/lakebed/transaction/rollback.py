@@ -300,9 +300,30 @@ def _check_can_undo(section: Section, target: InstantTime) -> Instant:
                 f"{target} is compacted into the metadata table and cannot be rolled back",
                 hint="delete the rows, or write the earlier ones again",
             )
+    _check_not_indexed(section, commits[-1])
     _check_not_cleaned(section, commits[-1])
     _check_not_planned(section, commits[-1])
     return commits[-1]
+
+
+def _check_not_indexed(section: Section, commit: Instant) -> None:
+    """No index of the table was built, or given other shards, since: it has taken in what the write did.
+
+    Of statistics that a write added ahead of its own instant nothing has to be undone: they are a bound.
+    """
+    timeline = section.metadata_timeline
+    documents = Documents(section.ports.storage, section.config, METADATA)
+    owners = {i.requested_at for i in section.timeline if i.action is not Action.INDEXING} | timeline.log_compactions
+    ready = {*section.config.metadata_partitions} - {"partition_stats"}
+    for delta in timeline.commits():
+        is_later = (delta.completed_at or "") > (commit.completed_at or "")
+        is_build = delta.action is Action.DELTA_COMMIT and delta.requested_at not in owners
+        built = ready & documents.commit(delta).write_stats.keys() if is_later and is_build else ()
+        if built:
+            raise InvalidInputError(
+                f"{', '.join(sorted(built))} was built since {commit.requested_at}, or got other shards",
+                hint="delete the rows, or write the earlier ones again; or drop the index first",
+            )
 
 
 def _check_not_planned(section: Section, commit: Instant) -> None:
