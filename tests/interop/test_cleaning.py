@@ -189,6 +189,37 @@ def test_both_clean_and_archive_one_table(
     assert len(times) == len({*times})
 
 
+def test_apache_hudi_archives_on_behind_a_manifest_that_was_renewed(tmp_path: Path) -> None:
+    """As a restore or a rollback leaves it under a lock that can be lost; the first ones name no file."""
+    shared = Shared(tmp_path / "renewed", "cow", ("record",))
+    shared.upsert(range(6), 0)
+
+    def renew() -> None:
+        with shared.context.transactions.section() as section:
+            archiving._renew_manifest(section)
+
+    def archived() -> list[InstantTime]:
+        history = Archive(shared.table._handle.storage, shared.table.config).instants()
+        return [each.instant.requested_at for each in history]
+
+    renew()
+    renew()
+    shared.check()
+    assert not archived()
+    for ts in range(1, 8):
+        shared.hudi_upsert([0, 1, 30 + ts], ts, FRUGAL)
+    first = archived()
+    assert first
+    renew()
+    assert archived() == first
+    for ts in range(8, 12):
+        shared.hudi_upsert([0, 1, 30 + ts], ts, FRUGAL)
+    shared.upsert([0, 1, 2], 13)
+    shared.check()
+    times = archived()
+    assert len(first) < len(times) == len({*times})
+
+
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_savepoints_of_both_and_a_restore(tmp_path: Path, table_type: str) -> None:
     shared = Shared(tmp_path / f"saved_{table_type}", table_type, ())
