@@ -59,8 +59,10 @@ class ShardCache:
         if not self.bytes_max:
             return None
         path = self._path(identity)
-        held = _HELD.find(path)
-        table = held or load_key_table(path, self.seed) if _touch(path) else _WAITING.get(path)
+        waiting = _WAITING.get(path)
+        if waiting is not None or not _touch(path):
+            return waiting
+        table = _HELD.find(path) or load_key_table(path, self.seed)
         if table is not None:
             _HELD.keep(path, table, self.bytes_max)
         return table
