@@ -11,6 +11,7 @@ from conftest import REAL_TABLES, catalogue
 from lakebed.index.partition_stats import widened_stats
 from lakebed.metadata.changes import MetadataChange
 from lakebed.metadata.entries import Update, list_groups, plan_change
+from lakebed.metadata.kept import PartitionStats
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import Instant
 from lakebed.model.metadata import ColumnStats
@@ -40,6 +41,9 @@ class FromFiles:
     def of_files(self, partition: str, names: Collection[str], columns: Sequence[str]) -> Sequence[ColumnStats]:
         paths = (f"{partition}/{name}" if partition else name for name in names)
         return [each for path in paths for each in self._commits.file(WriteStat("", path, partition)).column_stats]
+
+    def learn(self, stats: PartitionStats, columns: Sequence[str]) -> None:
+        pass
 
 
 @pytest.mark.parametrize("name", TABLES)

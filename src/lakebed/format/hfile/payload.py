@@ -13,7 +13,6 @@ from lakebed.format.hfile.layout import GZIP
 
 _GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
 _InflateError = cast(type[Exception], igzip_lib.error)
-_QUICK_LEVEL = 1
 _DEFLATE_RATIO_MAX = 1032
 """No deflate stream is longer, uncompressed, than this many times its length."""
 
@@ -39,11 +38,6 @@ def decode_payload(payload: bytes | memoryview, size: int, codec: int, path: str
 def gzip_member(deflated: bytes, data: bytes | memoryview) -> bytes:
     """A gzip member, with the header of Java's writer, around the deflate stream of `data`."""
     return b"".join((_GZIP_HEADER, deflated, struct.pack("<II", isal_zlib.crc32(data), len(data) & 0xFFFFFFFF)))
-
-
-def gzip_quickly(data: bytes | memoryview) -> bytes:
-    """A gzip member of data that does not last: a little larger than it could be, in less than half the time."""
-    return bytes(isal_zlib.compress(data, _QUICK_LEVEL, wbits=31))
 
 
 def gzip_like_hudi(data: bytes | memoryview) -> bytes:

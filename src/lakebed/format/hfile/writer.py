@@ -34,13 +34,11 @@ from lakebed.format.hfile.layout import (
     encode_trailer,
 )
 from lakebed.format.hfile.order import SMALL_COUNT, binary_buffers, row_bytes
-from lakebed.format.hfile.payload import gzip_like_hudi, gzip_quickly
+from lakebed.format.hfile.payload import gzip_like_hudi
 
 _BLOOM_NAME = "bloomFilter"
 _BLOOM_TYPE = b"DYNAMIC_V0"
 _CODECS = {"gzip": GZIP, "none": NONE}
-_Pack = Callable[[bytes], bytes]
-"""Makes the payload of a block of what it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +70,22 @@ def encode_hfile(
     block_bytes_max: int = BLOCK_BYTES_MAX,
     bloom: bytes | None = None,
     order: npt.NDArray[np.int64] | None = None,
-    quick: bool = False,
 ) -> bytes:
     """The HFile of `keys` (string or binary) and `values` (binary, or a dictionary of binary).
 
     Keys must ascend and be unique; with `order` (see `key_order`) it is the records taken in that order that do.
     `schema` is the Avro schema of the values, `bloom` the text of a base file's bloom filter. The same input always
-    gives the same bytes; up to 2048 records they are those that Apache Hudi writes, unless it is to be `quick`.
+    gives the same bytes; up to 2048 records they are those that Apache Hudi writes.
     """
     assert len(keys) == len(values)
     assert values.null_count == 0
     order = np.arange(len(keys)) if order is None else order
     _require_short_keys(keys)
-    pack = bytes if codec == "none" else gzip_quickly if quick else gzip_like_hudi
     if len(keys) <= SMALL_COUNT:
-        blocks, totals = _small_blocks(keys.take(pa.array(order)), values.take(pa.array(order)), pack, block_bytes_max)
+        blocks, totals = _small_blocks(keys.take(pa.array(order)), values.take(pa.array(order)), codec, block_bytes_max)
     else:
         blocks, totals = _bulk_blocks(keys, values, order, codec, block_bytes_max)
-    info = _file_info(totals, schema, created_ms, base_file, bloom)
-    return _assemble(blocks, totals, info, _CODECS[codec], pack, bloom)
+    return _assemble(blocks, totals, _file_info(totals, schema, created_ms, base_file, bloom), _CODECS[codec], bloom)
 
 
 def _require_short_keys(keys: ArrowArray) -> None:
@@ -102,10 +97,11 @@ def _require_short_keys(keys: ArrowArray) -> None:
 
 
 def _small_blocks(
-    keys: ArrowArray, values: ArrowArray, pack: _Pack, block_bytes_max: int
+    keys: ArrowArray, values: ArrowArray, codec: Codec, block_bytes_max: int
 ) -> tuple[Iterator[_DataBlock], _Totals]:
     rows, contents = row_bytes(keys), row_bytes(values)
     assert all(row < following for row, following in pairwise(rows)), "keys do not ascend"
+    pack = gzip_like_hudi if codec == "gzip" else bytes
 
     def blocks() -> Iterator[_DataBlock]:
         first, content = b"", bytearray()
@@ -168,12 +164,7 @@ def _file_info(totals: _Totals, schema: str, created_ms: int, base_file: bool, b
 
 
 def _assemble(
-    blocks: Iterator[_DataBlock],
-    totals: _Totals,
-    info: dict[str, bytes],
-    codec: int,
-    pack: _Pack,
-    bloom: bytes | None,
+    blocks: Iterator[_DataBlock], totals: _Totals, info: dict[str, bytes], codec: int, bloom: bytes | None
 ) -> bytes:
     parts: list[bytes] = []
     rows, offsets, sizes, position, data_bytes = [], [], [], 0, 0
@@ -187,11 +178,11 @@ def _assemble(
         data_bytes += block.uncompressed_bytes
     meta = BlockIndex((), (), ())
     if bloom is not None:
-        parts.append(_block(META, bloom, pack))
+        parts.append(_block(META, bloom, codec))
         meta = BlockIndex((_BLOOM_NAME.encode(),), (position,), (len(parts[-1]),))
     load_on_open_offset = position + sum(meta.sizes)
     index = encode_root_index(BlockIndex(tuple(rows), tuple(offsets), tuple(sizes)))
-    section = [_block(ROOT_INDEX, index, pack), _block(ROOT_INDEX, encode_root_index(meta, plain_keys=True), pack)]
+    section = [_block(ROOT_INDEX, index, codec), _block(ROOT_INDEX, encode_root_index(meta, plain_keys=True), codec)]
     trailer = encode_trailer(
         file_info_offset=load_on_open_offset + sum(map(len, section)),
         load_on_open_offset=load_on_open_offset,
@@ -202,8 +193,8 @@ def _assemble(
         last_data_block_offset=offsets[-1] if offsets else 0,
         codec=codec,
     )
-    return b"".join((*parts, *section, _block(FILE_INFO, encode_file_info(info), pack), trailer))
+    return b"".join((*parts, *section, _block(FILE_INFO, encode_file_info(info), codec), trailer))
 
 
-def _block(magic: bytes, content: bytes, pack: _Pack) -> bytes:
-    return encode_block(magic, pack(content), len(content))
+def _block(magic: bytes, content: bytes, codec: int) -> bytes:
+    return encode_block(magic, gzip_like_hudi(content) if codec == GZIP else content, len(content))

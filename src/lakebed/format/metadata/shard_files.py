@@ -54,17 +54,12 @@ def encode_shard_log(
     schema: str,
     created_ms: int,
 ) -> bytes:
-    """The log file that an instant writes: entries with unique keys, in any order, and keys to delete.
-
-    It goes with the next compaction: a writer that waits for it is worth more than its bytes.
-    """
+    """The log file that an instant writes: entries with unique keys, in any order, and keys to delete."""
     header = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema}
     blocks = []
     if len(keys):
         order = key_order(keys)
-        hfile = encode_hfile(
-            keys, values, schema=schema, created_ms=created_ms, base_file=False, order=order, quick=True
-        )
+        hfile = encode_hfile(keys, values, schema=schema, created_ms=created_ms, base_file=False, order=order)
         blocks.append(encode_log_block(BlockKind.HFILE_DATA, header, hfile))
     if len(deletes):
         blocks.append(encode_log_block(BlockKind.DELETE, header, _delete_content(deletes, mdt_partition)))
