@@ -252,8 +252,13 @@ def test_a_block_that_stands_for_others(tmp_path: Path) -> None:
     check_shard(shard, {"k0": 2, "k5": 3}, caches_below(tmp_path))
 
 
+def wait_until_stored() -> None:
+    """Returns when no table is waiting any more: they are stored one after the other."""
+    shard_cache._background().submit(int).result()
+
+
 def cache_files(cache: ShardCache) -> list[Path]:
-    shard_cache.wait_until_stored()
+    wait_until_stored()
     return sorted(Path(cache.folder).glob("*.keys"))
 
 
@@ -329,6 +334,28 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     assert gone.built == 1
 
 
+@pytest.mark.parametrize("few", [300, 301])
+def test_keys_that_are_few_in_every_shard_need_no_fingerprints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """Nor compiled code for them; one more than can be few in all shards does."""
+    table = lakebed.create_table(tmp_path / "t", schema=SCHEMA, key="id", indexes=("record",))
+    table.upsert([{"id": "k1", "city": "oslo", "ts": 1}])
+    asked: list[int] = []
+
+    def noted(keys: pa.Array, seed: bytes) -> np.ndarray:
+        asked.append(len(keys))
+        return fingerprints(keys, seed)
+
+    metadata = metadata_of(tmp_path / "t")
+    monkeypatch.setattr(key_locations, "fingerprints", noted)
+    monkeypatch.setattr(key_locations, "_few_max", lambda _: 300 / len(metadata.slices("record_index")))
+    monkeypatch.setattr(key_locations._Keys, "is_few", True)
+    found = locate_keys(metadata, pa.array([f"k{n}" for n in range(few)]), cache=ShardCache(str(tmp_path / "cache")))
+    assert np.flatnonzero(found.codes >= 0).tolist() == [1]
+    assert bool(asked) is (few > 300)
+
+
 def a_table(keys: int = 100) -> KeyTable:
     nothing = np.empty(0, np.int64)
     return KeyTable(np.zeros(5 * keys, np.uint32), np.empty(0, np.int32), nothing, (), nothing)
@@ -368,7 +395,7 @@ def test_a_table_that_cannot_be_stored_later_costs_time_only(tmp_path: Path, cap
     (tmp_path / "file").write_bytes(b"")
     cache = ShardCache(str(tmp_path / "file" / "cache"))
     cache.keep_soon("one", a_table())
-    shard_cache.wait_until_stored()
+    wait_until_stored()
     assert "record index cache" in caplog.text
     assert not shard_cache._WAITING
 

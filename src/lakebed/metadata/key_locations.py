@@ -7,6 +7,7 @@ are looked up where they lie, which reads a few blocks of a shard instead of all
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -148,8 +149,9 @@ def _shard_set(metadata: KeyShards, partition: str | None) -> tuple[str, ...]:
 def _locate(metadata: KeyShards, keys: ArrowArray, shards: tuple[str, ...], cache: ShardCache) -> Locations:
     """Where keys live, by the shards that they hash to."""
     by_id = {files.file_slice.group.file_id: files for files in metadata.shard_files(RECORD_INDEX) or ()}
-    # Of many keys it is certain that they are looked for in tables: both hashes are made in one go.
-    hashed = _hashed(keys, len(shards), cache.seed if len(keys) > _FEW_KEYS else None)
+    # With more keys than can be few in every shard some are surely looked for in tables: both hashes come in one go.
+    are_many = len(keys) > sum(_few_max(by_id.get(shard)) for shard in shards)
+    hashed = _hashed(keys, len(shards), cache.seed if are_many else None)
     order, bounds = group_rows(hashed.shards, len(shards))
     tasks = [
         _Keys(metadata, shard, by_id.get(shard), keys, order[first:last])
@@ -207,12 +209,16 @@ class _Keys:
     @property
     def is_few(self) -> bool:
         """Whether the keys are looked up one by one."""
-        if self.files is None:
-            return True
-        base, logs = self.files.file_slice.base, self.files.file_slice.logs
-        size = sum(file.size or 0 for file in ((base,) if base else ()) + logs)
-        few = max(POINT_KEYS_MAX + size // POINT_BYTES, _KEYS_OF_SMALL_MAX if size <= SMALL_BYTES else 0)
-        return len(self.rows) <= few
+        return len(self.rows) <= _few_max(self.files)
+
+
+def _few_max(files: ShardFiles | None) -> float:
+    """How many keys of a shard are looked up one by one: all, where only the metadata table can read it."""
+    if files is None:
+        return math.inf
+    base, logs = files.file_slice.base, files.file_slice.logs
+    size = sum(file.size or 0 for file in ((base,) if base else ()) + logs)
+    return max(POINT_KEYS_MAX + size // POINT_BYTES, _KEYS_OF_SMALL_MAX if size <= SMALL_BYTES else 0)
 
 
 def _look_up(probe: _Keys) -> Locations:

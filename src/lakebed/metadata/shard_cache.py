@@ -150,11 +150,6 @@ def _background() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="lakebed-cache")
 
 
-def wait_until_stored() -> None:
-    """Returns when no table is waiting to be stored."""
-    _background().submit(int).result()
-
-
 def _forget_waiting() -> None:
     """A child process has none of the threads of its parent: what waits there is stored there."""
     _background.cache_clear()

@@ -27,9 +27,9 @@ from lakebed.format.log.blocks import (
     decode_records,
     encode_avro_records,
     encode_deletes,
-    encode_parquet_records,
     encode_positions,
     hfile_content,
+    write_parquet_records,
 )
 from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock, decode_log_file, encode_log_block
 from lakebed.model.words import META_COLUMNS, RECORD_KEY
@@ -135,6 +135,12 @@ def test_avro_records_are_what_fastavro_writes() -> None:
         fastavro.schemaless_writer(datum, schema, row)
         expected += struct.pack(">i", len(datum.getvalue())) + datum.getvalue()
     assert encode_avro_records(BATCH, SCHEMA) == expected
+
+
+def encode_parquet_records(table: pa.Table, avro_json: str) -> memoryview:
+    sink = pa.BufferOutputStream()
+    write_parquet_records(sink, table, avro_json)
+    return memoryview(sink.getvalue())
 
 
 def test_parquet_round_trip() -> None:

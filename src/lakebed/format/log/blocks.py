@@ -35,10 +35,10 @@ __all__ = (
     "decode_records",
     "encode_avro_records",
     "encode_deletes",
-    "encode_parquet_records",
     "encode_positions",
     "hfile_content",
     "holds_bytes",
+    "write_parquet_records",
 )
 
 _RECORDS_START = struct.Struct(">ii")
@@ -73,18 +73,11 @@ def encode_avro_records(batch: pa.RecordBatch, avro_json: str) -> memoryview:
     return content.data
 
 
-def encode_parquet_records(table: pa.Table, avro_json: str, **options: Any) -> memoryview:
-    """The content of a PARQUET_DATA block whose SCHEMA header is `avro_json`; `options` are for the Parquet writer.
+def write_parquet_records(sink: pa.NativeFile, table: pa.Table, avro_json: str, **options: Any) -> None:
+    """Writes the content of a PARQUET_DATA block whose SCHEMA header is `avro_json`; `options` are for the writer.
 
     Nulls in columns that are declared without raise InvalidInputError.
     """
-    sink = pa.BufferOutputStream()
-    write_parquet_records(sink, table, avro_json, **options)
-    return memoryview(sink.getvalue())
-
-
-def write_parquet_records(sink: pa.NativeFile, table: pa.Table, avro_json: str, **options: Any) -> None:
-    """Writes what `encode_parquet_records` gives."""
     try:
         with pq.ParquetWriter(sink, table.schema, store_schema=False, **options) as writer:
             writer.write_table(table)
