@@ -791,6 +791,6 @@ def test_how_columns_are_encoded_is_found_once_for_a_write_and_not_from_a_few_ro
     context = context_of(files=FileSizing(log_format="parquet"))
     task = WriteTask(context, 3, GROUP, SLICE, InMemory(SCHEMA.empty_table()), TOKEN)
     for rows in (1, 600, 700, 2):
-        (block,) = decode_log_file(log_blocks.encode_record_block(task, block_of(rows)), path="log")
+        (block,) = decode_log_file(log_blocks.encode_record_block(task, block_of(rows)).data, path="log")
         assert decode_records(block, path="log").num_rows == rows
     assert asked == [1, 600]

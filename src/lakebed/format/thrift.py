@@ -27,6 +27,7 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _ST
     12,
 )
 _DOUBLE_LAYOUT = struct.Struct("<d")
+_BYTES = tuple(bytes((value,)) for value in range(0x80))
 Struct = dict[int, Any]
 
 
@@ -61,7 +62,7 @@ def encode_struct(fields: Mapping[int, bytes]) -> bytes:
 
 def integer(value: int, *, wide: bool = True) -> bytes:
     """A field of type i64, or i32."""
-    return bytes([_I64 if wide else _I32]) + _varint(value << 1 ^ value >> 63)
+    return bytes([_I64 if wide else _I32]) + zigzag(value)
 
 
 def struct_list(items: Iterable[bytes]) -> bytes:
@@ -71,12 +72,12 @@ def struct_list(items: Iterable[bytes]) -> bytes:
 
 def text_list(items: Iterable[bytes]) -> bytes:
     """A field that lists texts or bytes."""
-    return _list(_BINARY, [_varint(len(item)) + item for item in items])
+    return _list(_BINARY, [varint(len(item)) + item for item in items])
 
 
 def integer_list(items: Iterable[int]) -> bytes:
     """A field that lists i32 numbers."""
-    return _list(_I32, [_varint(item << 1 ^ item >> 63) for item in items])
+    return _list(_I32, [zigzag(item) for item in items])
 
 
 def nested(encoded: bytes) -> bytes:
@@ -86,12 +87,26 @@ def nested(encoded: bytes) -> bytes:
 
 def text(value: bytes) -> bytes:
     """A field of type string or binary."""
-    return bytes([_BINARY]) + _varint(len(value)) + value
+    return bytes([_BINARY]) + varint(len(value)) + value
+
+
+def zigzag(value: int) -> bytes:
+    """A number as fields have it, without their head."""
+    return varint(value << 1 ^ value >> 63)
+
+
+def varint(value: int) -> bytes:
+    """A number that is not negative, seven bits a byte."""
+    if value < 0x80:
+        return _BYTES[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80)) + varint(value >> 14)
 
 
 def _list(kind: int, items: list[bytes]) -> bytes:
     count = len(items)
-    head = bytes([_LIST, count << 4 | kind]) if count < 15 else bytes([_LIST, 0xF0 | kind]) + _varint(count)
+    head = bytes([_LIST, count << 4 | kind]) if count < 15 else bytes([_LIST, 0xF0 | kind]) + varint(count)
     return head + b"".join(items)
 
 
@@ -142,12 +157,3 @@ def _decode_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at + 1
     raise ValueError("a number of more than 64 bits")
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

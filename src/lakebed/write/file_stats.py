@@ -8,7 +8,7 @@ every other number, as it is to readers, where Hudi has zeros again and its read
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
@@ -22,35 +22,47 @@ from lakebed.model.metadata import ColumnStats, StatValue
 from lakebed.write.columns import identity
 
 _Bounds = tuple[StatValue | None, StatValue | None]
+_NO_BOUNDS: Mapping[str, _Bounds] = {}
 _EPOCH = datetime(1970, 1, 1)
 _TICKS = {"s": timedelta(seconds=1), "ms": timedelta(milliseconds=1), "us": timedelta(microseconds=1)}
 
 
 def column_stats(
-    table: pa.Table, file_name: str, columns: Sequence[str], footer: Any = None
+    table: pa.Table,
+    file_name: str,
+    columns: Sequence[str],
+    footer: Any = None,
+    *,
+    bounds: Mapping[str, _Bounds] = _NO_BOUNDS,
 ) -> tuple[ColumnStats, ...]:
     """What is to be known of `columns` in a file with the rows of `table`.
 
     Nested columns, and columns that the rows do not have, are left out. A base file without rows has statistics of no
     values, as a log file of deletes does: without them nothing could be said of its partition.
-    `footer` is the Parquet metadata of a base file; log files have none, and count no bytes.
+    `footer` is the Parquet metadata of a base file; log files have none, and count no bytes. The `bounds` of columns
+    that are known already need not be looked for.
     """
     given = [name for name in columns if name in table.schema.names]
     chunks = _chunks(footer, given)
     known = given if footer is None else [name for name in given if name in chunks]
-    bounds: dict[Hashable, _Bounds] = {}
-    found = (_stats(table[name], file_name, name, chunks.get(name, []), bounds) for name in known)
+    seen: dict[Hashable, _Bounds] = {}
+    found = (_stats(table[name], file_name, name, chunks.get(name, []), bounds, seen) for name in known)
     return tuple(stats for stats in found if stats is not None)
 
 
 def _stats(
-    column: pa.ChunkedArray, file_name: str, name: str, chunks: list[Any], known: dict[Hashable, _Bounds]
+    column: pa.ChunkedArray,
+    file_name: str,
+    name: str,
+    chunks: list[Any],
+    known: Mapping[str, _Bounds],
+    seen: dict[Hashable, _Bounds],
 ) -> ColumnStats | None:
-    """The statistics of a column. Bounds that were found are `known`: the record key often is a data column, too."""
+    """The statistics of a column, whose bounds may be `known` or `seen`: the record key often is a data column, too."""
     declared = value_type_of(column.type)
     if declared is None:
         return None
-    low, high = _footer_bounds(column.type, chunks) or _known_bounds(column, known)
+    low, high = known.get(name) or _footer_bounds(column.type, chunks) or _known_bounds(column, seen)
     return ColumnStats(
         file_name,
         name,

@@ -15,10 +15,11 @@ from lakebed.format.file_names import encode_log_file_name, log_merge_order
 from lakebed.format.log.blocks import decode_deletes
 from lakebed.format.log.file import BlockKind, block_kinds, decode_log_file
 from lakebed.format.metadata.column_stats import merge_column_stats
+from lakebed.format.parquet_encode import Bounds
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.metadata import ColumnStats
-from lakebed.model.words import META_COLUMNS, RECORD_KEY
+from lakebed.model.words import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
 from lakebed.read.file_slice import IS_DELETED, SliceTask, read_slice
 from lakebed.read.held_files import HELD
 from lakebed.read.merge import Rules
@@ -102,8 +103,8 @@ def _draft(task: WriteTask) -> LogDraft | None:
         return None
     records, deletes = _split(rows)
     blocks = plan_record_blocks(task, records)
-    encoded = (encode_record_block(task, block) for block in blocks)
-    data = b"".join([*encoded, *encode_delete_blocks(task, deletes)])
+    encoded = [encode_record_block(task, block) for block in blocks]
+    data = b"".join([*(block.data for block in encoded), *encode_delete_blocks(task, deletes)])
     log = _log_file(task, len(data))
     known = records.select([name for name in _entry_columns(task.context) if name in records.column_names])
     return LogDraft(
@@ -112,7 +113,7 @@ def _draft(task: WriteTask) -> LogDraft | None:
         data,
         known,
         deletes,
-        log_column_stats(task, blocks, log.name),
+        log_column_stats(task, blocks, log.name, [block.bounds for block in encoded]),
         _deleted_before(task, joined(known[RECORD_KEY].filter(known[IS_INSERT]))),
     )
 
@@ -235,26 +236,28 @@ def _write_stat(task: WriteTask, log: LogFile, records: int, inserts: int, delet
     return replace(stat, prev_commit=before.base_instant, base_file=base_file, log_files=(*older, log.name))
 
 
-def log_column_stats(task: WriteTask, blocks: Sequence[RecordBlock], name: str) -> tuple[ColumnStats, ...]:
+def log_column_stats(
+    task: WriteTask, blocks: Sequence[RecordBlock], name: str, bounds: Sequence[Mapping[str, Bounds]] = ()
+) -> tuple[ColumnStats, ...]:
     """Statistics over the records of all blocks; a file of deletes alone has them, too, with no value in them.
 
     A column that some block lacks has none: the values of its rows lie in other files, and a range that leaves them
-    out could prune a row that a partial update completes.
+    out could prune a row that a partial update completes. `bounds` are known of some columns of each block.
     """
     wanted = task.context.stats_columns
     if not blocks:
         return tuple(ColumnStats(name, column, None, None, 0, 0) for column in wanted)
-    known = [column for column in wanted if all(_has(block, column) for block in blocks)]
+    names = [{*block.names} for block in blocks]
+    known = tuple(column for column in wanted if all(column.partition(".")[0] in some for some in names))
     merged: dict[str, ColumnStats] = {}
-    for block in blocks:
-        for stats in column_stats(block.rows, name, tuple(known)):
+    for block, ends in zip(blocks, bounds or [{}] * len(blocks), strict=True):
+        rows = block.rows
+        if COMMIT_SEQNO in known and COMMIT_SEQNO not in rows.column_names:
+            rows = rows.append_column(COMMIT_SEQNO, block.column(COMMIT_SEQNO))
+        for stats in column_stats(rows, name, known, bounds=ends):
             older = merged.get(stats.column)
             merged[stats.column] = stats if older is None else merge_column_stats(older, stats)
     return tuple(merged.values())
-
-
-def _has(block: RecordBlock, column: str) -> bool:
-    return column.partition(".")[0] in block.rows.column_names
 
 
 def _gone(draft: LogDraft) -> pa.Array:
@@ -273,6 +276,8 @@ def _deleted_before(task: WriteTask, keys: pa.Array) -> pa.Array:
     if IS_DELETED in context.schema.names:
         return keys if before.logs else keys.slice(0, 0)
     deleted = [keys for log in before.logs for keys in _keys_deleted_by(context.storage, before.path(log.name), log)]
+    if not deleted:
+        return keys.slice(0, 0)
     return keys.filter(pc.is_in(keys, value_set=pa.chunked_array(deleted, pa.string())))
 
 

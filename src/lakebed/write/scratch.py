@@ -36,6 +36,11 @@ class _Scratch(threading.local):
 _SCRATCH = _Scratch()
 
 
+def scratch_memory(size: int) -> memoryview:
+    """So many bytes of this thread's memory, good until it asks for the next."""
+    return _SCRATCH.of_size(size)
+
+
 def parquet_bytes_max(table: pa.Table, metadata_bytes: int) -> int:
     """What a Parquet file of a table most likely takes at most; more if its dictionaries are spelled out there."""
     return int(table.nbytes + table.nbytes // 8 + 2 * metadata_bytes + _FOOTER_BYTES)

@@ -104,11 +104,11 @@ def block_kinds(source: ByteSource) -> Iterator[BlockKind]:
         at = end
 
 
-def encode_log_block(kind: BlockKind, header: Mapping[HeaderKey, str], content: bytes | memoryview) -> bytes:
-    """One block, with the header entries in the order given and an empty footer."""
+def encode_log_block(kind: BlockKind, header: Mapping[HeaderKey, str], *content: bytes | memoryview) -> bytes:
+    """One block with content in one or several parts, the header entries in the order given, and an empty footer."""
     entries = [_encode_entry(key, value) for key, value in header.items()]
     before = (_VERSION_AND_KIND.pack(LOG_FORMAT_VERSION, kind), _INT.pack(len(entries)), *entries)
-    parts = (*before, _LONG.pack(len(content)), content, _INT.pack(0))
+    parts = (*before, _LONG.pack(sum(map(len, content))), *content, _INT.pack(0))
     size = sum(map(len, parts)) + _LONG.size
     return b"".join((_BLOCK_START.pack(MAGIC, size), *parts, _LONG.pack(len(MAGIC) + size)))
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Context, Decimal
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -283,6 +284,7 @@ def _sum(older: int | None, newer: int | None) -> int | None:
     return None if older is None or newer is None else older + newer
 
 
+@lru_cache(maxsize=256)
 def value_type_of(kind: pa.DataType) -> tuple[ValueType, str | None] | None:
     """How V2 statistics name the type of a column, and their additional info; None for a type without statistics."""
     if pat.is_dictionary(kind):

@@ -1,0 +1,201 @@
+"""Parquet files that compiled code encodes are what Arrow reads as the rows that were given."""
+
+from __future__ import annotations
+
+import datetime as dt
+import string
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakebed.format import parquet_encode
+from lakebed.format.parquet_encode import EncodedFile, Numbered, can_encode, encode_parquet
+
+ENTRIES = {b"parquet.avro.schema": b"{}", b"writer.model.name": b"avro"}
+CODECS = ("NONE", "SNAPPY", "ZSTD", "GZIP")
+VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.string(): st.text(max_size=12),
+    pa.large_string(): st.text(string.ascii_letters, max_size=20),
+    pa.binary(): st.binary(max_size=12),
+    pa.int32(): st.integers(-(2**31), 2**31 - 1),
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.float32(): st.floats(width=32, allow_nan=False),
+    pa.float64(): st.floats(allow_nan=False),
+    pa.bool_(): st.booleans(),
+    pa.date32(): st.dates(),
+    pa.timestamp("us"): st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1)),
+    pa.timestamp("ms", "UTC"): st.integers(0, 2**41).map(
+        lambda ms: dt.datetime.fromtimestamp(ms // 1000, dt.timezone.utc)
+    ),
+}
+
+
+def encode(
+    table: pa.Table, codec: str = "NONE", repetitive: tuple[str, ...] = (), numbered: Numbered | None = None
+) -> EncodedFile:
+    """The rows as a file; texts that are numbered come last."""
+    schema, columns = table.schema, dict[str, Any](zip(table.column_names, table.columns, strict=True))
+    if numbered is not None:
+        schema, columns = schema.append(pa.field("numbered", pa.string())), {**columns, "numbered": numbered}
+    codecs = dict.fromkeys(columns, codec)
+    assert can_encode(schema, columns, codecs)
+    return encode_parquet(
+        schema,
+        columns,
+        ENTRIES,
+        codecs=codecs,
+        repetitive=repetitive,
+        memory=lambda size: memoryview(bytearray(size)),
+    )
+
+
+def decode(encoded: EncodedFile) -> pa.Table:
+    return pq.read_table(pa.BufferReader(b"".join(encoded.parts)))
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """The table with its dictionaries spelled out."""
+    kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in table.schema.types]
+    kinds = [pa.string() if kind == pa.large_string() else kind for kind in kinds]
+    fields = [field.with_type(kind) for field, kind in zip(table.schema, kinds, strict=True)]
+    return table.cast(pa.schema(fields))
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    rows = draw(st.integers(1, 40))
+    arrays, fields = [], []
+    for number in range(draw(st.integers(1, 5))):
+        kind = draw(st.sampled_from([*VALUES]))
+        nullable = draw(st.booleans())
+        value = VALUES[kind] if not nullable else st.none() | VALUES[kind]
+        # A slice of a longer array, in one piece or several.
+        values = pa.array(draw(st.lists(value, min_size=rows + 3, max_size=rows + 3)), kind)
+        cut = draw(st.integers(0, rows))
+        arrays.append(pa.chunked_array([values[2 : 2 + cut], values[2 + cut : 2 + rows]], kind))
+        fields.append(pa.field(f"c{number}", kind, nullable=nullable))
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+@settings(max_examples=150, deadline=None)
+@given(tables(), st.sampled_from(CODECS), st.booleans())
+def test_arrow_reads_what_was_given(table: pa.Table, codec: str, is_repetitive: bool) -> None:
+    encoded = encode(table, codec, tuple(table.column_names) if is_repetitive else ())
+    found = decode(encoded)
+    assert found.equals(plain(table))
+    assert found.schema.equals(plain(table).schema)
+    for name, (low, high) in encoded.bounds.items():
+        texts = [text.encode() for text in table[name].to_pylist() if text is not None]
+        assert (low.encode(), high.encode()) == (min(texts), max(texts))
+
+
+def test_texts_have_bounds_unless_all_are_null() -> None:
+    table = pa.table({"a": ["b", None, "aa"], "n": pa.nulls(3, pa.string()), "x": [1, 2, 3], "b": [b"x", b"y", b"z"]})
+    assert encode(table).bounds == {"a": ("aa", "b")}
+    assert encode(table, repetitive=("a", "n")).bounds == {"a": ("aa", "b")}
+
+
+def test_equal_beginnings_do_not_hide_the_bounds() -> None:
+    texts = ["prefix-of-many-2", "prefix-of-many-10", "prefix-of-many-1", "prefix-o", "prefix-\0", "prefix"]
+    assert encode(pa.table({"a": texts})).bounds == {"a": ("prefix", "prefix-of-many-2")}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 127, 1000])
+def test_dictionaries_of_any_width(count: int) -> None:
+    table = pa.table({"a": pa.array([f"word {n % count}" for n in range(5000)])})
+    encoded = encode(table, "SNAPPY", ("a",))
+    assert decode(encoded).equals(table)
+    chunk = pq.ParquetFile(pa.BufferReader(b"".join(encoded.parts))).metadata.row_group(0).column(0)
+    assert "RLE_DICTIONARY" in chunk.encodings
+    assert encoded.bounds == ({"a": (min(table["a"].to_pylist()), max(table["a"].to_pylist()))} if count > 1 else {})
+
+
+def test_columns_that_come_with_a_dictionary() -> None:
+    one = pa.DictionaryArray.from_arrays(np.zeros(300, np.int8), pa.array(["only"]))
+    some = pa.array(["x", None, "y"] * 100).dictionary_encode()
+    numbers = pa.array([7, 8, 9] * 100)
+    table = pa.table({"one": one, "some": some, "numbers": numbers})
+    encoded = encode(table, "ZSTD", ("numbers",))
+    assert decode(encoded).equals(plain(table))
+    assert encoded.bounds == {}
+
+
+def test_large_columns_have_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_encode, "_PAGE_BYTES", 1000)
+    rows = 2000
+    table = pa.table(
+        {
+            "text": [f"{n * 7919 % 1000:03}" if n % 5 else None for n in range(rows)],
+            "long": np.arange(rows),
+            "flag": [n % 3 == 0 if n % 7 else None for n in range(rows)],
+        }
+    )
+    encoded = encode(table, "SNAPPY")
+    assert decode(encoded).equals(table)
+    assert encoded.bounds == {"text": ("001", "999")}
+    assert len(encoded.parts) > 3 * rows * 8 // 1000
+
+
+def test_the_footer_has_the_entries_and_no_arrow_schema() -> None:
+    file = pq.ParquetFile(pa.BufferReader(b"".join(encode(pa.table({"a": ["x"]})).parts)))
+    assert file.metadata.metadata == ENTRIES
+    assert file.metadata.num_row_groups == 1
+    assert file.metadata.created_by == "lakebed version 1"
+
+
+def test_sizes_are_those_of_the_chunks() -> None:
+    encoded = encode(pa.table({"a": [f"same text {n % 9}" for n in range(3000)], "b": np.arange(3000)}), "ZSTD", ("a",))
+    row_group = pq.ParquetFile(pa.BufferReader(b"".join(encoded.parts))).metadata.row_group(0)
+    chunks = [row_group.column(number) for number in range(2)]
+    stored = sum(map(len, encoded.parts[1:-2]))
+    assert sum(chunk.total_compressed_size for chunk in chunks) == stored
+    assert chunks[0].dictionary_page_offset == 4
+    assert chunks[1].data_page_offset == 4 + chunks[0].total_compressed_size
+    assert all(chunk.total_uncompressed_size > chunk.total_compressed_size for chunk in chunks)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pa.table({"a": pa.array([[1]], pa.list_(pa.int64()))}),
+        pa.table({"a": pa.array([1], pa.int8())}),
+        pa.table({"a": pa.array([1], pa.uint32())}),
+        pa.table({"a": pa.array([1], pa.timestamp("ns"))}),
+        pa.table({"a": pa.array([1], pa.decimal128(5, 2))}),
+        pa.table([pa.array([None, "x"])], schema=pa.schema([pa.field("a", pa.string(), nullable=False)])),
+    ],
+)
+def test_what_is_left_to_arrow(table: pa.Table) -> None:
+    assert not can_encode(table.schema, {"a": table["a"]}, {})
+
+
+def test_codecs_that_are_left_to_arrow() -> None:
+    table, numbered = pa.table({"a": ["x"]}), Numbered("n", 0, 1)
+    assert not can_encode(table.schema, {"a": table["a"]}, {"a": "LZ4"})
+    assert not can_encode(table.schema, {"a": numbered}, {"a": "ZSTD"})
+    assert can_encode(table.schema, {"a": numbered}, {"a": "SNAPPY"})
+
+
+@settings(deadline=None)
+@given(st.text(max_size=40), st.integers(0, 12_000), st.integers(1, 2_500))
+def test_numbered_texts(prefix: str, first: int, count: int) -> None:
+    table = pa.table({"a": np.arange(count)})
+    found = decode(encode(table, "SNAPPY", numbered=Numbered(prefix, first, count)))
+    assert found["numbered"].to_pylist() == [f"{prefix}{number}" for number in range(first, first + count)]
+
+
+@pytest.mark.parametrize("first", [0, 95, 99_500, 10**12 - 3])
+@pytest.mark.parametrize("prefix", ["", "20261116060035665_12345_", "x" * 150])
+def test_numbers_across_a_digit_more(prefix: str, first: int) -> None:
+    found = decode(encode(pa.table({"a": np.arange(1200)}), "SNAPPY", numbered=Numbered(prefix, first, 1200)))
+    assert found["numbered"].to_pylist() == [f"{prefix}{number}" for number in range(first, first + 1200)]
+
+
+def test_a_few_bytes_are_as_snappy_decompresses_them() -> None:
+    encoded = encode(pa.table({"a": [1]}), "SNAPPY", numbered=Numbered("p", 7, 1))
+    assert decode(encoded)["numbered"].to_pylist() == ["p7"]
