@@ -112,7 +112,7 @@ def test_dictionaries_of_any_width(count: int) -> None:
     assert decode(encoded).equals(table)
     chunk = pq.ParquetFile(pa.BufferReader(b"".join(encoded.parts))).metadata.row_group(0).column(0)
     assert "RLE_DICTIONARY" in chunk.encodings
-    assert encoded.bounds == ({"a": (min(table["a"].to_pylist()), max(table["a"].to_pylist()))} if count > 1 else {})
+    assert encoded.bounds == {"a": (min(table["a"].to_pylist()), max(table["a"].to_pylist()))}
 
 
 def test_columns_that_come_with_a_dictionary() -> None:
@@ -122,7 +122,7 @@ def test_columns_that_come_with_a_dictionary() -> None:
     table = pa.table({"one": one, "some": some, "numbers": numbers})
     encoded = encode(table, "ZSTD", ("numbers",))
     assert decode(encoded).equals(plain(table))
-    assert encoded.bounds == {}
+    assert encoded.bounds == {"one": ("only", "only")}
 
 
 def test_large_columns_have_pages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,13 +206,17 @@ class _Page:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column: its pages, and that of its dictionary, if it has one. Its bounds are those of the `bounding` tasks."""
+    """A column: its pages, and that of its dictionary, if it has one.
+
+    Its bounds are those of the `bounding` pages, or the `only` text that it has.
+    """
 
     name: str
     codec: str
     pages: Sequence[_Page]
     dictionary: _Page | None = None
     bounding: Sequence[_Page] = ()
+    only: str | None = None
 
     def is_large(self, made: _Made) -> bool:
         """Whether it is worth compressing, or has been."""
@@ -220,6 +224,8 @@ class _Column:
 
     def find_bounds(self, made: _Made) -> Bounds | None:
         """The least and the greatest text by their bytes, if they were looked for and there is any."""
+        if self.only is not None:
+            return self.only, self.only
         tasks = (page.content for page in self.bounding)
         ends = [end for task in tasks if isinstance(task, int) for end in made.ends(task)]
         return (min(ends, key=str.encode), max(ends, key=str.encode)) if ends else None
@@ -291,9 +297,10 @@ def _plan_codes(field: pa.Field, encoded: ArrowArray, codec: str, tasks: _Tasks,
     values, count = encoded.dictionary, len(encoded)
     if len(values) == 1 and not encoded.null_count and pat.is_string(values.type):
         levels = _level_of_all(count) if field.nullable else b""
-        word = values[0].as_py().encode()
-        first = _Page(1, len(word).to_bytes(4, "little") + word)
-        return _Column(field.name, codec, [_Page(count, levels + b"\1" + varint(count << 1) + b"\0")], first)
+        only: str = values[0].as_py()
+        word = only.encode()
+        first, rest = _Page(1, len(word).to_bytes(4, "little") + word), levels + b"\1" + varint(count << 1) + b"\0"
+        return _Column(field.name, codec, [_Page(count, rest)], first, only=only)
     (dictionary,) = _plain_pages(values, tasks, is_optional=False)
     codes, width = encoded.indices.cast(pa.int32()), max(1, (len(values) - 1).bit_length())
     task = _task(codes, _CODES, width, is_optional=field.nullable)

@@ -117,10 +117,12 @@ def _bytes(text: str) -> bytes:
 
 
 def _bounds(column: pa.ChunkedArray) -> _Bounds:
+    if column.num_chunks == 1 and len(column) and not column.null_count:
+        found = _bounds_of_all(column.chunk(0))
+        if found is not None:
+            return found
     if pat.is_dictionary(column.type):
         column = _used_values(column)
-    elif pat.is_string(column.type) and not column.null_count and len(column) and "numba" in sys.modules:
-        return _text_bounds(column)
     ends = pc.min_max(column)
     low, high = ends["min"], ends["max"]
     if pat.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
@@ -128,15 +130,21 @@ def _bounds(column: pa.ChunkedArray) -> _Bounds:
     return _natural(low), _natural(high)
 
 
-def _text_bounds(column: pa.ChunkedArray) -> _Bounds:
-    """As `_bounds`, in a tenth of the time, where compiled code is loaded anyway."""
+def _bounds_of_all(array: pa.Array) -> _Bounds | None:
+    """As `_bounds`, of values none of which is null, in a tenth of the time; None if there is no such way."""
+    if pat.is_dictionary(array.type):
+        value = array.dictionary[0].as_py() if _is_constant(array) else None
+        return None if value is None else (value, value)
+    if pat.is_integer(array.type) or pat.is_floating(array.type):
+        values = array.to_numpy()
+        low, high = values.min().item(), values.max().item()
+        return None if low != low else (low, high)  # NaN is less than nothing to numpy.
+    if not pat.is_string(array.type) or "numba" not in sys.modules:
+        return None
     from lakebed.write.text_kernel import find_bounds
 
-    ends = []
-    for chunk in column.chunks:
-        if len(chunk):
-            ends += [chunk[at].as_py() for at in find_bounds(*binary_buffers(chunk))]
-    return min(ends, key=_bytes), max(ends, key=_bytes)
+    low, high = (array[at].as_py() for at in find_bounds(*binary_buffers(array)))
+    return low, high
 
 
 def _used_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
