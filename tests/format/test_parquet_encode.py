@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakebed.format import parquet_encode
-from lakebed.format.parquet_encode import EncodedFile, Numbered, can_encode, encode_parquet
+from lakebed.format.parquet_encode import EncodedFile, Numbered, ParquetEncoder, Spread, can_encode
 
 ENTRIES = {b"parquet.avro.schema": b"{}", b"writer.model.name": b"avro"}
 CODECS = ("NONE", "SNAPPY", "ZSTD", "GZIP")
@@ -36,22 +36,21 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 
 
 def encode(
-    table: pa.Table, codec: str = "NONE", repetitive: tuple[str, ...] = (), numbered: Numbered | None = None
+    table: pa.Table,
+    codec: str = "NONE",
+    repetitive: tuple[str, ...] = (),
+    rows: list[int] | None = None,
+    **alike: str | Numbered,
 ) -> EncodedFile:
-    """The rows as a file; texts that are numbered come last."""
+    """The rows as a file, or some of them; columns that are alike come last."""
     schema, columns = table.schema, dict[str, Any](zip(table.column_names, table.columns, strict=True))
-    if numbered is not None:
-        schema, columns = schema.append(pa.field("numbered", pa.string())), {**columns, "numbered": numbered}
+    for name, value in alike.items():
+        schema, columns = schema.append(pa.field(name, pa.string())), {**columns, name: value}
     codecs = dict.fromkeys(columns, codec)
     assert can_encode(schema, columns, codecs)
-    return encode_parquet(
-        schema,
-        columns,
-        ENTRIES,
-        codecs=codecs,
-        repetitive=repetitive,
-        memory=lambda size: memoryview(bytearray(size)),
-    )
+    encoder = ParquetEncoder(schema, columns, codecs=codecs, repetitive=repetitive)
+    picked = table.num_rows if rows is None else np.array(rows)
+    return encoder.encode(picked, ENTRIES, lambda size: memoryview(bytearray(size)), alike)
 
 
 def decode(encoded: EncodedFile) -> pa.Table:
@@ -82,6 +81,21 @@ def tables(draw: st.DrawFn) -> pa.Table:
     return pa.table(arrays, schema=pa.schema(fields))
 
 
+def bounds(spread: Spread) -> list[Any]:
+    return [end.as_py() for end in (spread.low, spread.high) if end is not None]
+
+
+def check_spreads(encoded: EncodedFile, table: pa.Table) -> None:
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        spread, values = encoded.spreads[name], [value for value in column.to_pylist() if value is not None]
+        assert spread.nulls == column.null_count
+        assert spread.kind == (column.type.value_type if pa.types.is_dictionary(column.type) else column.type)
+        assert (spread.low is None) == (spread.high is None) == (not values)
+        if values:
+            key = str.encode if isinstance(values[0], str) else None
+            assert bounds(spread) == [min(values, key=key), max(values, key=key)]
+
+
 @settings(max_examples=150, deadline=None)
 @given(tables(), st.sampled_from(CODECS), st.booleans())
 def test_arrow_reads_what_was_given(table: pa.Table, codec: str, is_repetitive: bool) -> None:
@@ -89,20 +103,53 @@ def test_arrow_reads_what_was_given(table: pa.Table, codec: str, is_repetitive: 
     found = decode(encoded)
     assert found.equals(plain(table))
     assert found.schema.equals(plain(table).schema)
-    for name, (low, high) in encoded.bounds.items():
-        texts = [text.encode() for text in table[name].to_pylist() if text is not None]
-        assert (low.encode(), high.encode()) == (min(texts), max(texts))
+    check_spreads(encoded, table)
 
 
-def test_texts_have_bounds_unless_all_are_null() -> None:
-    table = pa.table({"a": ["b", None, "aa"], "n": pa.nulls(3, pa.string()), "x": [1, 2, 3], "b": [b"x", b"y", b"z"]})
-    assert encode(table).bounds == {"a": ("aa", "b")}
-    assert encode(table, repetitive=("a", "n")).bounds == {"a": ("aa", "b")}
+@settings(max_examples=150, deadline=None)
+@given(tables(), st.data(), st.booleans())
+def test_arrow_reads_the_rows_that_were_picked(table: pa.Table, data: st.DataObject, is_repetitive: bool) -> None:
+    rows = data.draw(st.lists(st.integers(0, table.num_rows - 1), min_size=1, max_size=60))
+    encoded = encode(table, "SNAPPY", tuple(table.column_names) if is_repetitive else (), rows)
+    picked = table.take(pa.array(rows))
+    assert decode(encoded).equals(plain(picked))
+    check_spreads(encoded, picked)
+
+
+def test_a_column_of_nulls_has_no_bounds() -> None:
+    table = pa.table({"a": ["b", None, "aa"], "n": pa.nulls(3, pa.string()), "x": [1, 2, 3]})
+    assert encode(table, repetitive=("a", "n")).spreads["n"] == Spread(pa.string(), 3, None, None)
+    some = encode(table, repetitive=("a",), rows=[1])
+    assert decode(some).to_pylist() == [{"a": None, "n": None, "x": 2}]
+    assert some.spreads["a"] == Spread(pa.string(), 1, None, None)
+
+
+def test_nan_is_above_all_numbers() -> None:
+    nan = float("nan")
+    table = pa.table({"a": [1.0, nan, -np.inf, np.inf], "b": pa.array([nan, -nan, nan, 0.5], pa.float32())})
+    spreads = encode(table).spreads
+    assert bounds(spreads["a"]) == pytest.approx([-np.inf, nan], nan_ok=True)
+    assert bounds(spreads["b"]) == pytest.approx([0.5, nan], nan_ok=True)
+    assert bounds(encode(table, rows=[1]).spreads["a"]) == pytest.approx([nan, nan], nan_ok=True)
 
 
 def test_equal_beginnings_do_not_hide_the_bounds() -> None:
-    texts = ["prefix-of-many-2", "prefix-of-many-10", "prefix-of-many-1", "prefix-o", "prefix-\0", "prefix"]
-    assert encode(pa.table({"a": texts})).bounds == {"a": ("prefix", "prefix-of-many-2")}
+    words = ["prefix-of-many-2", "prefix-of-many-10", "prefix-of-many-1", "prefix-o", "prefix-\0", "prefix"]
+    assert bounds(encode(pa.table({"a": words})).spreads["a"]) == ["prefix", "prefix-of-many-2"]
+
+
+def test_columns_that_are_the_same_in_memory_are_encoded_once() -> None:
+    words = pa.chunked_array([[f"{n:05}" for n in range(500)]])
+    taken: list[int] = []
+    table = pa.table({"a": words, "b": words})
+    encoder = ParquetEncoder(table.schema, {"a": words, "b": words}, codecs={}, repetitive=())
+
+    def memory(size: int) -> memoryview:
+        taken.append(size)
+        return memoryview(bytearray(size))
+
+    assert decode(encoder.encode(500, ENTRIES, memory)).equals(table)
+    assert taken[0] < 2 * 500 * 9
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 127, 1000])
@@ -112,7 +159,7 @@ def test_dictionaries_of_any_width(count: int) -> None:
     assert decode(encoded).equals(table)
     chunk = pq.ParquetFile(pa.BufferReader(b"".join(encoded.parts))).metadata.row_group(0).column(0)
     assert "RLE_DICTIONARY" in chunk.encodings
-    assert encoded.bounds == {"a": (min(table["a"].to_pylist()), max(table["a"].to_pylist()))}
+    check_spreads(encoded, table)
 
 
 def test_columns_that_come_with_a_dictionary() -> None:
@@ -122,7 +169,7 @@ def test_columns_that_come_with_a_dictionary() -> None:
     table = pa.table({"one": one, "some": some, "numbers": numbers})
     encoded = encode(table, "ZSTD", ("numbers",))
     assert decode(encoded).equals(plain(table))
-    assert encoded.bounds == {"one": ("only", "only")}
+    check_spreads(encoded, table)
 
 
 def test_large_columns_have_pages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,8 +184,12 @@ def test_large_columns_have_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     encoded = encode(table, "SNAPPY")
     assert decode(encoded).equals(table)
-    assert encoded.bounds == {"text": ("001", "999")}
-    assert len(encoded.parts) > 3 * rows * 8 // 1000
+    check_spreads(encoded, table)
+    rows = [*range(rows - 1, 0, -3)]
+    picked = table.take(pa.array(rows))
+    encoded = encode(table, "ZSTD", rows=rows)
+    assert decode(encoded).equals(picked)
+    check_spreads(encoded, picked)
 
 
 def test_the_footer_has_the_entries_and_no_arrow_schema() -> None:
@@ -175,27 +226,34 @@ def test_what_is_left_to_arrow(table: pa.Table) -> None:
 
 
 def test_codecs_that_are_left_to_arrow() -> None:
-    table, numbered = pa.table({"a": ["x"]}), Numbered("n", 0, 1)
+    table, numbered = pa.table({"a": ["x"]}), Numbered("n", 0)
     assert not can_encode(table.schema, {"a": table["a"]}, {"a": "LZ4"})
-    assert not can_encode(table.schema, {"a": numbered}, {"a": "ZSTD"})
     assert can_encode(table.schema, {"a": numbered}, {"a": "SNAPPY"})
+    required = pa.schema([pa.field("a", pa.string(), nullable=False)])
+    assert not can_encode(required, {"a": numbered}, {})
+    assert not can_encode(required, {"a": "constant"}, {})
 
 
 @settings(deadline=None)
-@given(st.text(max_size=40), st.integers(0, 12_000), st.integers(1, 2_500))
-def test_numbered_texts(prefix: str, first: int, count: int) -> None:
+@given(st.sampled_from(CODECS), st.text(max_size=40), st.integers(0, 12_000), st.integers(1, 2_500))
+def test_numbered_texts(codec: str, prefix: str, first: int, count: int) -> None:
     table = pa.table({"a": np.arange(count)})
-    found = decode(encode(table, "SNAPPY", numbered=Numbered(prefix, first, count)))
+    found = decode(encode(table, codec, numbered=Numbered(prefix, first)))
     assert found["numbered"].to_pylist() == [f"{prefix}{number}" for number in range(first, first + count)]
 
 
 @pytest.mark.parametrize("first", [0, 95, 99_500, 10**12 - 3])
 @pytest.mark.parametrize("prefix", ["", "20261116060035665_12345_", "x" * 150])
 def test_numbers_across_a_digit_more(prefix: str, first: int) -> None:
-    found = decode(encode(pa.table({"a": np.arange(1200)}), "SNAPPY", numbered=Numbered(prefix, first, 1200)))
+    found = decode(encode(pa.table({"a": np.arange(1200)}), "SNAPPY", numbered=Numbered(prefix, first)))
     assert found["numbered"].to_pylist() == [f"{prefix}{number}" for number in range(first, first + 1200)]
 
 
-def test_a_few_bytes_are_as_snappy_decompresses_them() -> None:
-    encoded = encode(pa.table({"a": [1]}), "SNAPPY", numbered=Numbered("p", 7, 1))
-    assert decode(encoded)["numbered"].to_pylist() == ["p7"]
+def test_columns_that_are_alike() -> None:
+    encoded = encode(
+        pa.table({"a": [1, 2, 3]}), "SNAPPY", rows=[2, 0], numbered=Numbered("p", 7), word="wörd", empty=""
+    )
+    alike = {"word": "wörd", "empty": ""}
+    assert decode(encoded).to_pylist() == [{"a": 3, "numbered": "p7", **alike}, {"a": 1, "numbered": "p8", **alike}]
+    assert bounds(encoded.spreads["word"]) == ["wörd", "wörd"]
+    assert "numbered" not in encoded.spreads

@@ -301,7 +301,7 @@ def test_the_schema_of_a_partial_update_is_spelled_as_in_apache_hudi(unpack) -> 
     headers = [block.header for path in logs_of(table) for block in decode_log_file(path.read_bytes(), path="")]
     (partial,) = [header[HeaderKey.SCHEMA] for header in headers if HeaderKey.IS_PARTIAL in header]
     whole = next(header[HeaderKey.SCHEMA] for header in headers if HeaderKey.IS_PARTIAL not in header)
-    assert log_blocks._reduced(whole, (*META_COLUMNS, "price", "ts")) == partial
+    assert log_blocks.reduced_schema(whole, (*META_COLUMNS, "price", "ts")) == partial
 
 
 def test_inserts_of_a_partial_update_have_all_columns() -> None:
@@ -791,6 +791,6 @@ def test_how_columns_are_encoded_is_found_once_for_a_write_and_not_from_a_few_ro
     context = context_of(files=FileSizing(log_format="parquet"))
     task = WriteTask(context, 3, GROUP, SLICE, InMemory(SCHEMA.empty_table()), TOKEN)
     for rows in (1, 600, 700, 2):
-        (block,) = decode_log_file(log_blocks.encode_record_block(task, block_of(rows)).data, path="log")
+        (block,) = decode_log_file(log_blocks.encode_record_block(task, block_of(rows)), path="log")
         assert decode_records(block, path="log").num_rows == rows
     assert asked == [1, 600]

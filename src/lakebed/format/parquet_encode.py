@@ -1,13 +1,15 @@
-"""A Parquet file of flat columns in one row group, encoded by compiled code.
+"""Parquet files of flat columns in one row group, encoded by compiled code.
 
-For files as small as log blocks Arrow's writer takes most of its time to get ready. Here one call encodes all pages
-and tells the bounds of texts on the way. Tables with columns that are not known here are Arrow's: see `can_encode`.
+For files as small as log blocks Arrow's writer takes most of its time to get ready, and rows that are spread over many
+files have to be brought together for it. Here columns are prepared once, and each file is told which of their rows it
+has; one call encodes all its pages, and finds the bounds of columns on the way. Tables with columns that are not known
+here are Arrow's: see `can_encode`.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -34,99 +36,127 @@ from lakebed.format.thrift import (
 
 _MAGIC, _TAIL = b"PAR1", struct.Struct("<I4s")
 _CREATED_BY, _VERSION = b"lakebed version 1", 2
-_FIXED, _TEXT, _LARGE_TEXT, _BITS, _CODES, _NUMBERED = range(6)
+_SIGNED, _FLOAT, _TEXT, _LARGE_TEXT, _BITS, _CODES, _NUMBERED, _SNAPPY_NUMBERED = range(8)
 _PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
 _CODECS = {"NONE": 0, "SNAPPY": 1, "GZIP": 2, "ZSTD": 6}
 _WIDTHS = {pa.int32(): 4, pa.int64(): 8, pa.float32(): 4, pa.float64(): 8, pa.date32(): 4}
 _PAGE_BYTES = 1 << 20
-_LENGTH_BYTES = 4
-_HEAD_BYTES = 16
-"""Of what stands before the values of a page that has one in every row, at most."""
+_DISTINCT_MAX = 0.5
+"""Up to this share of distinct values among the rows of a file a column gets a dictionary."""
 _SMALL_BYTES = 256
 """Column chunks up to this size are not compressed."""
-_NUMBERED_MAX = 200
-"""Bytes of a numbered text, with its length: compiled code knows no longer ones."""
-_DISTINCT_MAX = 0.5
-"""Up to this share of distinct values a column gets a dictionary."""
+_PREFIX_MAX = 200
+"""Bytes before the number of a numbered text: compiled code knows no longer ones."""
 
+Rows = npt.NDArray[np.int64]
 Memory = Callable[[int], memoryview]
 """So many bytes, which are good until they are asked for again."""
-Bounds = tuple[str, str]
-Ends = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """Texts that are not spelled out: `<prefix><first>`, `<prefix><first + 1>`, … up to `count` of them.
-
-    Only snappy compresses them as they are; the prefix is short.
-    """
+    """Texts that are not spelled out: `<prefix><first>`, `<prefix><first + 1>`, …"""
 
     prefix: str
     first: int
-    count: int
 
 
-Columns = Mapping[str, pa.ChunkedArray | Numbered]
+Constant = str
+Columns = Mapping[str, "pa.ChunkedArray | Numbered | Constant"]
+"""Columns by name: values, or what a file has in all of its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What values of a column a file has: their type, how many are null, and bounds of the others, if any."""
+
+    kind: pa.DataType
+    nulls: int
+    low: pa.Scalar | None
+    high: pa.Scalar | None
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedFile:
-    """The parts that a file consists of, one after the other, and the bounds of some of its columns of text."""
+    """The parts that a file consists of, one after the other, and how its columns spread, but for numbered ones."""
 
     parts: Sequence[bytes | memoryview]
-    bounds: Mapping[str, Bounds]
+    spreads: Mapping[str, Spread]
 
 
 def can_encode(schema: pa.Schema, columns: Columns, codecs: Mapping[str, str]) -> bool:
     """Whether all columns are of types that are known here, and of codecs; and null only if they may be."""
     if not _are_known(schema) or not _CODECS.keys() >= {*codecs.values()}:
         return False
-    return all(
-        codecs.get(field.name) == "SNAPPY" if isinstance(values, Numbered) else field.nullable or not values.null_count
-        for field, values in zip(schema, columns.values(), strict=True)
-    )
+    return all(_is_fit(field, columns[field.name]) for field in schema)
 
 
-def encode_parquet(
-    schema: pa.Schema,
-    columns: Columns,
-    entries: Mapping[bytes, bytes],
-    *,
-    codecs: Mapping[str, str],
-    repetitive: Collection[str],
-    memory: Memory,
-) -> EncodedFile:
-    """A file with one row or more in these columns, which are those of the schema, and footer `entries`.
+class ParquetEncoder:
+    """Columns that files are made of, in the order of a schema. What a file has in all its rows is told with it."""
 
-    Columns that are `repetitive` get a dictionary, as those do that come with one. Some of it lies in `memory`.
-    """
-    from lakebed.format.parquet_kernels import encode_pages
+    def __init__(
+        self,
+        schema: pa.Schema,
+        columns: Columns,
+        *,
+        codecs: Mapping[str, str],
+        repetitive: Collection[str],
+        files: int = 1,
+    ) -> None:
+        """Prepares columns for so many files.
 
-    tasks, stored = _Tasks(), _stored_schema(schema)
-    planned = [
-        _plan_column(field, values, codecs.get(field.name, "NONE"), tasks, is_repetitive=field.name in repetitive)
-        for field, values in zip(schema, columns.values(), strict=True)
-    ]
-    room, found = memory(tasks.size), np.empty(3 * len(tasks.pages), np.int64)
-    address = np.frombuffer(room, np.uint8).ctypes.data if tasks.size else 0
-    encode_pages(np.array(tasks.pages, np.int64).reshape(-1), address, found)
-    made = _Made(tasks, found.tolist(), room)
-    rows = sum(page.count for page in planned[0].pages)
-    parts: list[bytes | memoryview] = [_MAGIC]
-    at, chunks = len(_MAGIC), []
-    for column, kind in zip(planned, stored.kinds, strict=True):
-        chunk = _encode_chunk(column, kind, rows, at, made)
-        parts += chunk.parts
-        chunks.append(chunk.metadata)
-        at += chunk.size
-    footer = _encode_footer(stored, rows, at - len(_MAGIC), chunks, entries)
-    bounds = {column.name: ends for column in planned if (ends := column.find_bounds(made)) is not None}
-    return EncodedFile([*parts, footer, _TAIL.pack(len(footer), _MAGIC)], bounds)
+        Those that are `repetitive` get a dictionary, as those do that come with one, if it is small beside each file.
+        """
+        self._schema = _stored_schema(schema)
+        self._codecs = codecs
+        known: dict[object, _Source] = {}
+        self._sources = {
+            field.name: _source(field, values, known, files, is_repetitive=field.name in repetitive)
+            for field in schema
+            if not isinstance(values := columns[field.name], (Numbered, Constant))
+        }
+
+    def encode(
+        self,
+        rows: Rows | int,
+        entries: Mapping[bytes, bytes],
+        memory: Memory,
+        alike: Mapping[str, Numbered | Constant] | None = None,
+    ) -> EncodedFile:
+        """A file with some of the rows, one or more, or as many as there are; and with footer `entries`.
+
+        Columns in which all rows are `alike` are told by that. Parts of the file lie in `memory`.
+        """
+        count = rows if isinstance(rows, int) else len(rows)
+        tasks = _Tasks(rows)
+        planned = [self._plan(name, count, tasks, alike or {}) for name in self._schema.names]
+        made = tasks.run(memory)
+        parts: list[bytes | memoryview] = [_MAGIC]
+        at, chunks = len(_MAGIC), []
+        for column, kind in zip(planned, self._schema.kinds, strict=True):
+            chunk = _encode_chunk(column, kind, count, at, made)
+            parts += chunk.parts
+            chunks.append(chunk.metadata)
+            at += chunk.size
+        footer = _encode_footer(self._schema, count, at - len(_MAGIC), chunks, entries)
+        spreads = {column.name: spread for column in planned if (spread := column.spread(made)) is not None}
+        return EncodedFile([*parts, footer, _TAIL.pack(len(footer), _MAGIC)], spreads)
+
+    def _plan(self, name: str, count: int, tasks: _Tasks, alike: Mapping[str, Numbered | Constant]) -> _Column:
+        codec, value = self._codecs.get(name, "NONE"), alike.get(name)
+        if isinstance(value, Constant):
+            return _Column(name, codec, [_constant_page(count)], dictionary=_text_dictionary(value))
+        if isinstance(value, Numbered):
+            return _Column(name, codec, [tasks.add_numbered(value, count, codec)])
+        source = self._sources[name]
+        return _Column(name, codec, tasks.add(source, count), source, source.dictionary)
 
 
 class PageTask(NamedTuple):
-    """A page, for compiled code: rows of a column that lies at these addresses, and where in memory they go."""
+    """A page, for compiled code: rows of a column that lies at these addresses, and where in memory they go.
+
+    Rows are numbered from the `first`; those that were `picked` have their numbers at that address.
+    """
 
     kind: int
     width: int
@@ -136,49 +166,75 @@ class PageTask(NamedTuple):
     first: int
     rows: int
     is_optional: int
+    picked: int
     at: int
 
 
 class _Tasks:
-    """Pages that are to be encoded, the arrays that they lie in, and the memory that they take, at most.
+    """Pages of a file that are to be encoded."""
 
-    The record key often is a data column, too: arrays that are the same in memory share their `plain` pages.
-    """
+    def __init__(self, rows: Rows | int) -> None:
+        self._rows = None if isinstance(rows, int) else np.ascontiguousarray(rows, np.int64)
+        self._picked = 0 if self._rows is None else self._rows.ctypes.data
+        self._pages: list[PageTask] = []
+        self._of_source: dict[int, list[_Page]] = {}
+        self._held: list[object] = []
 
-    def __init__(self) -> None:
-        self.pages: list[PageTask] = []
-        self.arrays: list[ArrowArray] = []
-        self.plain: dict[PageTask, Sequence[_Page]] = {}
-        self.size = 0
+    def add(self, source: _Source, count: int) -> list[_Page]:
+        """The pages of a column; the record key often is a data column, too, and has them but once."""
+        found = self._of_source.get(id(source))
+        if found is None:
+            step = source.page_rows
+            found = [self._add(source, start, min(step, count - start)) for start in range(0, count, step)]
+            self._of_source[id(source)] = found
+        return found
 
-    def add(self, array: ArrowArray, page: PageTask, size: int) -> _Page:
-        """The page of an array whose values take so many bytes."""
-        levels = page.is_optional * (_HEAD_BYTES + (page.rows // 8 if page.validity else 0))
-        self.pages.append(page._replace(at=self.size))
-        self.arrays.append(array)
-        self.size += _HEAD_BYTES + levels + size
-        return _Page(page.rows, len(self.pages) - 1)
+    def add_numbered(self, texts: Numbered, count: int, codec: str) -> _Page:
+        """The one page of numbered texts, which snappy does not have to compress."""
+        prefix = np.frombuffer(texts.prefix.encode() or b"\0", np.uint8)
+        length = len(texts.prefix.encode())
+        assert length <= _PREFIX_MAX, texts
+        self._held.append(prefix)
+        kind = _SNAPPY_NUMBERED if codec == "SNAPPY" else _NUMBERED
+        self._pages.append(PageTask(kind, length, prefix.ctypes.data, 0, 0, texts.first, count, 1, 0, 0))
+        return _Page(count, len(self._pages) - 1, is_compressed=kind == _SNAPPY_NUMBERED)
+
+    def _add(self, source: _Source, start: int, count: int) -> _Page:
+        task = source.task
+        if self._picked:
+            page = task._replace(rows=count, picked=self._picked + 8 * start)
+        else:
+            page = task._replace(rows=count, first=task.first + start)
+        self._pages.append(page)
+        return _Page(count, len(self._pages) - 1)
+
+    def run(self, memory: Memory) -> _Made:
+        """Encodes them."""
+        from lakebed.format.parquet_kernels import encode_pages, measure_pages
+
+        tasks = np.array(self._pages, np.int64).reshape(-1, len(PageTask._fields))
+        sizes = np.empty(len(tasks), np.int64)
+        measure_pages(tasks.reshape(-1), sizes)
+        ends = np.cumsum(sizes)
+        tasks[:, -1] = ends - sizes
+        room = memory(int(ends[-1]) if len(ends) else 0)
+        found = np.empty((len(tasks), 4), np.int64)
+        encode_pages(tasks.reshape(-1), _address(room), found.reshape(-1))
+        return _Made(tasks[:, -1].tolist(), found.tolist(), room)
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """Tasks that are done: three numbers were found for each, see `encode_pages`, and its page lies in memory."""
+    """Pages that are encoded: where each begins in memory, and four numbers that were found, see `encode_pages`."""
 
-    tasks: _Tasks
-    found: Sequence[int]
+    places: Sequence[int]
+    found: Sequence[Sequence[int]]
     room: memoryview
 
     def page(self, number: int) -> memoryview:
         """The bytes of a page."""
-        at = self.tasks.pages[number].at
-        return self.room[at : at + self.found[3 * number]]
-
-    def ends(self, number: int) -> Iterator[str]:
-        """The least and the greatest text of a page, if it has any."""
-        values = self.tasks.arrays[number]
-        for row in self.found[3 * number + 1 : 3 * number + 3]:
-            if row >= 0:
-                yield values[row - values.offset].as_py()
+        at = self.places[number]
+        return self.room[at : at + self.found[number][0]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,48 +243,69 @@ class _Page:
 
     count: int
     content: int | bytes
+    is_compressed: bool = False
 
     def read(self, made: _Made) -> bytes | memoryview:
         """Its bytes."""
         return self.content if isinstance(self.content, bytes) else made.page(self.content)
 
-    def is_compressed(self, made: _Made) -> bool:
-        """Whether its bytes are those that are stored, whatever the codec."""
-        return isinstance(self.content, int) and made.tasks.pages[self.content].kind == _NUMBERED
-
     def stored(self, made: _Made, codec: str) -> tuple[int, bytes | memoryview]:
-        """Its size, and its bytes, compressed."""
+        """Its size, and its bytes as they are stored."""
         content = self.read(made)
-        if isinstance(self.content, int) and self.is_compressed(made):
-            return made.found[3 * self.content + 1], content
-        return len(content), content if codec == "NONE" else pa.Codec(codec.lower()).compress(content, asbytes=True)
+        if self.is_compressed:
+            assert isinstance(self.content, int)
+            return made.found[self.content][2], content
+        return len(content), _compressed(content, codec)
+
+
+@dataclass(frozen=True, slots=True)
+class _Dictionary:
+    """The values that codes stand for, in their order, and the page of them."""
+
+    values: ArrowArray
+    page: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A column: the page of all of its rows, how many rows a page should have, and its dictionary, if it has one."""
+
+    task: PageTask
+    page_rows: int
+    array: ArrowArray
+    dictionary: _Dictionary | None = None
+
+    def value(self, found: int) -> pa.Scalar:
+        """What a bound that was found stands for."""
+        return self.dictionary.values[found] if self.dictionary else self.array[found - self.array.offset]
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column: its pages, and that of its dictionary, if it has one.
-
-    Its bounds are those of the `bounding` pages, or the `only` text that it has.
-    """
+    """A column of a file."""
 
     name: str
     codec: str
     pages: Sequence[_Page]
-    dictionary: _Page | None = None
-    bounding: Sequence[_Page] = ()
-    only: str | None = None
+    source: _Source | None = None
+    dictionary: _Dictionary | None = None
 
     def is_large(self, made: _Made) -> bool:
         """Whether it is worth compressing, or has been."""
-        return any(page.is_compressed(made) or len(page.read(made)) > _SMALL_BYTES for page in self.pages)
+        return any(page.is_compressed or len(page.read(made)) > _SMALL_BYTES for page in self.pages)
 
-    def find_bounds(self, made: _Made) -> Bounds | None:
-        """The least and the greatest text by their bytes, if they were looked for and there is any."""
-        if self.only is not None:
-            return self.only, self.only
-        tasks = (page.content for page in self.bounding)
-        ends = [end for task in tasks if isinstance(task, int) for end in made.ends(task)]
-        return (min(ends, key=str.encode), max(ends, key=str.encode)) if ends else None
+    def spread(self, made: _Made) -> Spread | None:
+        """How its values spread; None if nobody has looked."""
+        if self.source is None:
+            return None if self.dictionary is None else _one_value(self.dictionary.values)
+        kind = self.source.array.type if self.dictionary is None else self.dictionary.values.type
+        pages = [made.found[page.content] for page in self.pages if isinstance(page.content, int)]
+        nulls = sum(page.count for page in self.pages) - sum(found[1] for found in pages)
+        lows = [self.source.value(found[2]) for found in pages if found[1]]
+        highs = [self.source.value(found[3]) for found in pages if found[1]]
+        if len(lows) == 1:
+            return Spread(kind, nulls, lows[0], highs[0])
+        return Spread(kind, nulls, min(lows, key=_order, default=None), max(highs, key=_order, default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +317,15 @@ class _Chunk:
     metadata: bytes
 
 
+def _one_value(values: ArrowArray) -> Spread:
+    return Spread(values.type, 0, values[0], values[0])
+
+
+def _order(bound: pa.Scalar) -> tuple[bool, object]:
+    value = bound.value if pat.is_temporal(bound.type) else bound.as_py()
+    return value != value, value.encode() if isinstance(value, str) else value
+
+
 @lru_cache(maxsize=64)
 def _are_known(schema: pa.Schema) -> bool:
     return all(map(_is_known, schema.types))
@@ -249,6 +335,10 @@ def _is_known(kind: pa.DataType) -> bool:
     if pat.is_dictionary(kind):
         return bool(pat.is_string(kind.value_type))
     return _width(kind) > 0 or _is_text(kind) or bool(pat.is_boolean(kind))
+
+
+def _is_fit(field: pa.Field, values: pa.ChunkedArray | Numbered | Constant) -> bool:
+    return field.nullable or not (isinstance(values, (Constant, Numbered)) or values.null_count)
 
 
 def _width(kind: pa.DataType) -> int:
@@ -266,86 +356,64 @@ def _is_large(kind: pa.DataType) -> bool:
     return bool(pat.is_large_string(kind) or pat.is_large_binary(kind))
 
 
-def _plan_column(
-    field: pa.Field, column: pa.ChunkedArray | Numbered, codec: str, tasks: _Tasks, *, is_repetitive: bool
-) -> _Column:
-    """The pages of a column, as tasks where they need one."""
-    if isinstance(column, Numbered):
-        return _Column(field.name, codec, [_numbered_page(column, tasks, is_optional=field.nullable)])
+def _source(
+    field: pa.Field, column: pa.ChunkedArray, known: dict[object, _Source], files: int, *, is_repetitive: bool
+) -> _Source:
+    """A column, prepared. Those that are the same in memory are one: they are `known`."""
     has_codes = pat.is_dictionary(column.type)
     if has_codes or (is_repetitive and not pat.is_boolean(column.type)):
         encoded = _in_one_piece(column if has_codes else column.dictionary_encode())
-        if _is_small(encoded):
-            return _plan_codes(field, encoded, codec, tasks, is_used=not has_codes)
+        values = encoded.dictionary
+        if 0 < len(values) * files <= _DISTINCT_MAX * len(encoded) and values.nbytes < _PAGE_BYTES:
+            return _coded_source(encoded, is_optional=field.nullable)
         column = column.cast(column.type.value_type) if has_codes else column
-    pages = [page for chunk in column.chunks for page in _plain_pages(chunk, tasks, is_optional=field.nullable)]
-    return _Column(field.name, codec, pages, bounding=pages if pat.is_string(column.type) else ())
+    array = _in_one_piece(column)
+    task = _plain_task(array, is_optional=field.nullable)
+    if task not in known:
+        known[task] = _Source(task, _page_rows(array, task), array)
+    return known[task]
 
 
-def _numbered_page(texts: Numbered, tasks: _Tasks, *, is_optional: bool) -> _Page:
-    assert is_optional, "sequence numbers are"
-    prefix = texts.prefix.encode()
-    array = pa.array([prefix], pa.binary())
-    task = _task(array, _NUMBERED, len(prefix), is_optional=is_optional)
-    room = len(prefix) + 2 * _HEAD_BYTES
-    assert room < _NUMBERED_MAX, texts
-    return tasks.add(array, task._replace(first=texts.first, rows=texts.count), (texts.count + 2) * room)
+def _coded_source(encoded: ArrowArray, *, is_optional: bool) -> _Source:
+    """A column as codes of a dictionary in the order of its values, so that bounds are those of codes."""
+    found, indices = encoded.dictionary, encoded.indices
+    order = sorted(range(len(found)), key=[_order(value) for value in found].__getitem__)
+    values, ranks = found.take(pa.array(order, pa.int64())), np.empty(len(order), np.int32)
+    ranks[order] = np.arange(len(order), dtype=np.int32)
+    nulls = np.asarray(indices.is_null()) if indices.null_count else None
+    codes = pa.array(ranks[np.asarray(indices if nulls is None else indices.fill_null(0))], mask=nulls)
+    task = _task(codes, _CODES, max(1, (len(values) - 1).bit_length()), is_optional=is_optional)
+    return _Source(task, max(1, len(codes)), codes, _Dictionary(values, _plain_page(values)))
 
 
-def _plan_codes(field: pa.Field, encoded: ArrowArray, codec: str, tasks: _Tasks, *, is_used: bool) -> _Column:
-    """A page of the numbers of dictionary entries, and one of these, all of which occur if it `is_used`."""
-    values, count = encoded.dictionary, len(encoded)
-    if len(values) == 1 and not encoded.null_count and pat.is_string(values.type):
-        levels = _level_of_all(count) if field.nullable else b""
-        only: str = values[0].as_py()
-        word = only.encode()
-        first, rest = _Page(1, len(word).to_bytes(4, "little") + word), levels + b"\1" + varint(count << 1) + b"\0"
-        return _Column(field.name, codec, [_Page(count, rest)], first, only=only)
-    (dictionary,) = _plain_pages(values, tasks, is_optional=False)
-    codes, width = encoded.indices.cast(pa.int32()), max(1, (len(values) - 1).bit_length())
-    task = _task(codes, _CODES, width, is_optional=field.nullable)
-    page = tasks.add(codes, task, (count + 7) // 8 * width)
-    return _Column(
-        field.name, codec, [page], dictionary, [dictionary] if is_used and pat.is_string(values.type) else []
-    )
+def _plain_page(values: ArrowArray) -> bytes:
+    """The page of the values of a dictionary."""
+    tasks = _Tasks(len(values))
+    source = _Source(_plain_task(values, is_optional=False), max(1, len(values)), values)
+    (page,) = tasks.add(source, len(values))
+    return bytes(page.read(tasks.run(lambda size: memoryview(bytearray(size)))))
 
 
-def _plain_pages(array: ArrowArray, tasks: _Tasks, *, is_optional: bool) -> Sequence[_Page]:
-    """Pages of an array with the values as they are."""
-    if not len(array):
-        return ()
-    whole = _plain_task(array, is_optional=is_optional)
-    if whole not in tasks.plain:
-        ends = _text_ends(array) if whole.offsets else None
-        size = whole.width * len(array) if ends is None else int(ends[-1] - ends[0]) + _LENGTH_BYTES * len(array)
-        rows = max(1, _PAGE_BYTES * len(array) // max(1, size))
-        tasks.plain[whole] = [
-            _add_plain(array, whole, ends, first, rows, tasks) for first in range(0, len(array), rows)
-        ]
-    return tasks.plain[whole]
+@lru_cache(maxsize=256)
+def _text_dictionary(value: str) -> _Dictionary:
+    """A dictionary of one text."""
+    word = value.encode()
+    return _Dictionary(pa.array([value], pa.string()), len(word).to_bytes(4, "little") + word)
 
 
-def _add_plain(array: ArrowArray, whole: PageTask, ends: Ends | None, first: int, rows: int, tasks: _Tasks) -> _Page:
-    """A page of some rows of an array."""
-    rows = min(rows, len(array) - first)
-    page = whole._replace(first=whole.first + first, rows=rows)
-    size = max(1, whole.width) * rows if ends is None else int(ends[first + rows] - ends[first]) + _LENGTH_BYTES * rows
-    return tasks.add(array, page, size)
+@lru_cache(maxsize=64)
+def _constant_page(count: int) -> _Page:
+    """The page of a column that is not null, and has the first value of its dictionary in every row."""
+    levels, run = varint(count << 1) + b"\1", varint(count << 1) + b"\0"
+    return _Page(count, len(levels).to_bytes(4, "little") + levels + b"\1" + run)
 
 
 def _plain_task(array: ArrowArray, *, is_optional: bool) -> PageTask:
     kind, width = array.type, _width(array.type)
     if width:
-        return _task(array, _FIXED, width, is_optional=is_optional)
+        return _task(array, _FLOAT if pat.is_floating(kind) else _SIGNED, width, is_optional=is_optional)
     layout = _BITS if pat.is_boolean(kind) else _LARGE_TEXT if _is_large(kind) else _TEXT
     return _task(array, layout, 0, is_optional=is_optional)
-
-
-def _text_ends(array: ArrowArray) -> Ends:
-    """Where each text begins among the bytes of all, and where the last one ends."""
-    width = np.int64 if _is_large(array.type) else np.int32
-    ends: Ends = np.frombuffer(array.buffers()[1], width)[array.offset : array.offset + len(array) + 1]
-    return ends
 
 
 def _task(array: ArrowArray, kind: int, width: int, *, is_optional: bool) -> PageTask:
@@ -354,23 +422,33 @@ def _task(array: ArrowArray, kind: int, width: int, *, is_optional: bool) -> Pag
     places = [0 if buffer is None else buffer.address for buffer in others]
     known = validity.address if array.null_count else 0
     offsets = places[0] if len(places) > 1 else 0
-    return PageTask(kind, width, places[-1], offsets, known, array.offset, len(array), int(is_optional), 0)
+    return PageTask(kind, width, places[-1], offsets, known, array.offset, len(array), int(is_optional), 0, 0)
 
 
-def _is_small(encoded: ArrowArray) -> bool:
-    """Whether a dictionary pays, and is one page."""
-    values = encoded.dictionary
-    return 0 < len(values) <= _DISTINCT_MAX * len(encoded) and values.nbytes < _PAGE_BYTES // 2
+def _page_rows(array: ArrowArray, task: PageTask) -> int:
+    """As many rows as fill a page, on average."""
+    size = task.width * len(array)
+    if task.offsets and len(array):
+        starts = np.frombuffer(array.buffers()[1], np.int64 if task.kind == _LARGE_TEXT else np.int32)
+        size = int(starts[array.offset + len(array)] - starts[array.offset]) + 4 * len(array)
+    return max(1, _PAGE_BYTES * len(array) // max(size, 1))
 
 
 def _in_one_piece(column: pa.ChunkedArray) -> ArrowArray:
-    return column.chunk(0) if column.num_chunks == 1 else column.unify_dictionaries().combine_chunks()
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return (column.unify_dictionaries() if pat.is_dictionary(column.type) else column).combine_chunks()
 
 
-def _level_of_all(count: int) -> bytes:
-    """Definition levels of values none of which is null."""
-    levels = varint(count << 1) + b"\1"
-    return len(levels).to_bytes(4, "little") + levels
+def _address(memory: memoryview) -> int:
+    return int(np.frombuffer(memory, np.uint8).ctypes.data) if len(memory) else 0
+
+
+def _compressed(content: bytes | memoryview, codec: str) -> bytes | memoryview:
+    if codec == "NONE":
+        return content
+    compressed: bytes = pa.Codec(codec.lower()).compress(content, asbytes=True)
+    return compressed
 
 
 def _encode_chunk(column: _Column, kind: int, rows: int, at: int, made: _Made) -> _Chunk:
@@ -379,9 +457,10 @@ def _encode_chunk(column: _Column, kind: int, rows: int, at: int, made: _Made) -
     parts: list[bytes | memoryview] = []
     size, first = 0, 0
     if dictionary is not None:
-        before, stored = dictionary.stored(made, codec)
-        parts += [_dictionary_header(before, len(stored), dictionary.count), stored]
-        first, size = len(parts[0]) + len(stored), len(parts[0]) + before
+        stored = _compressed(dictionary.page, codec)
+        header = _dictionary_header(len(dictionary.page), len(stored), len(dictionary.values))
+        parts += [header, stored]
+        first, size = len(header) + len(stored), len(header) + len(dictionary.page)
     encoding, total = _PLAIN if dictionary is None else _RLE_DICTIONARY, first
     for page in column.pages:
         before, stored = page.stored(made, codec)
@@ -403,7 +482,8 @@ def _page_header(size: int, stored: int, count: int, encoding: int) -> bytes:
 
 def _dictionary_header(size: int, stored: int, count: int) -> bytes:
     """PageHeader: type 2, sizes; DictionaryPageHeader: values, plain."""
-    return b"\x15\x04\x15" + zigzag(size) + b"\x15" + zigzag(stored) + b"\x4c\x15" + zigzag(count) + b"\x15\x00\x00\x00"
+    sizes = zigzag(size) + b"\x15" + zigzag(stored)
+    return b"\x15\x04\x15" + sizes + b"\x4c\x15" + zigzag(count) + b"\x15\x00\x00\x00"
 
 
 def _chunk_metadata(head: bytes, rows: int, size: int, stored: int, at: int, dictionary: int) -> bytes:
@@ -428,9 +508,10 @@ def _chunk_head(name: str, kind: int, codec: int, *, has_dictionary: bool) -> by
 
 @dataclass(frozen=True, slots=True)
 class _StoredSchema:
-    """The schema of a file, encoded, and the physical types of its columns."""
+    """The schema of a file, encoded, and the names and physical types of its columns."""
 
     elements: bytes
+    names: tuple[str, ...]
     kinds: tuple[int, ...]
 
 
@@ -442,8 +523,9 @@ def _stored_schema(schema: pa.Schema) -> _StoredSchema:
     file = sink.getvalue().to_pybytes()
     length, _ = _TAIL.unpack(file[-_TAIL.size :])
     footer, _ = decode_struct(file[-_TAIL.size - length : -_TAIL.size])
-    elements = footer[2]
-    return _StoredSchema(struct_list(each[RAW] for each in elements), tuple(each[1] for each in elements[1:]))
+    root, *fields = footer[2]
+    kinds = tuple(field[1] for field in fields)
+    return _StoredSchema(struct_list(each[RAW] for each in (root, *fields)), tuple(schema.names), kinds)
 
 
 def _encode_footer(

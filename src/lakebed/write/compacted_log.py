@@ -83,7 +83,7 @@ def _folded(task: WriteTask, parts: SliceParts, schema: pa.Schema) -> _Content |
     blocks = whole_blocks(folded.rows)
     encoded = [
         *encode_delete_blocks(task, _keyed(task, folded.always), extra),
-        *(encode_record_block(task, block, extra).data for block in blocks),
+        *(encode_record_block(task, block, extra) for block in blocks),
         *encode_delete_blocks(task, _ordered(task, folded), extra),
     ]
     return _Content(b"".join(encoded), blocks, len(folded.always) + len(folded.deletes))

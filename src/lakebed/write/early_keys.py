@@ -9,10 +9,8 @@ from lakebed.metadata.entries import Update, find_groups
 from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.prepared_keys import PreparedKeys, prepare_keys
 from lakebed.metadata.record_index import RECORD_INDEX, is_partitioned
-from lakebed.model.words import RECORD_KEY
 from lakebed.table import TableState
 from lakebed.transaction.times import instant_ms, timeline_zone
-from lakebed.write.columns import joined
 from lakebed.write.plan import Picked, WritePlan
 from lakebed.write.values import IS_DELETE, WriteContext, WriteTask
 
@@ -44,7 +42,6 @@ def prepare_entries(
 def _new_keys(task: WriteTask) -> KeyChanges | None:
     """The keys that a task brings to its file group, as far as they can be told before it has run."""
     rows = task.rows
-    if not isinstance(rows, Picked) or not rows.is_apart or IS_DELETE in rows.table.column_names:
+    if not isinstance(rows, Picked) or rows.new_keys is None or IS_DELETE in rows.table.column_names:
         return None
-    new = rows.table[RECORD_KEY].slice(len(rows.assignment.updates))
-    return KeyChanges(task.group.partition, task.group.file_id, joined(new) if len(new) else None)
+    return KeyChanges(task.group.partition, task.group.file_id, rows.new_keys if len(rows.new_keys) else None)

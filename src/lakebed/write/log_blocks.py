@@ -24,31 +24,17 @@ from lakebed.errors import InvalidInputError
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.log.blocks import encode_avro_records, encode_deletes, encode_positions, write_parquet_records
 from lakebed.format.log.file import BlockKind, HeaderKey, encode_log_block
-from lakebed.format.parquet_encode import Bounds, EncodedFile, Numbered, can_encode, encode_parquet
-from lakebed.format.parquet_footer import avro_metadata
-from lakebed.model.words import (
-    COMMIT_SEQNO,
-    COMMIT_TIME,
-    FILE_NAME,
-    META_COLUMNS,
-    PARTITION_PATH,
-    RECORD_KEY,
-    MergeMode,
-)
+from lakebed.model.words import META_COLUMNS, PARTITION_PATH, RECORD_KEY, MergeMode
 from lakebed.write.base_file import file_schema
-from lakebed.write.meta_columns import constant_text
-from lakebed.write.numbered import numbered_texts
-from lakebed.write.parquet_columns import known_encodings, known_options
-from lakebed.write.scratch import encode_file, parquet_bytes_max, scratch_memory
+from lakebed.write.meta_columns import meta_columns
+from lakebed.write.parquet_columns import known_options
+from lakebed.write.scratch import encode_file, parquet_bytes_max
 from lakebed.write.values import IS_INSERT, POSITION, WriteContext, WriteTask
 
 BLOCK_BYTES_MAX = 256 << 20
 """Of the rows of one block, about: readers hold whole blocks, and one of 2 GB is beyond them."""
 _META_BYTES = 128
 """What the meta columns of a row take, about: here they are dictionaries, in the block they are spelled out."""
-
-_MANY_ROWS = 2048
-"""From so many on compiled code is worth loading."""
 
 Positions = npt.NDArray[np.int64]
 Header = Mapping[HeaderKey, str]
@@ -57,26 +43,11 @@ NO_EXTRA: Header = {}
 
 @dataclass(frozen=True, slots=True)
 class RecordBlock:
-    """What a data block is to hold: meta columns and data columns. `is_partial`: not all of the table's.
-
-    Sequence numbers that count up are not among the `rows`, but told by `numbers`.
-    """
+    """What a data block is to hold: meta columns and data columns. `is_partial`: not all of the table's."""
 
     rows: pa.Table
     positions: Positions | None
     is_partial: bool
-    numbers: Numbered | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns."""
-        return *self.rows.column_names, *(() if self.numbers is None else (COMMIT_SEQNO,))
-
-    def column(self, name: str) -> pa.ChunkedArray:
-        """A column, spelled out."""
-        if self.numbers is None or name != COMMIT_SEQNO:
-            return self.rows[name]
-        return pa.chunked_array([numbered_texts(self.numbers.prefix, self.numbers.first, self.numbers.count)])
 
 
 def plan_record_blocks(task: WriteTask, records: pa.Table) -> tuple[RecordBlock, ...]:
@@ -92,7 +63,7 @@ def plan_record_blocks(task: WriteTask, records: pa.Table) -> tuple[RecordBlock,
     inserts = _all_columns(rows.filter(records[IS_INSERT]), schema)
     updates = rows.filter(pc.invert(records[IS_INSERT]))
     new = _blocks(task, inserts, schema.names, is_partial=False)
-    return *new, *_blocks(task, updates, given, is_partial=True, first=inserts.num_rows)
+    return *new, *_blocks(task, updates, given, is_partial=True)
 
 
 def whole_blocks(rows: pa.Table) -> tuple[RecordBlock, ...]:
@@ -100,49 +71,21 @@ def whole_blocks(rows: pa.Table) -> tuple[RecordBlock, ...]:
     return tuple(RecordBlock(piece, None, is_partial=False) for _, piece in _pieces(rows))
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedBlock:
-    """A data block, and the bounds of columns of text that became known on the way."""
-
-    data: bytes
-    bounds: Mapping[str, Bounds]
-
-
-def encode_record_block(task: WriteTask, block: RecordBlock, extra: Header = NO_EXTRA) -> EncodedBlock:
+def encode_record_block(task: WriteTask, block: RecordBlock, extra: Header = NO_EXTRA) -> bytes:
     """A data block in the format that the write asks for; `extra` entries go to its header."""
-    avro_json = _reduced(task.context.avro_json, block.names)
-    header = {**_header(task, avro_json, block.positions), **extra}
+    files = task.context.files
+    avro_json = reduced_schema(task.context.avro_json, tuple(block.rows.column_names))
+    header = {**block_header(task, avro_json, block.positions), **extra}
     if block.is_partial:
         header[HeaderKey.IS_PARTIAL] = "true"
-    if task.context.files.log_format == "parquet":
-        content = _parquet_content(task, block, avro_json)
-        return EncodedBlock(encode_log_block(BlockKind.PARQUET_DATA, header, *content.parts), content.bounds)
-    (batch,) = _spelled_out(block, avro_json).combine_chunks().to_batches()
-    return EncodedBlock(encode_log_block(BlockKind.AVRO_DATA, header, encode_avro_records(batch, avro_json)), {})
-
-
-def _parquet_content(task: WriteTask, block: RecordBlock, avro_json: str) -> EncodedFile:
-    """The file that a block consists of, by compiled code if rows are many; good until this thread has the next."""
-    compression, known = task.context.files.compression, task.context.encodings
-    if block.rows.num_rows >= _MANY_ROWS:
-        schema = _declared_like(avro_json, block.rows.schema)
-        options = known_encodings(block.rows, compression, known)
-        codecs, repetitive = {COMMIT_SEQNO: compression.upper(), **options["compression"]}, options["use_dictionary"]
-        numbers = None if codecs[COMMIT_SEQNO] != "SNAPPY" else block.numbers
-        columns = {name: numbers if numbers and name == COMMIT_SEQNO else block.column(name) for name in schema.names}
-        if can_encode(schema, columns, codecs):
-            return encode_parquet(
-                schema,
-                columns,
-                avro_metadata(avro_json),
-                codecs=codecs,
-                repetitive=repetitive or (),
-                memory=scratch_memory,
-            )
-    rows = _spelled_out(block, avro_json)
-    options = known_options(rows, compression, known, is_log=True)
-    write = partial(write_parquet_records, table=rows, avro_json=avro_json, **options)
-    return EncodedFile([encode_file(parquet_bytes_max(rows, len(avro_json)), write)], {})
+    rows = _as_declared(block.rows, avro_json)
+    if files.log_format == "parquet":
+        options = known_options(rows, files.compression, task.context.encodings, is_log=True)
+        write = partial(write_parquet_records, table=rows, avro_json=avro_json, **options)
+        content = encode_file(parquet_bytes_max(rows, len(avro_json)), write)
+        return encode_log_block(BlockKind.PARQUET_DATA, header, content)
+    (batch,) = rows.combine_chunks().to_batches()
+    return encode_log_block(BlockKind.AVRO_DATA, header, encode_avro_records(batch, avro_json))
 
 
 def encode_delete_blocks(task: WriteTask, deletes: pa.Table, extra: Header = NO_EXTRA) -> Iterator[bytes]:
@@ -176,12 +119,10 @@ def ordering_values(context: WriteContext, deletes: pa.Table) -> pa.Array | None
 
 
 def _with_meta_columns(task: WriteTask, records: pa.Table, given: Sequence[str]) -> pa.Table:
-    """Meta columns but for sequence numbers, the data columns given, and positions if the rows have them."""
-    texts = (str(task.context.instant), task.group.partition, task.group.file_id)
-    instant, partition, file_id = (constant_text(text, records.num_rows) for text in texts)
+    """Meta columns, the data columns given, and positions if the rows have them."""
+    meta = meta_columns(records, task.context.instant, task.number, task.group.file_id)
     names = [*given, *([POSITION] if POSITION in records.column_names else ())]
-    meta = {COMMIT_TIME: instant, RECORD_KEY: records[RECORD_KEY], PARTITION_PATH: partition, FILE_NAME: file_id}
-    return pa.table([*meta.values(), *(records[name] for name in names)], names=[*meta, *names])
+    return pa.table([*meta, *(records[name] for name in names)], names=[*META_COLUMNS, *names])
 
 
 def _check_ordering_fields(context: WriteContext, given: Sequence[str]) -> None:
@@ -201,16 +142,12 @@ def _all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows
 
 
-def _blocks(
-    task: WriteTask, rows: pa.Table, columns: Sequence[str], *, is_partial: bool, first: int = 0
-) -> Iterator[RecordBlock]:
-    """Blocks of rows, whose sequence numbers count up from `first`."""
+def _blocks(task: WriteTask, rows: pa.Table, columns: Sequence[str], *, is_partial: bool) -> Iterator[RecordBlock]:
     rows, positions = _by_position(task, rows)
-    rows = rows.select([name for name in (*META_COLUMNS, *columns) if name != COMMIT_SEQNO])
-    prefix = f"{task.context.instant}_{task.number}_"
+    rows = rows.select([*META_COLUMNS, *columns])
     for start, piece in _pieces(rows):
         own = None if positions is None else positions[start : start + piece.num_rows]
-        yield RecordBlock(piece, own, is_partial, Numbered(prefix, first + start, piece.num_rows))
+        yield RecordBlock(piece, own, is_partial)
 
 
 def _delete_blocks(task: WriteTask, deletes: pa.Table, ordering: pa.Array | None, extra: Header) -> Iterator[bytes]:
@@ -221,7 +158,7 @@ def _delete_blocks(task: WriteTask, deletes: pa.Table, ordering: pa.Array | None
         own = None if positions is None else positions[start : start + piece.num_rows]
         values = None if ordering is None else _one_array(piece["ordering"])
         content = encode_deletes(_one_array(piece[RECORD_KEY]), _one_array(piece[PARTITION_PATH]), values)
-        header = {**_header(task, task.context.avro_json, own), **extra}
+        header = {**block_header(task, task.context.avro_json, own), **extra}
         yield encode_log_block(BlockKind.DELETE, header, content)
 
 
@@ -248,12 +185,22 @@ def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """Parts that are small enough for a block, and where each begins."""
     if not rows.num_rows:
         return
-    step = max(1, BLOCK_BYTES_MAX // (rows.nbytes // rows.num_rows + _META_BYTES))
+    step = _block_rows(rows)
     for start in range(0, rows.num_rows, step):
         yield start, rows.slice(start, step)
 
 
-def _header(task: WriteTask, avro_json: str, positions: Positions | None) -> dict[HeaderKey, str]:
+def fits_one_block(rows: pa.Table, count: int) -> bool:
+    """Whether so many of the rows, which are of the usual size, are small enough for a block."""
+    return count <= _block_rows(rows)
+
+
+def _block_rows(rows: pa.Table) -> int:
+    return max(1, BLOCK_BYTES_MAX // (rows.nbytes // rows.num_rows + _META_BYTES))
+
+
+def block_header(task: WriteTask, avro_json: str, positions: Positions | None) -> dict[HeaderKey, str]:
+    """The header of a block of records with this schema, at these positions of the base file if they are known."""
     header = {HeaderKey.INSTANT_TIME: str(task.context.instant), HeaderKey.SCHEMA: avro_json}
     if positions is not None:
         assert task.file_slice is not None
@@ -264,27 +211,24 @@ def _header(task: WriteTask, avro_json: str, positions: Positions | None) -> dic
 
 
 @lru_cache(maxsize=64)
-def _reduced(avro_json: str, names: tuple[str, ...]) -> str:
+def reduced_schema(avro_json: str, names: tuple[str, ...]) -> str:
     """The schema with some of its fields; as it is spelled, if these are all."""
     record = json.loads(avro_json)
     kept = [field for field in record["fields"] if field["name"] in names]
     return avro_json if kept == record["fields"] else json.dumps({**record, "fields": kept}, separators=(",", ":"))
 
 
-def _spelled_out(block: RecordBlock, avro_json: str) -> pa.Table:
+def _as_declared(rows: pa.Table, avro_json: str) -> pa.Table:
     """The rows with columns in the order of the Avro schema, and null where it says so and nowhere else."""
-    schema = _declared_like(avro_json, block.rows.schema)
-    return pa.table([block.column(name) for name in schema.names], schema=schema)
+    schema = declared_like(avro_json, rows.schema)
+    return pa.table([rows[name] for name in schema.names], schema=schema)
 
 
 @lru_cache(maxsize=64)
-def _declared_like(avro_json: str, rows: pa.Schema) -> pa.Schema:
-    """The columns of the Avro schema, with the types of the rows, which may lack sequence numbers."""
-    fields = _declared(avro_json)
-    given = [
-        field if field.name not in rows.names else field.with_type(rows.field(field.name).type) for field in fields
-    ]
-    return pa.schema(given)
+def declared_like(avro_json: str, rows: pa.Schema) -> pa.Schema:
+    """The columns of the Avro schema, with the types that rows have, as far as these have the columns."""
+    kinds = dict(zip(rows.names, rows.types, strict=True))
+    return pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in _declared(avro_json)])
 
 
 @lru_cache(maxsize=64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,11 +16,10 @@ from lakebed.format.file_names import encode_log_file_name, log_merge_order
 from lakebed.format.log.blocks import decode_deletes
 from lakebed.format.log.file import BlockKind, block_kinds, decode_log_file
 from lakebed.format.metadata.column_stats import merge_column_stats
-from lakebed.format.parquet_encode import Bounds
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.metadata import ColumnStats
-from lakebed.model.words import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
+from lakebed.model.words import META_COLUMNS, RECORD_KEY
 from lakebed.read.file_slice import IS_DELETED, SliceTask, read_slice
 from lakebed.read.held_files import HELD
 from lakebed.read.merge import Rules
@@ -29,7 +29,7 @@ from lakebed.transaction.markers import write_markers
 from lakebed.transaction.settle import create_files
 from lakebed.write.base_file import with_entries
 from lakebed.write.columns import joined
-from lakebed.write.file_stats import column_stats
+from lakebed.write.file_stats import column_stats, spread_stats
 from lakebed.write.log_blocks import (
     RecordBlock,
     encode_delete_blocks,
@@ -37,6 +37,8 @@ from lakebed.write.log_blocks import (
     ordering_values,
     plan_record_blocks,
 )
+from lakebed.write.log_lot import LogLot, prepare_lot
+from lakebed.write.plan import Picked
 from lakebed.write.values import IS_DELETE, IS_INSERT, NOT_COUNTED, WriteContext, WriteTask, WrittenFile
 
 _VERSION = 1
@@ -49,13 +51,14 @@ _LOT_BYTES = 4 << 20
 class LogDraft:
     """A log file that is yet to be stored, and what is to be known of the rows in it.
 
-    Of `records`, which are no deletes, it has the columns that index entries are made of; `doubtful` are new keys that
-    an older log file deletes.
+    Of so many records, which are no deletes, those that may get index entries are in `records`, with the columns that
+    these are made of; `doubtful` are new keys that an older log file deletes.
     """
 
     task: WriteTask
     log: LogFile
     data: bytes
+    count: int
     records: pa.Table
     deletes: pa.Table
     column_stats: tuple[ColumnStats, ...]
@@ -79,10 +82,11 @@ def append_log_files(
         yield from tasks
         meanwhile()
 
+    together = prepare_lot(tasks)
     lot: list[LogDraft] = []
     stored: list[Future[tuple[WrittenFile, ...]]] = []
     with ThreadPoolExecutor(1, thread_name_prefix="lakebed-store") as aside:
-        for draft in map_bounded(begin(), _draft):
+        for draft in map_bounded(begin(), partial(_draft, lot=together)):
             lot += [] if draft is None else [draft]
             if sum(len(each.data) for each in lot) >= _LOT_BYTES:
                 if len(stored) > 1:
@@ -93,29 +97,44 @@ def append_log_files(
         return (*(file for future in stored for file in future.result()), *last)
 
 
-def _draft(task: WriteTask) -> LogDraft | None:
+def _draft(task: WriteTask, lot: LogLot | None = None) -> LogDraft | None:
     """The log file of a task; None if there are no rows.
 
     It has one data block, unless rows are many or have only some of the table's columns, then delete blocks.
     """
+    if lot is not None and isinstance(task.rows, Picked):
+        return _draft_of(lot, task, task.rows)
     rows = _with_is_insert(task)
     if not rows.num_rows:
         return None
     records, deletes = _split(rows)
     blocks = plan_record_blocks(task, records)
-    encoded = [encode_record_block(task, block) for block in blocks]
-    data = b"".join([*(block.data for block in encoded), *encode_delete_blocks(task, deletes)])
+    encoded = (encode_record_block(task, block) for block in blocks)
+    data = b"".join([*encoded, *encode_delete_blocks(task, deletes)])
     log = _log_file(task, len(data))
     known = records.select([name for name in _entry_columns(task.context) if name in records.column_names])
     return LogDraft(
         task,
         log,
         data,
+        records.num_rows,
         known,
         deletes,
-        log_column_stats(task, blocks, log.name, [block.bounds for block in encoded]),
+        log_column_stats(task, blocks, log.name),
         _deleted_before(task, joined(known[RECORD_KEY].filter(known[IS_INSERT]))),
     )
+
+
+def _draft_of(lot: LogLot, task: WriteTask, rows: Picked) -> LogDraft | None:
+    """As `_draft`, for rows of a lot."""
+    if not rows.count:
+        return None
+    block = lot.encode(task, rows.assignment.rows)
+    log = _log_file(task, len(block.data))
+    keys = rows.new_keys if rows.new_keys is not None else pa.array([], pa.string())
+    new = pa.table({RECORD_KEY: keys, IS_INSERT: pa.repeat(True, len(keys))})
+    stats = spread_stats(block.spreads, log.name, task.context.stats_columns, rows.count)
+    return LogDraft(task, log, block.data, rows.count, new, new.slice(0, 0), stats, _deleted_before(task, keys))
 
 
 def _store(drafts: Sequence[LogDraft]) -> tuple[WrittenFile, ...]:
@@ -131,7 +150,7 @@ def _written(draft: LogDraft) -> WrittenFile:
     task, log, records, deletes = draft.task, draft.log, draft.records, draft.deletes
     inserts = pc.sum(records[IS_INSERT]).as_py() or 0
     written = WrittenFile(
-        stat=_write_stat(task, log, records.num_rows, inserts, deletes.num_rows),
+        stat=_write_stat(task, log, draft.count, inserts, deletes.num_rows),
         column_stats=draft.column_stats,
         deleted_keys=_deleted_keys(task, deletes, log),
     )
@@ -236,28 +255,26 @@ def _write_stat(task: WriteTask, log: LogFile, records: int, inserts: int, delet
     return replace(stat, prev_commit=before.base_instant, base_file=base_file, log_files=(*older, log.name))
 
 
-def log_column_stats(
-    task: WriteTask, blocks: Sequence[RecordBlock], name: str, bounds: Sequence[Mapping[str, Bounds]] = ()
-) -> tuple[ColumnStats, ...]:
+def log_column_stats(task: WriteTask, blocks: Sequence[RecordBlock], name: str) -> tuple[ColumnStats, ...]:
     """Statistics over the records of all blocks; a file of deletes alone has them, too, with no value in them.
 
     A column that some block lacks has none: the values of its rows lie in other files, and a range that leaves them
-    out could prune a row that a partial update completes. `bounds` are known of some columns of each block.
+    out could prune a row that a partial update completes.
     """
     wanted = task.context.stats_columns
     if not blocks:
         return tuple(ColumnStats(name, column, None, None, 0, 0) for column in wanted)
-    names = [{*block.names} for block in blocks]
-    known = tuple(column for column in wanted if all(column.partition(".")[0] in some for some in names))
+    known = [column for column in wanted if all(_has(block, column) for block in blocks)]
     merged: dict[str, ColumnStats] = {}
-    for block, ends in zip(blocks, bounds or [{}] * len(blocks), strict=True):
-        rows = block.rows
-        if COMMIT_SEQNO in known and COMMIT_SEQNO not in rows.column_names:
-            rows = rows.append_column(COMMIT_SEQNO, block.column(COMMIT_SEQNO))
-        for stats in column_stats(rows, name, known, bounds=ends):
+    for block in blocks:
+        for stats in column_stats(block.rows, name, tuple(known)):
             older = merged.get(stats.column)
             merged[stats.column] = stats if older is None else merge_column_stats(older, stats)
     return tuple(merged.values())
+
+
+def _has(block: RecordBlock, column: str) -> bool:
+    return column.partition(".")[0] in block.rows.column_names
 
 
 def _gone(draft: LogDraft) -> pa.Array:

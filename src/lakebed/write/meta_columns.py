@@ -18,11 +18,11 @@ def meta_columns(rows: pa.Table, instant: str, task_number: int, file_name: str)
     """
     count = rows.num_rows
     return [
-        constant_text(instant, count),
+        _constant(instant, count),
         numbered_texts(f"{instant}_{task_number}_", 0, count),
         joined(rows[RECORD_KEY]),
-        constant_text(_partition(rows), count),
-        constant_text(file_name, count),
+        _constant(_partition(rows), count),
+        _constant(file_name, count),
     ]
 
 
@@ -32,6 +32,5 @@ def _partition(rows: pa.Table) -> str:
     return str(paths[0].as_py()) if len(paths) else ""
 
 
-def constant_text(text: str, count: int) -> pa.Array:
-    """One text for all rows, as a dictionary of one value."""
+def _constant(text: str, count: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), pa.array([text], pa.string()))

@@ -68,19 +68,13 @@ def column_options(table: pa.Table, compression: str, *, is_log: bool = False) -
 
 
 def known_options(table: pa.Table, compression: str, known: Encodings, *, is_log: bool = False) -> dict[str, Any]:
-    """As `column_options`, as other files of the write found it, or as these rows say: that is then `known`."""
-    found = known_encodings(table, compression, known, is_log=is_log)
-    return {**found, _BATCH: _batch_rows(table)}  # Values may be wider here.
-
-
-def known_encodings(table: pa.Table, compression: str, known: Encodings, *, is_log: bool = True) -> dict[str, Any]:
-    """As `known_options`, but for how many rows the Parquet writer takes at once.
+    """As `column_options`, as other files of the write found it, or as these rows say: that is then `known`.
 
     Few rows say little: nobody else goes by them.
     """
-    form = (is_log, table.schema)
+    form = (is_log, tuple(table.column_names), tuple(table.schema.types))
     if form in known:
-        return known[form]
+        return {**known[form], _BATCH: _batch_rows(table)}  # Values may be wider here.
     found = column_options(table, compression, is_log=is_log)
     if table.num_rows >= (LOG_SAMPLE_ROWS if is_log else _SAMPLE_ROWS):
         known[form] = found

@@ -19,7 +19,7 @@ from lakebed.model.words import PARTITION_PATH, RECORD_KEY, TableType
 from lakebed.read.file_slice import SliceTask
 from lakebed.transaction.conflicts import WriteKind, WriteSet
 from lakebed.write.assign import Assignment, FileIds, Space, assign_rows
-from lakebed.write.columns import take_rows
+from lakebed.write.columns import joined, take_rows
 from lakebed.write.operations import Operation, Replaces
 from lakebed.write.room import Room, logs_inserts
 from lakebed.write.tag import (
@@ -192,43 +192,60 @@ def inserts_by_partition(rows: pa.Table, tags: Tags = NO_TAGS) -> dict[str, Ints
 def _tasks(
     rows: pa.Table, assignments: Sequence[Assignment], context: WriteContext, *, is_blind: bool
 ) -> tuple[WriteTask, ...]:
-    """Tasks with their rows."""
-    return tuple(
-        WriteTask(
-            context,
-            number,
-            assignment.group,
-            assignment.file_slice,
-            picked,
-            "",
-            bool(len(assignment.inserts)),
-            is_blind,
-        )
-        for number, (assignment, picked) in enumerate(zip(assignments, _pick(rows, assignments), strict=True))
-    )
+    """Tasks with their rows. Those that append log files pick them out themselves, and know their new keys."""
+    if any(column.num_chunks > 1 for column in rows.columns):
+        rows = rows.combine_chunks()  # Picking from many chunks would put them together each time.
+    tasks = [
+        WriteTask(context, number, own.group, own.file_slice, Picked(rows, own), "", bool(len(own.inserts)), is_blind)
+        for number, own in enumerate(assignments)
+    ]
+    appends = [own for own, task in zip(assignments, tasks, strict=True) if is_append(task)]
+    others = [own for own, task in zip(assignments, tasks, strict=True) if not is_append(task)]
+    picked = {id(pick.assignment): pick for pick in (*_keyed(rows, appends), *_brought_together(rows, others))}
+    return tuple(replace(task, rows=picked[id(own)]) for task, own in zip(tasks, assignments, strict=True))
 
 
-def _pick(rows: pa.Table, assignments: Sequence[Assignment]) -> Iterator[Picked]:
+def _keyed(rows: pa.Table, assignments: Sequence[Assignment]) -> Iterator[Picked]:
+    """Rows that are picked out later, with the keys of inserts."""
+    inserts = np.concatenate([np.empty(0, np.int64), *(own.inserts for own in assignments)])
+    keys, start = joined(rows[RECORD_KEY]).take(pa.array(inserts)), 0
+    for own in assignments:
+        yield Picked(rows, own, new_keys=keys.slice(start, len(own.inserts)))
+        start += len(own.inserts)
+
+
+def _brought_together(rows: pa.Table, assignments: Sequence[Assignment]) -> Iterator[Picked]:
     """The rows of each file group: brought together at once, or by the tasks themselves if they are very many."""
     if rows.nbytes > _TAKEN_BYTES:
-        whole = rows.combine_chunks()  # Picking from many chunks would put them together each time.
-        yield from (Picked(whole, assignment) for assignment in assignments)
+        yield from (Picked(rows, own) for own in assignments)
         return
     ordered = take_rows(rows, np.concatenate([np.empty(0, np.int64), *(own.rows for own in assignments)]))
     start = 0
     for own in assignments:
         count = len(own.updates) + len(own.inserts)
-        yield Picked(ordered.slice(start, count), own, is_apart=True)
+        table = ordered.slice(start, count)
+        yield Picked(table, own, joined(table[RECORD_KEY].slice(len(own.updates))), is_apart=True)
         start += count
 
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """Rows of one file group among those of all, or in a table apart."""
+    """Rows of one file group among those of all, or in a table apart; the keys of inserts, if they are known."""
 
     table: pa.Table
     assignment: Assignment
+    new_keys: pa.Array | None = None
     is_apart: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many rows they are."""
+        return len(self.assignment.updates) + len(self.assignment.inserts)
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether it is known where in the base file some of the keys are."""
+        return bool((self.assignment.positions >= 0).any())
 
     def read(self) -> pa.Table:
         """The rows, where their keys are, and the path of the partition that they are written to.
@@ -236,7 +253,7 @@ class Picked:
         Deletes by key do not know the path before.
         """
         own = self.assignment
-        rows = self.table if self.is_apart else self.table.take(pa.array(own.rows))
+        rows = self.table if self.is_apart else take_rows(self.table, own.rows)
         rows = with_partition(rows, own.group.partition)
         positions = np.concatenate([own.positions, np.full(len(own.inserts), -1)])
         return rows.append_column(POSITION, pa.array(positions)).append_column(IS_INSERT, pa.array(own.is_insert))
