@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import string
 from typing import Any
 
@@ -27,6 +28,10 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.float32(): st.floats(width=32, allow_nan=False),
     pa.float64(): st.floats(allow_nan=False),
     pa.bool_(): st.booleans(),
+    pa.decimal128(5, 2): st.decimals(-999, 999, places=2),
+    pa.decimal128(20, 0): st.integers(-(10**20) + 1, 10**20 - 1).map(decimal.Decimal),
+    pa.decimal128(38, 3): st.decimals(-(10**34), 10**34, places=3),
+    pa.time64("us"): st.times(),
     pa.date32(): st.dates(),
     pa.timestamp("us"): st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1)),
     pa.timestamp("ms", "UTC"): st.integers(0, 2**41).map(
@@ -217,7 +222,7 @@ def test_sizes_are_those_of_the_chunks() -> None:
         pa.table({"a": pa.array([1], pa.int8())}),
         pa.table({"a": pa.array([1], pa.uint32())}),
         pa.table({"a": pa.array([1], pa.timestamp("ns"))}),
-        pa.table({"a": pa.array([1], pa.decimal128(5, 2))}),
+        pa.table({"a": pa.array([1], pa.decimal256(50, 2))}),
         pa.table([pa.array([None, "x"])], schema=pa.schema([pa.field("a", pa.string(), nullable=False)])),
     ],
 )

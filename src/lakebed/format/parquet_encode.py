@@ -36,10 +36,10 @@ from lakebed.format.thrift import (
 
 _MAGIC, _TAIL = b"PAR1", struct.Struct("<I4s")
 _CREATED_BY, _VERSION = b"lakebed version 1", 2
-_SIGNED, _FLOAT, _TEXT, _LARGE_TEXT, _BITS, _CODES, _NUMBERED, _SNAPPY_NUMBERED = range(8)
+_SIGNED, _FLOAT, _TEXT, _LARGE_TEXT, _BITS, _CODES, _DECIMAL, _NUMBERED, _SNAPPY_NUMBERED = range(9)
 _PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
 _CODECS = {"NONE": 0, "SNAPPY": 1, "GZIP": 2, "ZSTD": 6}
-_WIDTHS = {pa.int32(): 4, pa.int64(): 8, pa.float32(): 4, pa.float64(): 8, pa.date32(): 4}
+_WIDTHS = {pa.int32(): 4, pa.int64(): 8, pa.float32(): 4, pa.float64(): 8, pa.date32(): 4, pa.time64("us"): 8}
 _PAGE_BYTES = 1 << 20
 _DISTINCT_MAX = 0.5
 """Up to this share of distinct values among the rows of a file a column gets a dictionary."""
@@ -342,9 +342,11 @@ def _is_fit(field: pa.Field, values: pa.ChunkedArray | Numbered | Constant) -> b
 
 
 def _width(kind: pa.DataType) -> int:
-    """The bytes of a value that is stored as it is in memory; else 0."""
+    """The bytes of a number, as it is stored; 0 if it is none."""
     if pat.is_timestamp(kind):
         return 8 if kind.unit in ("us", "ms") else 0
+    if pat.is_decimal128(kind):
+        return ((10**kind.precision).bit_length() + 8) // 8  # A bit more for the sign.
     return _WIDTHS.get(kind, 0)
 
 
@@ -411,7 +413,8 @@ def _constant_page(count: int) -> _Page:
 def _plain_task(array: ArrowArray, *, is_optional: bool) -> PageTask:
     kind, width = array.type, _width(array.type)
     if width:
-        return _task(array, _FLOAT if pat.is_floating(kind) else _SIGNED, width, is_optional=is_optional)
+        layout = _FLOAT if pat.is_floating(kind) else _DECIMAL if pat.is_decimal(kind) else _SIGNED
+        return _task(array, layout, width, is_optional=is_optional)
     layout = _BITS if pat.is_boolean(kind) else _LARGE_TEXT if _is_large(kind) else _TEXT
     return _task(array, layout, 0, is_optional=is_optional)
 

@@ -11,7 +11,7 @@ import numpy as np
 from lakebed.format.avro.memory import compiled, copy, load_byte, load_int, load_long, store
 from lakebed.format.hfile.native import Int64s, swap_bytes
 
-_SIGNED, _FLOAT, _TEXT, _LARGE_TEXT, _BITS, _CODES, _NUMBERED, _SNAPPY_NUMBERED = 0, 1, 2, 3, 4, 5, 6, 7
+_SIGNED, _FLOAT, _TEXT, _LARGE_TEXT, _BITS, _CODES, _DECIMAL, _NUMBERED, _SNAPPY_NUMBERED = 0, 1, 2, 3, 4, 5, 6, 7, 8
 """See `parquet_encode`: compiled code goes by what its own file says."""
 _FIELDS, _FOUND = 10, 4
 _LEAST, _GREATEST = np.int64(-(2**63)), np.int64(2**63 - 1)
@@ -63,6 +63,8 @@ def encode_pages(tasks: Int64s, out: int, found: Int64s) -> None:
             at, low, high = _put_bits(values, validity, first, count, picked, at)
         elif kind == _CODES:
             at, low, high = _put_codes(values, width, validity, first, count, picked, present, at)
+        elif kind == _DECIMAL:
+            at, low, high = _put_decimals(values, width, validity, first, count, picked, at)
         elif kind == _NUMBERED:
             at = _put_numbered(values, width, first, count, at)
         elif kind == _SNAPPY_NUMBERED:
@@ -177,6 +179,29 @@ def _put_numbers(
             low, least = row, rank
         if rank > greatest or high < 0:
             high, greatest = row, rank
+    return at, low, high
+
+
+@compiled
+def _put_decimals(
+    values: int, width: int, validity: int, first: int, count: int, picked: int, at: int
+) -> tuple[int, int, int]:
+    """Numbers of 128 bits by their last bytes, the lowest last; where they end, and the rows with the bounds."""
+    low, high, least, greatest = np.int64(-1), np.int64(-1), np.int64(0), np.int64(0)
+    least_rest = greatest_rest = np.uint64(0)
+    for number in range(count):
+        row = _row(picked, first, number)
+        if _is_null(validity, row):
+            continue
+        source = values + 16 * row
+        for place in range(width):
+            store(at + width - 1 - place, load_byte(source + place))
+        at += width
+        upper, rest = load_long(source + 8), np.uint64(load_long(source))
+        if low < 0 or upper < least or (upper == least and rest < least_rest):
+            low, least, least_rest = row, upper, rest
+        if high < 0 or upper > greatest or (upper == greatest and rest > greatest_rest):
+            high, greatest, greatest_rest = row, upper, rest
     return at, low, high
 
 
