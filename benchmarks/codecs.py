@@ -11,6 +11,7 @@ import json
 import time
 import zlib
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,14 @@ from isal import isal_zlib
 
 import lakebed.format
 from lakebed.format.hfile import HFile, decode_hfile, encode_hfile, key_order
-from lakebed.format.hfile.bulk import FramedBlock, compress_general, compress_records, compress_searching, frame_blocks
+from lakebed.format.hfile.bulk import (
+    FramedBlocks,
+    compress_general,
+    compress_records,
+    compress_searching,
+    frame_blocks,
+    measure_records,
+)
 from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.java_hash import shards_of
 from lakebed.format.metadata.record_index import decode_record_index, encode_record_index
@@ -89,36 +97,33 @@ def best_seconds(run: Callable[[], object], runs: int = RUNS) -> float:
     return min(spent)
 
 
-def blocks_of(batch: pa.RecordBatch, block_bytes_max: int) -> list[FramedBlock]:
+def blocks_of(batch: pa.RecordBatch, block_bytes_max: int) -> list[FramedBlocks]:
     """The framed data blocks of a shard, for compressors to try."""
     values = decode_hfile(BytesSource(encode(batch)))["value"]
     order = key_order(batch["key"])
     ids = np.empty(len(order), np.int32)
     ids[order] = values.indices.to_numpy()
-    framed = frame_blocks(
-        binary_buffers(batch["key"]), binary_buffers(values.dictionary), ids, order, block_bytes_max=block_bytes_max
-    )
-    return [
-        FramedBlock(block.data.copy(), block.starts, block.tails, block.value_ids, block.value_count)
-        for _, block in framed
-    ]
+    rows, contents = binary_buffers(batch["key"]), binary_buffers(values.dictionary)
+    sizes = measure_records(rows[1], contents[1], ids, order)
+    framed = frame_blocks(rows, contents, ids, order, sizes, block_bytes_max=block_bytes_max)
+    return [deepcopy(blocks) for _, blocks in framed]
 
 
 def compare_compressors(shard: pa.RecordBatch) -> None:
     """Bytes and nanoseconds per entry of one shard's blocks."""
-    compressors: dict[str, Callable[[FramedBlock], bytes]] = {
-        "zlib 6 (Hudi)": lambda block: zlib.compress(block.data, 6),
-        "isal 1": lambda block: isal_zlib.compress(block.data, 1),
-        "isal 2": lambda block: isal_zlib.compress(block.data, 2),
+    compressors: dict[str, Callable[[FramedBlocks], list[bytes]]] = {
+        "zlib 6 (Hudi)": lambda blocks: [zlib.compress(content, 6) for content in blocks.contents()],
+        "isal 1": lambda blocks: [isal_zlib.compress(content, 1) for content in blocks.contents()],
+        "isal 2": lambda blocks: [isal_zlib.compress(content, 2) for content in blocks.contents()],
         "isal 3 (general)": compress_general,
         "records": compress_records,
         "records, searching": compress_searching,
     }
     for size in (64, 128, 256, 1024):
-        blocks = blocks_of(shard, size * 1024)
+        runs = blocks_of(shard, size * 1024)
         for name, compress in compressors.items():
-            length = sum(len(compress(block)) for block in blocks) / shard.num_rows
-            spent = best_seconds(lambda blocks=blocks, compress=compress: [compress(block) for block in blocks], 3)
+            length = sum(len(packed) for blocks in runs for packed in compress(blocks)) / shard.num_rows
+            spent = best_seconds(lambda runs=runs, compress=compress: [compress(blocks) for blocks in runs], 3)
             print(f"  {size:5} KiB  {name:20} {length:6.2f} B/entry {spent / shard.num_rows * 1e9:7.0f} ns/entry")
 
 

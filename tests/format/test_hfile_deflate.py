@@ -8,29 +8,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from isal import isal_zlib
 
-from lakebed.format.hfile.bulk import FramedBlock, frame_blocks
-from lakebed.format.hfile.deflate import _distance_symbol, _length_symbol, deflate_records
+from lakebed.format.hfile.bulk import FramedBlocks, frame_blocks, measure_records
+from lakebed.format.hfile.deflate import _distance_symbol, _length_symbol, deflate_blocks
 from lakebed.format.hfile.huffman import BITS_SHIFT, CODE_BITS_MAX, build_code
 
 
-def framed(rows: list[bytes], values: list[bytes], ids: list[int]) -> FramedBlock:
+def framed(rows: list[bytes], values: list[bytes], ids: list[int], block_bytes_max: int = 1 << 30) -> FramedBlocks:
     def joined(items: list[bytes]):
         offsets = np.cumsum([0, *map(len, items)]).astype(np.int64)
         return np.frombuffer(b"".join(items) or b"\0", np.uint8), offsets
 
-    order = np.arange(len(rows))
-    blocks = frame_blocks(joined(rows), joined(values), np.array(ids, np.int32), order, block_bytes_max=1 << 30)
-    return next(block for _, block in blocks)
+    order, rows_of, values_of = np.arange(len(rows)), joined(rows), joined(values)
+    value_ids = np.array(ids, np.int32)
+    sizes = measure_records(rows_of[1], values_of[1], value_ids, order)
+    return next(frame_blocks(rows_of, values_of, value_ids, order, sizes, block_bytes_max=block_bytes_max))[1]
 
 
-def check(block: FramedBlock) -> int:
+def check(blocks: FramedBlocks) -> int:
     sizes = []
     for search_keys in (False, True):
-        parts = (block.data, block.starts, block.tails, block.value_ids, block.value_count)
-        deflated = deflate_records(*parts, search_keys=search_keys)
-        assert zlib.decompress(deflated, -15) == block.data.tobytes()
-        assert isal_zlib.decompress(deflated, -15) == block.data.tobytes()
-        sizes.append(len(deflated))
+        records = (blocks.starts, blocks.tails, blocks.value_ids, blocks.record_ends, blocks.value_count)
+        deflated = deflate_blocks(blocks.data, blocks.block_ends, *records, search_keys=search_keys)
+        for stream, content in zip(deflated, blocks.contents(), strict=True):
+            assert zlib.decompress(stream, -15) == content
+            assert isal_zlib.decompress(stream, -15) == content
+        sizes.append(sum(map(len, deflated)))
     return min(sizes)
 
 
@@ -44,6 +46,7 @@ def test_any_records_inflate_to_themselves(data: st.DataObject):
     values = data.draw(st.lists(TEXT | st.integers(0, 900).map(bytes), min_size=1, max_size=5))
     ids = data.draw(st.lists(st.integers(0, len(values) - 1), min_size=len(rows), max_size=len(rows)))
     check(framed(rows, values, ids))
+    check(framed(rows, values, ids, block_bytes_max=300))
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 200, 246, 247, 248, 249, 250, 258, 259, 260, 261, 516, 517, 518, 519])

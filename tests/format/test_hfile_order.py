@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakebed.format.hfile import key_order
 from lakebed.format.hfile.order import binary_buffers
-from lakebed.format.hfile.order_kernels import sort_keys
+from lakebed.format.hfile.order_kernels import sort_groups, sort_keys
 
 
 def sorted_by_kernel(keys: list[bytes]) -> list[bytes]:
@@ -54,3 +56,19 @@ def test_keys_that_differ_where_words_hold_positions(spread: int):
 
 def test_empty_keys_only():
     assert sort_keys(*binary_buffers(pa.array([b""] * 3000, pa.binary()))).tolist() != []
+
+
+@settings(max_examples=100, deadline=None)
+@given(KEYS, st.integers(1, 200), st.randoms(use_true_random=False))
+def test_keys_of_groups_are_sorted_in_each(keys: list[bytes], count: int, random: Random):
+    groups = [random.randrange(count) for _ in keys]
+    order = sort_groups(*binary_buffers(pa.array(keys, pa.binary())), np.array(groups, np.int32), count)
+    assert [(groups[at], keys[at]) for at in order] == sorted(zip(groups, keys, strict=True))
+
+
+def test_many_groups_leave_little_of_a_word():
+    rng = np.random.default_rng(6)
+    keys = [b"same/" + rng.bytes(2) + b"/%04d" % number for number in rng.integers(0, 9999, 40_000)]
+    groups = rng.integers(0, 9000, len(keys)).astype(np.int32)
+    order = sort_groups(*binary_buffers(pa.array(keys, pa.binary())), groups, 9000)
+    assert [(groups[at], keys[at]) for at in order] == sorted(zip(groups.tolist(), keys, strict=True))

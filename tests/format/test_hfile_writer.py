@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import zlib
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from hfiles import real_hfiles
 from lakebed.errors import InvalidInputError
-from lakebed.format.hfile import HFile, arrow, decode_hfile, encode_hfile, key_order, writer
+from lakebed.format.hfile import HFile, arrow, best_packing, decode_hfile, encode_hfile, key_order, writer
 from lakebed.model.source import BytesSource
 
 OPTIONS = {"schema": '"bytes"', "created_ms": 1794786930634, "base_file": True}
@@ -113,6 +114,43 @@ def test_bulk_blocks_are_gzip_members_that_zlib_reads():
         end = offset + int.from_bytes(data[offset + 29 : offset + 33], "big")
         assert zlib.decompress(data[offset + 33 : end], 31) == file.read_data_block(offset, size)
     assert decode_hfile(BytesSource(data))["key"].equals(keys.take(pa.array(order)))
+
+
+def test_more_blocks_than_are_made_at_once():
+    keys = pa.array([b"key-%08d" % at for at in range(40_000)])
+    values = pa.array([b"%d" % (at % 7) * 50 for at in range(40_000)]).dictionary_encode()
+    for block_bytes_max in (1, 4000, 400_000):
+        some = keys.slice(0, 3000) if block_bytes_max == 1 else keys
+        data = encode_hfile(some, values.slice(0, len(some)), **OPTIONS, block_bytes_max=block_bytes_max)
+        records = decode_hfile(BytesSource(data))
+        assert records["key"].equals(some)
+        assert records["value"].to_pylist() == values.slice(0, len(some)).to_pylist()
+
+
+SHAPES = {
+    "records": [hashlib.md5(b"%d" % at).hexdigest() for at in range(6000)],
+    "searching": [f"{at * 7919 % 10_007:05d}/same/middle/{at % 10}/of/all/{at:05d}" for at in range(6000)],
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_best_packing_is_what_a_file_takes_by_itself(shape: str):
+    keys = pa.array(sorted(SHAPES[shape]))
+    values = pa.array([b"file group %d" % (at % 20) * 5 for at in range(6000)]).dictionary_encode()
+    by_itself = encode_hfile(keys, values, **OPTIONS)
+    assert best_packing(keys, values) == shape
+    assert encode_hfile(keys, values, **OPTIONS, packing=best_packing(keys, values)) == by_itself
+    for packing in ("records", "searching", "general"):
+        other = encode_hfile(keys, values, **OPTIONS, packing=packing)
+        assert decode_hfile(BytesSource(other)).equals(decode_hfile(BytesSource(by_itself)))
+        assert (other == by_itself) == (packing == shape)
+
+
+def test_values_that_all_differ_are_packed_as_anything_is():
+    keys = pa.array([f"{at:06d}" for at in range(6000)])
+    values = pa.array([b"value %d" % at for at in range(6000)])
+    assert best_packing(keys, values) == "general"
+    assert encode_hfile(keys, values, **OPTIONS, packing="general") == encode_hfile(keys, values, **OPTIONS)
 
 
 def test_bytes_of_a_bulk_file_are_below_those_of_zlib():

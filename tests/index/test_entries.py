@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.format.java_hash import shard_of
-from lakebed.index.entries import Entries, concat_entries, concat_texts, concat_values, split_entries
+from lakebed.index.entries import Entries, concat_entries, concat_texts, concat_values, split_entries, split_in_order
 
 records = st.dictionaries(st.text(max_size=8), st.binary(max_size=4), max_size=20)
 
@@ -27,6 +27,34 @@ def test_shards_hold_all_entries_where_readers_look(records: dict[str, bytes], d
             assert file_ids[shard_of(key, shards)] == file_id
     assert {k: v for entries in split.values() for k, v in plain(entries)[0].items()} == records
     assert {key for entries in split.values() for key in plain(entries)[1]} == deletes
+
+
+@given(
+    records=records, deletes=st.sets(st.text(max_size=8), max_size=8), shards=st.integers(1, 7), is_wide=st.booleans()
+)
+def test_many_entries_are_split_the_same_and_in_order(
+    records: dict[str, bytes], deletes: set[str], shards: int, is_wide: bool
+) -> None:
+    file_ids = [f"shard-{i:04d}-0" for i in range(shards)]
+    every = Entries.of(records, deletes)
+    keys = every.keys.cast(pa.large_string()) if is_wide else every.keys
+    split = split_in_order(Entries(keys, every.values.dictionary_encode(), every.deletes), file_ids)
+    assert split is not None
+    assert {id_: plain(each) for id_, each in split.items()} == {
+        id_: plain(each) for id_, each in split_entries(every, file_ids).items()
+    }
+    for each in split.values():
+        rows = [key.encode() for key in each.keys.to_pylist()]
+        assert each.in_order
+        assert each.keys.type == keys.type
+        assert rows == sorted(rows)
+        each.keys.validate(full=True)
+
+
+def test_a_key_that_occurs_twice_is_told() -> None:
+    values = pa.array([b"x", b"y", b"x"]).dictionary_encode()
+    entries = Entries(pa.array(["a", "b", "a"]), values, pa.array([], pa.string()))
+    assert split_in_order(entries, ["shard-0000-0", "shard-0001-0"]) is None
 
 
 def test_what_is_hashed_may_be_a_part_of_the_key() -> None:

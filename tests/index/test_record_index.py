@@ -69,6 +69,15 @@ def test_many_keys_keep_their_locations() -> None:
     assert deletes == set()
 
 
+def test_of_many_keys_the_last_insert_of_each_counts() -> None:
+    keys = [f"key-{i}" for i in range(5000)]
+    changes = [KeyChanges("first", GROUP, inserted=pa.array(keys)), KeyChanges("last", GROUP, texts("key-7", "key-8"))]
+    shards = record_index_shards(changes, lambda _: SHARDS, instant_ms=7)
+    found, _ = locations(shards)
+    assert sum(len(entries.keys) for entries in shards.values()) == 5000
+    assert {key for key, location in found.items() if location.partition == "last"} == {"key-7", "key-8"}
+
+
 @pytest.mark.parametrize(("rows", "expected"), [(0, 10), (100_000_000, 10), (1_000_000_000, 89), (10**13, 10_000)])
 def test_shard_count_grows_with_the_table(rows: int, expected: int) -> None:
     assert shard_count(rows, ShardSizing()) == expected

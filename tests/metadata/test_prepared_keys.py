@@ -12,6 +12,8 @@ import pytest
 
 import lakebed
 from lakebed.engine.threads import shared_threads
+from lakebed.format.hfile import decode_hfile
+from lakebed.format.log.file import decode_log_file
 from lakebed.index.record_index import KeyChanges
 from lakebed.metadata import entries
 from lakebed.metadata.changes import MetadataChange
@@ -20,6 +22,7 @@ from lakebed.metadata.kept import PartitionStats
 from lakebed.metadata.prepared_keys import prepare_keys
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import InstantTime
+from lakebed.model.source import BytesSource
 from lakebed.write import early_keys, writer
 
 AT = InstantTime("20300101000000000")
@@ -74,6 +77,26 @@ def test_they_are_not_those_of_another(name: str) -> None:
     prepared = prepare_keys(KEYS, UPDATE, created_ms=5)
     assert prepared.ready_for(CHANGE, UPDATE)
     assert not prepared.ready_for(*OTHERS[name])
+
+
+def test_shards_of_many_keys_are_compressed_alike_and_readable() -> None:
+    many = MetadataChange(keys=(replace(KEYS[0], inserted=pa.array([f"key {n:06d}" for n in range(9000)])), KEYS[1]))
+    writes = plan_record_index(many, UPDATE)
+    assert len(writes) == 2
+    assert {write.packing for write in writes} == {"records"}
+    assert {write.packing for write in plan_record_index(CHANGE, UPDATE)} == {None}
+    for write in writes:
+        (block,) = decode_log_file(encode_shard(write, instant=AT, created_ms=5).data, path="log")
+        records = decode_hfile(BytesSource(bytes(block.content)))
+        assert records["key"].cast(pa.string()).equals(write.at_hand.keys)
+        assert records["value"].to_pylist() == write.at_hand.values.to_pylist()
+
+
+def test_shards_of_several_data_partitions_are_compressed_each_by_itself() -> None:
+    definition = IndexDefinition("record_index", "record_index", options={"isPartitioned": "true"})
+    update = replace(UPDATE, groups={"record_index": ()}, definitions={"record_index": definition})
+    many = MetadataChange(keys=(replace(KEYS[0], inserted=pa.array([f"key {n:06d}" for n in range(9000)])), KEYS[1]))
+    assert {write.packing for write in plan_record_index(many, update)} == {None}
 
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakebed.format.arrow import ArrowArray
+from lakebed.format.arrow import ArrowArray, number_array
 from lakebed.format.grouping import group_rows
 from lakebed.format.java_hash import shards_of
 
@@ -21,12 +22,14 @@ _TEXT_BYTES_MAX = 2**31 - 1
 class Entries:
     """What one instant puts under keys, and the keys that it takes out. A key occurs once in all.
 
-    `keys` and `deletes` are texts, `values` the stored bytes, or a dictionary of them where many are the same.
+    `keys` and `deletes` are texts, `values` the stored bytes, or a dictionary of them where many are the same. With
+    `in_order` the keys ascend.
     """
 
     keys: pa.Array
     values: pa.Array
     deletes: pa.Array
+    in_order: bool = False
 
     @classmethod
     def of(cls, records: Mapping[str, bytes], deletes: Iterable[str] = ()) -> Entries:
@@ -63,6 +66,28 @@ def split_entries(
     return found
 
 
+def split_in_order(entries: Entries, file_ids: Sequence[str]) -> dict[str, Entries] | None:
+    """As `split_entries`, with keys in order, and faster if there are many; None if a key occurs twice.
+
+    The values must be a dictionary.
+    """
+    from lakebed.format.key_split import split_keys
+
+    split = split_keys(entries.keys, entries.values.indices.to_numpy(), len(file_ids))
+    if split is None:
+        return None
+    values = pa.DictionaryArray.from_arrays(number_array(split.numbers, pa.int32()), entries.values.dictionary)
+    deletes = dict(_by_shard(entries.deletes, len(file_ids)))
+    found = {}
+    for shard, (start, end) in enumerate(pairwise(split.bounds.tolist())):
+        if start == end and shard not in deletes:
+            continue
+        gone = entries.deletes.take(pa.array(deletes[shard])) if shard in deletes else entries.deletes.slice(0, 0)
+        length = end - start
+        found[file_ids[shard]] = Entries(split.keys.slice(start, length), values.slice(start, length), gone, True)
+    return found
+
+
 def concat_entries(parts: Sequence[Entries]) -> Entries:
     """Entries of several origins, whose keys differ, as one."""
     if len(parts) == 1:
@@ -80,7 +105,7 @@ def concat_texts(arrays: Sequence[ArrowArray]) -> ArrowArray:
         return pa.array([], pa.string())
     is_large = sum(array.nbytes for array in arrays) > _TEXT_BYTES_MAX
     kind = pa.large_string() if is_large or any(a.type == pa.large_string() for a in arrays) else pa.string()
-    return pa.concat_arrays([array.cast(kind) for array in arrays])
+    return pa.concat_arrays([array if array.type == kind else array.cast(kind) for array in arrays])
 
 
 def concat_values(arrays: Sequence[ArrowArray]) -> ArrowArray:

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakebed.format.arrow import ArrowArray, pc
-from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.arrow import ArrowArray, number_array, pc
+from lakebed.format.hfile.order import SMALL_COUNT, binary_buffers
 from lakebed.format.metadata.record_index import RecordLocation, encode_ordered_entries, encode_record_index_value
-from lakebed.index.entries import Entries, concat_texts, concat_values, split_entries
+from lakebed.index.entries import Entries, concat_texts, concat_values, split_entries, split_in_order
 
 AVERAGE_ENTRY_BYTES = 48
 """What Hudi takes an entry for when it sizes the index."""
@@ -70,13 +70,12 @@ def record_index_shards(
     `shards_for` gives the file ids of the shards for keys of a data partition, in shard order: always the same ones for
     a global index. Of a key that is inserted several times the last counts.
     """
-    parts: dict[tuple[str, ...], list[Entries]] = {}
+    parts: dict[tuple[str, ...], list[KeyChanges]] = {}
     for change in changes:
-        entries = key_entries(change, instant_ms=instant_ms, has_ordering=has_ordering)
-        parts.setdefault(tuple(shards_for(change.partition)), []).append(entries)
+        parts.setdefault(tuple(shards_for(change.partition)), []).append(change)
     found: dict[str, Entries] = {}
     for shards, every in parts.items():
-        found.update(split_entries(_join(every), shards))
+        found.update(_split(_join(every, instant_ms=instant_ms, has_ordering=has_ordering), shards))
     return dict(sorted(found.items()))
 
 
@@ -103,13 +102,30 @@ def _texts(keys: ArrowArray | None) -> ArrowArray:
     return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
 
 
-def _join(parts: list[Entries]) -> Entries:
-    """All entries of a set of shards; of a key that is inserted and deleted, the insert."""
-    keys = concat_texts([part.keys for part in parts])
-    deletes = concat_texts([part.deletes for part in parts])
+def _join(changes: list[KeyChanges], *, instant_ms: int, has_ordering: bool) -> Entries:
+    """All entries for a set of shards, a key as often as it is inserted; of one that is deleted, too, the insert."""
+    keys = concat_texts([_texts(change.inserted) for change in changes])
+    deletes = concat_texts([_texts(change.deleted) for change in changes if change.deleted is not None])
     if len(keys) and len(deletes):
         deletes = deletes.filter(pc.invert(pc.is_in(deletes, keys.cast(deletes.type))))
-    return _last_of_each(Entries(keys, concat_values([part.values for part in parts]), deletes))
+    if has_ordering and any(change.ordering is not None for change in changes):
+        entries = [key_entries(change, instant_ms=instant_ms, has_ordering=True) for change in changes]
+        return Entries(keys, concat_values([each.values for each in entries]), deletes)
+    locations = [RecordLocation(change.partition, change.file_id, instant_ms) for change in changes]
+    values = [encode_record_index_value(location, has_ordering=has_ordering) for location in locations]
+    counts = [0 if change.inserted is None else len(change.inserted) for change in changes]
+    ids = number_array(np.repeat(np.arange(len(changes), dtype=np.int32), counts), pa.int32())
+    return Entries(keys, pa.DictionaryArray.from_arrays(ids, pa.array(values, pa.large_binary())), deletes)
+
+
+def _split(entries: Entries, shards: Sequence[str]) -> dict[str, Entries]:
+    """The entries of each shard that has any; of a key that is inserted several times the last."""
+    if len(entries.keys) > SMALL_COUNT * (1 if "numba" in sys.modules else len(shards)):
+        # Some shard has so many that compiled code encodes them, or it is at hand.
+        found = split_in_order(entries, shards)
+        if found is not None:
+            return found
+    return split_entries(_last_of_each(entries), shards)
 
 
 def _last_of_each(entries: Entries) -> Entries:

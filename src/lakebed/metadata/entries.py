@@ -14,6 +14,9 @@ from functools import partial
 from lakebed.engine.threads import map_large
 from lakebed.errors import UnsupportedTableError, WriteConflictError
 from lakebed.format.file_names import decode_data_file_name, encode_log_file_name
+from lakebed.format.hfile import best_packing
+from lakebed.format.hfile.layout import Packing
+from lakebed.format.hfile.order import SMALL_COUNT
 from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_log
@@ -55,7 +58,8 @@ Groups = Mapping[str, Sequence[str]]
 class ShardWrite:
     """The entries that an instant has for one shard; of a shard that `is_new`, also none. Some are yet to be loaded.
 
-    `has_ordering`: they are entries of a record index, of the schema with ordering values.
+    `has_ordering`: they are entries of a record index, of the schema with ordering values. `packing`: how many of them
+    are compressed, if that is known already.
     """
 
     mdt_partition: str
@@ -63,6 +67,7 @@ class ShardWrite:
     entries: Entries | StoredEntries
     is_new: bool = False
     has_ordering: bool = False
+    packing: Packing | None = None
 
     @property
     def at_hand(self) -> Entries:
@@ -153,6 +158,8 @@ def encode_shard(
         mdt_partition=write.mdt_partition,
         schema=stored_schema(has_ordering=write.has_ordering),
         created_ms=created_ms,
+        in_order=entries.in_order,
+        packing=write.packing,
     )
     if tables is None or write.mdt_partition != RECORD_INDEX:
         return EncodedShard(write, data)
@@ -375,10 +382,22 @@ def plan_record_index(change: MetadataChange, update: Update) -> list[ShardWrite
         _check_shards(change.key_files, sets)
         entries = change.key_files.by_shard()
     created = _new_shards(change, sets) if is_partitioned else ()
+    packing = None if is_partitioned else _packing(entries.values())
+    nothing = Entries.of({})
     return [
-        ShardWrite(RECORD_INDEX, file_id, entries.get(file_id, Entries.of({})), file_id in created, has_ordering)
+        ShardWrite(RECORD_INDEX, file_id, entries.get(file_id, nothing), file_id in created, has_ordering, packing)
         for file_id in sorted({*entries, *created})
     ]
+
+
+def _packing(shards: Iterable[Entries | StoredEntries]) -> Packing | None:
+    """How entries that were spread over shards by the hashes of their keys, and so are alike, are best compressed.
+
+    None if no shard has many that are in order.
+    """
+    at_hand = (entries for entries in shards if isinstance(entries, Entries) and entries.in_order)
+    many = next((entries for entries in at_hand if len(entries.keys) > SMALL_COUNT), None)
+    return None if many is None else best_packing(many.keys, many.values)
 
 
 def _new_shards(change: MetadataChange, sets: ShardSets) -> tuple[str, ...]:

@@ -33,6 +33,10 @@ class NewTables:
     def build(self, entries: Entries, *, has_ordering: bool) -> KeyTable:
         """The table of a file with these entries."""
         schema = stored_schema(has_ordering=has_ordering)
+        if entries.in_order and not has_ordering and not len(entries.deletes):
+            from lakebed.metadata.entries_table import build_plain_table
+
+            return build_plain_table(entries.keys, entries.values, schema, self._cache.seed)
         return build_entries_table(entries.keys, entries.values, entries.deletes, schema, self._cache.seed)
 
     def add(self, stat: WriteStat, table: KeyTable) -> None:

@@ -13,11 +13,11 @@ from lakebed.format.hfile.reader import HFile
 if TYPE_CHECKING:
     from lakebed.format.hfile.arrow import decode_hfile
     from lakebed.format.hfile.order import key_order
-    from lakebed.format.hfile.writer import encode_hfile
+    from lakebed.format.hfile.writer import best_packing, encode_hfile
 
-__all__ = ["HFile", "decode_hfile", "encode_hfile", "key_order"]
+__all__ = ["HFile", "best_packing", "decode_hfile", "encode_hfile", "key_order"]
 
-_LAZY = {"decode_hfile": "arrow", "encode_hfile": "writer", "key_order": "order"}
+_LAZY = {"best_packing": "writer", "decode_hfile": "arrow", "encode_hfile": "writer", "key_order": "order"}
 
 
 def __getattr__(name: str) -> object:

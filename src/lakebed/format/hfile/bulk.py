@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
@@ -14,8 +16,8 @@ from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.hfile import record_kernels as kernels
 from lakebed.format.hfile.arrow import binary_array, value_array
-from lakebed.format.hfile.deflate import deflate_records
-from lakebed.format.hfile.layout import RECORD_BYTES
+from lakebed.format.hfile.deflate import deflate_blocks
+from lakebed.format.hfile.layout import RECORD_BYTES, Packing
 from lakebed.format.hfile.native import Bytes, Int32s, Int64s, Words
 from lakebed.format.hfile.payload import gzip_member
 from lakebed.format.hfile.reader import HFile
@@ -29,19 +31,53 @@ _TRIAL_SHARE = 4
 """One in so many records of a block is compressed in every way, to find the best."""
 
 
+_RUN_BYTES = 1 << 20
+_RUN_BLOCKS_MAX = 64
+"""Blocks are framed and compressed so many at once: each call takes longer than it should look from outside."""
+
+
 @dataclass(frozen=True, slots=True)
-class FramedBlock:
-    """The content of a data block, and where its records lie in it."""
+class FramedBlocks:
+    """The content of some data blocks, one after the other, and where their records lie.
+
+    `block_ends` and `record_ends` have, behind a zero, where each block ends in `data` and among the records. `starts`
+    has one element more per block than it has records: where they start in their block, and where they end. `tails` are
+    where their keys end in it.
+    """
 
     data: Bytes
+    block_ends: Int64s
     starts: Int64s
     tails: Int64s
     value_ids: Int32s
+    record_ends: Int64s
     value_count: int
+
+    def contents(self) -> list[memoryview]:
+        """The content of each block."""
+        return [self.data.data[start:end] for start, end in pairwise(self.block_ends.tolist())]
+
+    def beginning(self) -> FramedBlocks:
+        """Some records of the first block, enough to tell how all compress."""
+        count = max(1, int(self.record_ends[1]) // _TRIAL_SHARE)
+        size = int(self.starts[count])
+        ends = np.array([0, size]), np.array([0, count])
+        records = self.starts[: count + 1], self.tails[:count], self.value_ids[:count]
+        return FramedBlocks(self.data[:size], ends[0], *records, ends[1], self.value_count)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSizes:
+    """Bytes of all rows and of all values, and of the longest."""
+
+    rows: int
+    values: int
+    longest_row: int
+    longest_value: int
 
 
 _Item = TypeVar("_Item", bound=np.generic)
-Compressor = Callable[[FramedBlock], bytes]
+Compressor = Callable[[FramedBlocks], list[bytes]]
 
 
 def decode_records(file: HFile) -> tuple[ArrowArray, ArrowArray]:
@@ -130,71 +166,87 @@ def _grown(array: npt.NDArray[_Item], length: int) -> npt.NDArray[_Item]:
     return grown
 
 
+def measure_records(rows: Int64s, values: Int64s, value_ids: Int32s, order: Int64s) -> RecordSizes:
+    """The sizes of the records taken in `order`, by the offsets of rows and of values."""
+    sizes = RecordSizes(*kernels.measure_records(rows, order, values, value_ids))
+    assert sizes.rows >= 0, f"row {-1 - sizes.rows} is not there, or its value is not"
+    return sizes
+
+
 def frame_blocks(
     rows: tuple[Bytes, Int64s],
     values: tuple[Bytes, Int64s],
     value_ids: Int32s,
     order: Int64s,
+    sizes: RecordSizes,
     *,
     block_bytes_max: int,
-) -> Iterator[tuple[int, FramedBlock]]:
-    """Data blocks of the records taken in `order`, each with the row it starts with.
+) -> Iterator[tuple[Int64s, FramedBlocks]]:
+    """Data blocks of the records taken in `order`, with these `sizes`, some at a time; and the row each starts with.
 
-    A block ends before the record that would take it beyond `block_bytes_max`. It is good until the next one is made.
+    A block ends before the record that would take it beyond `block_bytes_max`. Blocks are good until the next are made.
     """
-    row_lengths, value_lengths = np.diff(rows[1]), np.diff(values[1])
-    assert len(value_ids) == 0 or 0 <= value_ids.min() <= value_ids.max() < len(value_lengths)
-    largest = RECORD_BYTES + int(row_lengths.max(initial=0) + value_lengths.max(initial=0))
-    out = np.empty(max(largest, min(block_bytes_max, largest * len(order))), np.uint8)
-    count_max, first = 1 + min(block_bytes_max // RECORD_BYTES, len(order)), 0
+    total = RECORD_BYTES * len(order) + sizes.rows + sizes.values
+    room = max(block_bytes_max, RECORD_BYTES + sizes.longest_row + sizes.longest_value)
+    out = np.empty(min(total, room + _RUN_BYTES), np.uint8)
+    count_max, first = len(out) // RECORD_BYTES, 0
+    starts, tails = np.empty(count_max + _RUN_BLOCKS_MAX, np.int64), np.empty(count_max, np.int64)
+    ids = np.empty(count_max, np.int32)
     while first < len(order):
-        starts, tails = np.empty(count_max + 1, np.int64), np.empty(count_max, np.int64)
-        ids = np.empty(count_max, np.int32)
-        count = kernels.frame_records(*rows, order, first, *values, value_ids, out, block_bytes_max, starts, tails, ids)
-        assert count > 0, f"key {-1 - count} is not above the key before"
-        data = out[: starts[count]]
-        yield int(order[first]), FramedBlock(data, starts[: count + 1], tails[:count], ids[:count], len(value_lengths))
+        ends, counts = np.zeros(_RUN_BLOCKS_MAX + 1, np.int64), np.zeros(_RUN_BLOCKS_MAX + 1, np.int64)
+        blocks = kernels.frame_blocks(
+            *rows, order, first, *values, value_ids, out, block_bytes_max, room, total, starts, tails, ids, ends, counts
+        )
+        assert blocks > 0, f"key {-1 - blocks} is not above the key before"
+        ends, counts, count = ends[: blocks + 1], counts[: blocks + 1], int(counts[blocks])
+        records = starts[: count + blocks], tails[:count], ids[:count]
+        yield (
+            order[first + counts[:-1]],
+            FramedBlocks(out[: ends[-1]], ends, *records, counts, len(values[1]) - 1),
+        )
         first += count
+        total -= int(ends[-1])
 
 
-def choose_compressor(block: FramedBlock) -> Compressor:
-    """What makes the beginning of a file's first block smallest; all its blocks are of the same kind."""
-    if block.value_count > _DISTINCT_MAX:
-        return compress_general
-    block = _beginning(block)
-    plain, searching = len(compress_records(block)), len(compress_searching(block))
-    best: tuple[int, Compressor] = (plain, compress_records)
-    if searching < _SEARCH_GAIN * plain:
-        best = (searching, compress_searching)
-    return compress_general if len(compress_general(block)) < best[0] else best[1]
+def choose_packing(blocks: FramedBlocks) -> Packing:
+    """What makes the beginning of the first block smallest; all blocks of a file are of the same kind."""
+    if blocks.value_count > _DISTINCT_MAX:
+        return "general"
+    some = blocks.beginning()
+    sizes = {packing: len(compress(some)[0]) for packing, compress in COMPRESSORS.items()}
+    best: Packing = "searching" if sizes["searching"] < _SEARCH_GAIN * sizes["records"] else "records"
+    return "general" if sizes["general"] < sizes[best] else best
 
 
-def _beginning(block: FramedBlock) -> FramedBlock:
-    """Some of a block's records, enough to tell how they compress."""
-    count = max(1, len(block.tails) // _TRIAL_SHARE)
-    starts = block.starts[: count + 1]
-    return FramedBlock(
-        block.data[: starts[-1]], starts, block.tails[:count], block.value_ids[:count], block.value_count
+def compress_records(blocks: FramedBlocks) -> list[bytes]:
+    """A gzip member for each: values by their last occurrence, the rest of keys literally."""
+    return _members(blocks, search_keys=False)
+
+
+def compress_searching(blocks: FramedBlocks) -> list[bytes]:
+    """A gzip member for each: as `compress_records`, with matches all through the keys."""
+    return _members(blocks, search_keys=True)
+
+
+def compress_general(blocks: FramedBlocks) -> list[bytes]:
+    """A gzip member for each by a deflate that knows nothing of records."""
+    return [bytes(isal_zlib.compress(content, _GENERAL_LEVEL, wbits=31)) for content in blocks.contents()]
+
+
+def _members(blocks: FramedBlocks, *, search_keys: bool) -> list[bytes]:
+    deflated = deflate_blocks(
+        blocks.data,
+        blocks.block_ends,
+        blocks.starts,
+        blocks.tails,
+        blocks.value_ids,
+        blocks.record_ends,
+        blocks.value_count,
+        search_keys=search_keys,
     )
+    return [*map(gzip_member, deflated, blocks.contents())]
 
 
-def compress_records(block: FramedBlock) -> bytes:
-    """A gzip member: values by their last occurrence, the rest of keys literally."""
-    return _member(block, search_keys=False)
-
-
-def compress_searching(block: FramedBlock) -> bytes:
-    """A gzip member: as `compress_records`, with matches all through the keys."""
-    return _member(block, search_keys=True)
-
-
-def compress_general(block: FramedBlock) -> bytes:
-    """A gzip member by a deflate that knows nothing of records."""
-    return bytes(isal_zlib.compress(block.data, _GENERAL_LEVEL, wbits=31))
-
-
-def _member(block: FramedBlock, *, search_keys: bool) -> bytes:
-    deflated = deflate_records(
-        block.data, block.starts, block.tails, block.value_ids, block.value_count, search_keys=search_keys
-    )
-    return gzip_member(deflated, block.data.data)
+COMPRESSORS: Mapping[Packing, Compressor] = MappingProxyType(
+    {"records": compress_records, "searching": compress_searching, "general": compress_general}
+)

@@ -6,10 +6,12 @@ sorted. What is left is the middle of each key, where the record before, at the 
 smaller stream than a general deflate finds, in a fraction of its time. For blocks of another shape a general one is
 better, so the caller tries both.
 
-One dynamic Huffman block (RFC 1951, 3.2.7) per call.
+One dynamic Huffman block (RFC 1951, 3.2.7) per stream.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 
@@ -43,20 +45,64 @@ _LITERAL_SYMBOLS, _DISTANCE_SYMBOLS = 286, 30
 _HEADER_BYTES_MAX = 1024
 
 
-def deflate_records(
-    data: Bytes, starts: Int64s, tails: Int64s, value_ids: Int32s, value_count: int, *, search_keys: bool
-) -> bytes:
-    """A deflate stream of the framed records `data`.
+def deflate_blocks(
+    data: Bytes,
+    block_ends: Int64s,
+    starts: Int64s,
+    tails: Int64s,
+    value_ids: Int32s,
+    record_ends: Int64s,
+    value_count: int,
+    *,
+    search_keys: bool,
+) -> list[memoryview]:
+    """A deflate stream for each block of framed records in `data`, as `record_kernels.frame_blocks` leaves them.
 
-    `starts` holds where records start and, last, where they end; `tails` where the key of each ends; equal
-    `value_ids` (below `value_count`) mean equal bytes from there to the record's end. `search_keys` looks for
-    matches all through the keys: slower, and worth it for keys made of repeating parts.
+    Equal `value_ids` (below `value_count`) mean equal bytes from the `tails`, where the key of each record ends, to the
+    record's end. `search_keys` looks for matches all through the keys: slower, and worth it for keys made of repeating
+    parts.
     """
-    sequences = np.empty((len(data) // _LENGTH_MIN + 1, 3), np.int32)
-    last_tails = np.full(value_count, -1, np.int64)
+    longest = int(np.diff(block_ends).max())
+    sequences = np.empty((longest // _LENGTH_MIN + 1, 3), np.int32)
+    last_tails = np.empty(value_count, np.int64)
     # No symbol takes more than two bytes for each byte it stands for.
-    out = np.empty(2 * len(data) + _HEADER_BYTES_MAX, np.uint8)
-    return out[: _deflate(data, starts, tails, value_ids, last_tails, search_keys, sequences, out)].tobytes()
+    out = np.empty(2 * int(block_ends[-1]) + _HEADER_BYTES_MAX * (len(block_ends) - 1), np.uint8)
+    ends = np.zeros_like(block_ends)
+    _deflate_blocks(
+        data, block_ends, starts, tails, value_ids, record_ends, last_tails, search_keys, sequences, out, ends
+    )
+    return [out.data[start:end] for start, end in pairwise(ends.tolist())]
+
+
+@kernel
+def _deflate_blocks(
+    data: Bytes,
+    block_ends: Int64s,
+    starts: Int64s,
+    tails: Int64s,
+    value_ids: Int32s,
+    record_ends: Int64s,
+    last_tails: Int64s,
+    search_keys: bool,
+    sequences: Int32s,
+    out: Bytes,
+    ends: Int64s,
+) -> None:
+    """Fill `out` with the streams, and `ends`, behind a zero, with where each ends."""
+    for block in range(len(block_ends) - 1):
+        first, end = record_ends[block], record_ends[block + 1]
+        last_tails[:] = -1
+        size = _deflate(
+            data[block_ends[block] : block_ends[block + 1]],
+            starts[first + block : end + block + 1],
+            tails[first:end],
+            value_ids[first:end],
+            last_tails,
+            search_keys,
+            sequences,
+            out[ends[block] :],
+        )
+        ends[block + 1] = ends[block] + size
 
 
 @kernel

@@ -42,6 +42,8 @@ DATA, META, ROOT_INDEX, FILE_INFO = b"DATABLK*", b"METABLKc", b"IDXROOT2", b"FIL
 LEAF_INDEX, INTERMEDIATE_INDEX = b"IDXLEAF2", b"IDXINTE2"
 GZIP, NONE = 1, 2
 Codec = Literal["gzip", "none"]
+Packing = Literal["records", "searching", "general"]
+"""How many records are compressed: see `bulk`."""
 CODEC_NAMES = ("lzo", "gzip", "none", "snappy", "lz4", "bzip2", "zstd")
 _CODEC_HINT = "rewrite the metadata table with gzip, the codec that Apache Hudi writes by default"
 

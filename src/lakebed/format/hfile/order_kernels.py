@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakebed.format.hfile.native import Bytes, Int64s, Words, kernel, load_word, swap_bytes
+from lakebed.format.hfile.native import Bytes, Int32s, Int64s, Words, kernel, load_word, swap_bytes
 
 _STEP = 7
 _MORE = np.uint64(8)
@@ -19,22 +19,43 @@ _INSERTION_MAX = 16
 
 def sort_keys(data: Bytes, offsets: Int64s) -> Int64s:
     """Positions of the keys in ascending order."""
-    depth = _common_prefix(data, offsets)
-    words = np.empty(len(offsets) - 1, np.uint64)
-    _fill_words(data, offsets, np.arange(len(words)), 0, len(words), depth, words)
+    return sort_groups(data, offsets, np.empty(0, np.int32), 1)
+
+
+def sort_groups(data: Bytes, offsets: Int64s, groups: Int32s, group_count: int) -> Int64s:
+    """Positions of the keys in ascending order of their groups, then of the keys.
+
+    `groups` has a number below `group_count` per key, or is empty: all keys are of one group.
+    """
+    count = len(offsets) - 1
+    words, merged, order = np.empty(count, np.uint64), np.empty(count, np.uint64), np.empty(count, np.int64)
     # Whole words sort several times faster than positions by their words, so positions take the words' low bits.
-    low_bits = np.uint64((1 << (len(words) - 1).bit_length()) - 1)
-    merged = np.sort(words & ~low_bits | np.arange(len(words), dtype=np.uint64))
-    order: Int64s = (merged & low_bits).astype(np.int64)
-    _sort_ties(data, offsets, words[order], order, low_bits, depth)
+    low_bits, group_bits = np.uint64((1 << max(count - 1, 0).bit_length()) - 1), (group_count - 1).bit_length()
+    depth = _merge_words(data, offsets, groups, group_bits, low_bits, words, merged)
+    merged.sort()
+    _sort_ties(data, offsets, words, merged, order, low_bits, depth)
     return order
+
+
+@kernel
+def _merge_words(
+    data: Bytes, offsets: Int64s, groups: Int32s, group_bits: int, low_bits: np.uint64, words: Words, merged: Words
+) -> int:
+    """Fill `words`, and `merged` with group, as much as there is room for of the word, and position; words' depth."""
+    depth = _common_prefix(data, offsets)
+    for key in range(len(words)):
+        words[key] = key_word(data, offsets[key] + depth, offsets[key + 1])
+        merged[key] = words[key] >> np.uint64(group_bits) & ~low_bits | np.uint64(key)
+        if group_bits > 0:
+            merged[key] |= np.uint64(groups[key]) << np.uint64(64 - group_bits)
+    return depth
 
 
 @kernel
 def _common_prefix(data: Bytes, offsets: Int64s) -> int:
     """How many bytes all keys start with."""
     first = offsets[0]
-    common = offsets[1] - first
+    common = offsets[1] - first if len(offsets) > 1 else 0
     for key in range(1, len(offsets) - 1):
         start = offsets[key]
         common = min(common, offsets[key + 1] - start)
@@ -92,16 +113,23 @@ def compare_keys(data: Bytes, offsets: Int64s, left: int, right: int, depth: int
 
 
 @kernel
-def _sort_ties(data: Bytes, offsets: Int64s, words: Words, order: Int64s, low_bits: np.uint64, depth: int) -> None:
-    """Sort each run of `order` whose words, sorted already but for `low_bits`, tie.
+def _sort_ties(
+    data: Bytes, offsets: Int64s, words_of: Words, merged: Words, order: Int64s, low_bits: np.uint64, depth: int
+) -> None:
+    """Fill `order` with the positions in `low_bits` of what is `merged`; sort each run of those that tie but for these.
 
-    Quicksort on words in three parts: below, above, and equal, whose words then become their next seven bytes. The
-    ranges still to be sorted stand on a stack. They do not overlap and have two keys at least, so its size suffices.
+    `words_of` has the word of each key. Quicksort on words in three parts: below, above, and equal, whose words then
+    become their next seven bytes. The ranges still to be sorted stand on a stack. They do not overlap and have two keys
+    at least, so its size suffices.
     """
     stack, height = np.empty((len(order) // 2 + 3, 3), np.int64), np.int64(0)
+    words = np.empty_like(words_of)
+    for at in range(len(order)):
+        order[at] = np.int64(merged[at] & low_bits)
+        words[at] = words_of[order[at]]
     start = 0
     for at in range(1, len(order) + 1):
-        if at == len(order) or words[at] ^ words[start] > low_bits:
+        if at == len(order) or merged[at] ^ merged[start] > low_bits:
             if at - start > 1:
                 stack[height, 0], stack[height, 1], stack[height, 2] = start, at, depth
                 height += 1

@@ -35,7 +35,7 @@ def decode_payload(payload: bytes | memoryview, size: int, codec: int, path: str
     return data
 
 
-def gzip_member(deflated: bytes, data: bytes | memoryview) -> bytes:
+def gzip_member(deflated: bytes | memoryview, data: bytes | memoryview) -> bytes:
     """A gzip member, with the header of Java's writer, around the deflate stream of `data`."""
     return b"".join((_GZIP_HEADER, deflated, struct.pack("<II", isal_zlib.crc32(data), len(data) & 0xFFFFFFFF)))
 

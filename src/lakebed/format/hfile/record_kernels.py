@@ -158,6 +158,73 @@ def _pair_difference(block: Bytes, at: int, data: Bytes, other: int) -> np.uint6
 
 
 @kernel
+def measure_records(
+    row_offsets: Int64s, order: Int64s, value_offsets: Int64s, row_values: Int32s
+) -> tuple[int, int, int, int]:
+    """Bytes of the rows taken in `order` and of their values, of the longest row and of the longest value.
+
+    The first is negative, -1 - row, if there is no such row, or none of the value that it has.
+    """
+    rows, values, longest_row, longest_value = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    for row in order:
+        if not 0 <= row < len(row_values) or not 0 <= row_values[row] < len(value_offsets) - 1:
+            return -1 - row, values, longest_row, longest_value
+        length = row_offsets[row + 1] - row_offsets[row]
+        value_length = value_offsets[row_values[row] + 1] - value_offsets[row_values[row]]
+        rows, values = rows + length, values + value_length
+        longest_row, longest_value = max(longest_row, length), max(longest_value, value_length)
+    return rows, values, longest_row, longest_value
+
+
+@kernel
+def frame_blocks(
+    row_data: Bytes,
+    row_offsets: Int64s,
+    order: Int64s,
+    first: int,
+    value_data: Bytes,
+    value_offsets: Int64s,
+    row_values: Int32s,
+    out: Bytes,
+    block_bytes_max: int,
+    room: int,
+    left: int,
+    starts: Int64s,
+    tails: Int64s,
+    value_ids: Int32s,
+    block_ends: Int64s,
+    record_ends: Int64s,
+) -> int:
+    """Write blocks of the rows `order[first:]`, as long as `out` has room and the ends have; their number.
+
+    Of each block `starts` has one element more than it has records: where these start in the block, and where they
+    end. The last two arrays begin with a zero, and get where blocks end in `out` and among the records. No block takes
+    more than `room`, all records that there are take what is `left`. The rest is as in `frame_records`.
+    """
+    blocks, at, record = 0, np.int64(0), np.int64(0)
+    while blocks + 1 < len(block_ends) and first + record < len(order) and len(out) - at >= min(room, left - at):
+        count = frame_records(
+            row_data,
+            row_offsets,
+            order,
+            first + record,
+            value_data,
+            value_offsets,
+            row_values,
+            out[at:],
+            block_bytes_max,
+            starts[record + blocks :],
+            tails[record:],
+            value_ids[record:],
+        )
+        if count < 0:
+            return count
+        at, record, blocks = at + starts[record + blocks + count], record + count, blocks + 1
+        block_ends[blocks], record_ends[blocks] = at, record
+    return blocks
+
+
+@kernel
 def frame_records(
     row_data: Bytes,
     row_offsets: Int64s,

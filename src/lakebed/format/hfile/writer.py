@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from lakebed.format.hfile.layout import (
     ROW_BYTES_MAX,
     BlockIndex,
     Codec,
+    Packing,
     encode_block,
     encode_file_info,
     encode_root_index,
@@ -35,6 +37,9 @@ from lakebed.format.hfile.layout import (
 )
 from lakebed.format.hfile.order import SMALL_COUNT, binary_buffers, row_bytes
 from lakebed.format.hfile.payload import gzip_like_hudi
+
+if TYPE_CHECKING:
+    from lakebed.format.hfile.native import Bytes, Int32s, Int64s
 
 _BLOOM_NAME = "bloomFilter"
 _BLOOM_TYPE = b"DYNAMIC_V0"
@@ -70,26 +75,26 @@ def encode_hfile(
     block_bytes_max: int = BLOCK_BYTES_MAX,
     bloom: bytes | None = None,
     order: npt.NDArray[np.int64] | None = None,
+    packing: Packing | None = None,
 ) -> bytes:
     """The HFile of `keys` (string or binary) and `values` (binary, or a dictionary of binary).
 
     Keys must ascend and be unique; with `order` (see `key_order`) it is the records taken in that order that do.
     `schema` is the Avro schema of the values, `bloom` the text of a base file's bloom filter. The same input always
-    gives the same bytes; up to 2048 records they are those that Apache Hudi writes.
+    gives the same bytes; up to 2048 records they are those that Apache Hudi writes. More are compressed by `packing`,
+    or as makes the first of them smallest.
     """
     assert len(keys) == len(values)
     assert values.null_count == 0
     order = np.arange(len(keys)) if order is None else order
-    _require_short_keys(keys)
     if len(keys) <= SMALL_COUNT:
         blocks, totals = _small_blocks(keys.take(pa.array(order)), values.take(pa.array(order)), codec, block_bytes_max)
     else:
-        blocks, totals = _bulk_blocks(keys, values, order, codec, block_bytes_max)
+        blocks, totals = _bulk_blocks(_Records.of(keys, values, order), codec, block_bytes_max, packing)
     return _assemble(blocks, totals, _file_info(totals, schema, created_ms, base_file, bloom), _CODECS[codec], bloom)
 
 
-def _require_short_keys(keys: ArrowArray) -> None:
-    longest = int(np.diff(binary_buffers(keys)[1]).max(initial=0))
+def _require_short(longest: int) -> None:
     if longest > ROW_BYTES_MAX:
         raise InvalidInputError(
             f"a key of {longest} bytes", hint=f"the metadata table holds keys of at most {ROW_BYTES_MAX} bytes"
@@ -100,6 +105,7 @@ def _small_blocks(
     keys: ArrowArray, values: ArrowArray, codec: Codec, block_bytes_max: int
 ) -> tuple[Iterator[_DataBlock], _Totals]:
     rows, contents = row_bytes(keys), row_bytes(values)
+    _require_short(max(map(len, rows), default=0))
     assert all(row < following for row, following in pairwise(rows)), "keys do not ascend"
     pack = gzip_like_hudi if codec == "gzip" else bytes
 
@@ -119,29 +125,63 @@ def _small_blocks(
     return blocks(), _Totals(len(rows), *((rows[0], rows[-1]) if rows else (b"", b"")), *sizes)
 
 
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """Many records, as compiled code wants them."""
+
+    rows: tuple[Bytes, Int64s]
+    values: tuple[Bytes, Int64s]
+    value_ids: Int32s
+    order: Int64s
+
+    @classmethod
+    def of(cls, keys: ArrowArray, values: ArrowArray, order: Int64s) -> _Records:
+        if pa.types.is_dictionary(values.type):
+            value_ids, distinct = values.indices.to_numpy().astype(np.int32, copy=False), values.dictionary
+        else:
+            value_ids, distinct = np.arange(len(values), dtype=np.int32), values
+        return cls(binary_buffers(keys), binary_buffers(distinct), value_ids, order)
+
+    def row(self, at: int) -> bytes:
+        data, offsets = self.rows
+        return data[offsets[at] : offsets[at + 1]].tobytes()
+
+
+def best_packing(keys: ArrowArray, values: ArrowArray) -> Packing:
+    """How `encode_hfile` would compress records, more than 2048 and in order; good for others that are like them."""
+    from lakebed.format.hfile.bulk import choose_packing, frame_blocks, measure_records
+
+    count = min(len(keys), BLOCK_BYTES_MAX // RECORD_BYTES)
+    records = _Records.of(keys.slice(0, count), values.slice(0, count), np.arange(count))
+    sizes = measure_records(records.rows[1], records.values[1], records.value_ids, records.order)
+    framed = frame_blocks(
+        records.rows, records.values, records.value_ids, records.order, sizes, block_bytes_max=BLOCK_BYTES_MAX
+    )
+    return choose_packing(next(framed)[1])
+
+
 def _bulk_blocks(
-    keys: ArrowArray, values: ArrowArray, order: npt.NDArray[np.int64], codec: Codec, block_bytes_max: int
+    records: _Records, codec: Codec, block_bytes_max: int, packing: Packing | None
 ) -> tuple[Iterator[_DataBlock], _Totals]:
-    from lakebed.format.hfile.bulk import choose_compressor, frame_blocks
+    from lakebed.format.hfile.bulk import COMPRESSORS, choose_packing, frame_blocks, measure_records
 
-    if pa.types.is_dictionary(values.type):
-        value_ids, distinct = values.indices.to_numpy().astype(np.int32, copy=False), values.dictionary
-    else:
-        value_ids, distinct = np.arange(len(values), dtype=np.int32), values
-    rows, contents = binary_buffers(keys), binary_buffers(distinct)
+    rows, values, value_ids, order = records.rows, records.values, records.value_ids, records.order
+    sizes = measure_records(rows[1], values[1], value_ids, order)
+    _require_short(sizes.longest_row)
 
-    def row(at: int) -> bytes:
-        return rows[0][rows[1][at] : rows[1][at + 1]].tobytes()
+    def blocks(packing: Packing | None) -> Iterator[_DataBlock]:
+        for first_rows, some in frame_blocks(rows, values, value_ids, order, sizes, block_bytes_max=block_bytes_max):
+            contents = some.contents()
+            if codec == "gzip":
+                packing = packing or choose_packing(some)
+                payloads = COMPRESSORS[packing](some)
+            else:
+                payloads = [*map(bytes, contents)]
+            for first, payload, content in zip(first_rows.tolist(), payloads, contents, strict=True):
+                yield _DataBlock(records.row(first), payload, len(content))
 
-    def blocks() -> Iterator[_DataBlock]:
-        pack: Callable[..., bytes] | None = None if codec == "gzip" else lambda block: block.data.tobytes()
-        for first, block in frame_blocks(rows, contents, value_ids, order, block_bytes_max=block_bytes_max):
-            pack = pack or choose_compressor(block)
-            yield _DataBlock(row(first), pack(block), len(block.data))
-
-    values_bytes = int(np.diff(contents[1])[value_ids].sum())
-    rows_bytes = int(np.diff(rows[1])[order].sum())
-    return blocks(), _Totals(len(order), row(order[0]), row(order[-1]), rows_bytes, values_bytes)
+    totals = _Totals(len(order), records.row(order[0]), records.row(order[-1]), sizes.rows, sizes.values)
+    return blocks(packing), totals
 
 
 def _file_info(totals: _Totals, schema: str, created_ms: int, base_file: bool, bloom: bytes | None) -> dict[str, bytes]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.bloom import build_bloom, encode_bloom
 from lakebed.format.hfile import encode_hfile, key_order
+from lakebed.format.hfile.layout import Packing
 from lakebed.format.log.blocks import encode_deletes
 from lakebed.format.log.file import BlockKind, HeaderKey, encode_log_block
 
@@ -53,13 +54,20 @@ def encode_shard_log(
     mdt_partition: str,
     schema: str,
     created_ms: int,
+    in_order: bool = False,
+    packing: Packing | None = None,
 ) -> bytes:
-    """The log file that an instant writes: entries with unique keys, in any order, and keys to delete."""
+    """The log file that an instant writes: entries with unique keys, in ascending or any order, and keys to delete.
+
+    `packing` is for many entries, as in `encode_hfile`.
+    """
     header = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema}
     blocks = []
     if len(keys):
-        order = key_order(keys)
-        hfile = encode_hfile(keys, values, schema=schema, created_ms=created_ms, base_file=False, order=order)
+        order = None if in_order else key_order(keys)
+        hfile = encode_hfile(
+            keys, values, schema=schema, created_ms=created_ms, base_file=False, order=order, packing=packing
+        )
         blocks.append(encode_log_block(BlockKind.HFILE_DATA, header, hfile))
     if len(deletes):
         blocks.append(encode_log_block(BlockKind.DELETE, header, _delete_content(deletes, mdt_partition)))
