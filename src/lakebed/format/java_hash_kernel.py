@@ -7,16 +7,19 @@ import numpy as np
 from lakebed.format.hfile.native import Bytes, Int32s, Int64s, kernel, load_word
 
 _BEYOND_ASCII = np.uint64(0x8080808080808080)
-_POWERS = tuple(np.uint32(31**place & 0xFFFFFFFF) for place in range(8))
+_BYTES, _PAIRS, _HALF = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF), np.uint64(0xFFFFFFFF)
+_EIGHT_ON = np.uint32(31**8 & 0xFFFFFFFF)
 
 
 @kernel
 def _weighted(word: np.uint64) -> np.uint32:
-    """What eight units of one byte each add to the hash of the text that ends with them; the first is lowest."""
-    found = np.uint32(0)
-    for place in range(8):
-        found += _POWERS[7 - place] * (np.uint32(word >> np.uint64(8 * place)) & np.uint32(0xFF))
-    return found
+    """What eight units of one byte each add to the hash of the text that ends with them; the first is lowest.
+
+    Neighbours are put together, then these with theirs, all of a word at once: no sum outgrows its share of the word.
+    """
+    pairs = (word & _BYTES) * np.uint64(31) + (word >> np.uint64(8) & _BYTES)
+    fours = (pairs & _PAIRS) * np.uint64(31**2) + (pairs >> np.uint64(16) & _PAIRS)
+    return np.uint32((fours & _HALF) * np.uint64(31**4) + (fours >> np.uint64(32)))
 
 
 @kernel
@@ -28,7 +31,7 @@ def hash_texts(data: Bytes, offsets: Int64s, hashes: Int32s) -> None:
             if end - at >= 8:
                 word = load_word(data, at)
                 if word & _BEYOND_ASCII == 0:
-                    value = _POWERS[7] * np.uint32(31) * value + _weighted(word)
+                    value = _EIGHT_ON * value + _weighted(word)
                     at += 8
                     continue
             lead = data[at]
