@@ -6,6 +6,7 @@ Up to where a file has deletes or ordering values: `key_table` takes care of all
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.hfile.native import Bytes, Int32s, Int64s, kernel
@@ -22,9 +23,9 @@ def build_plain_table(keys: ArrowArray, values: ArrowArray, schema: str, seed: b
     slots = np.zeros(slot_bytes(len(keys)) // 4, np.uint32)
     low, high = np.frombuffer(seed, "<u8")
     _enter_keys(*binary_buffers(keys), values.indices.to_numpy(), low, high, numbers, slots)
-    used = np.flatnonzero(numbers).tolist()
-    stored = (values.dictionary[number].as_py() for number in used)
-    locations = [decode_record_index_value(value, schema, path="<new entries>") for value in stored]
+    used = np.flatnonzero(numbers)
+    stored = values.dictionary if len(used) == len(numbers) else values.dictionary.take(pa.array(used))
+    locations = [decode_record_index_value(value, schema, path="<new entries>") for value in stored.to_pylist()]
     places: dict[FileGroupId, int] = {}
     of_entry = [places.setdefault(FileGroupId(each.partition, each.file_id), len(places)) for each in locations]
     instants = np.array([each.instant_ms for each in locations], np.int64)

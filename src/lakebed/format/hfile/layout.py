@@ -16,6 +16,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Literal
@@ -50,6 +51,7 @@ _CODEC_HINT = "rewrite the metadata table with gzip, the codec that Apache Hudi 
 _TRAILER_MAGIC = b'TRABLK"$'
 _MAJOR_VERSION = 3
 _FILE_INFO_MAGIC = b"PBUF"
+_SINGLE_BYTES = tuple(bytes((value,)) for value in range(0x80))
 _COMPARATOR = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 _LEVELS_MAX = 16
 _INDEX_ENTRY = struct.Struct(">qi")
@@ -229,9 +231,14 @@ def decode_file_info(data: bytes, path: str, offset: int) -> Mapping[str, bytes]
 
 def encode_file_info(info: Mapping[str, bytes]) -> bytes:
     """Inverse of `decode_file_info`; entries keep their order."""
-    pairs = (_encode_bytes_field(1, key.encode()) + _encode_bytes_field(2, value) for key, value in info.items())
-    message = b"".join(_encode_bytes_field(1, pair) for pair in pairs)
+    message = b"".join(_encode_info(key, value) for key, value in info.items())
     return _FILE_INFO_MAGIC + _encode_uvarint(len(message)) + message
+
+
+@lru_cache(maxsize=128)
+def _encode_info(key: str, value: bytes) -> bytes:
+    """An entry of the file info; the files of a commit have most of them in common."""
+    return _encode_bytes_field(1, _encode_bytes_field(1, key.encode()) + _encode_bytes_field(2, value))
 
 
 def encode_row(row: bytes) -> bytes:
@@ -302,6 +309,8 @@ def _decode_uvarint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _encode_uvarint(value: int) -> bytes:
+    if value <= 0x7F:
+        return _SINGLE_BYTES[value]
     parts = bytearray()
     while value > 0x7F:
         parts.append(value & 0x7F | 0x80)

@@ -12,6 +12,8 @@ from lakebed.errors import CorruptTableError
 from lakebed.format.hfile.layout import GZIP
 
 _GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
+_ZLIB_HEADER_BYTES, _ZLIB_CHECKSUM_BYTES = 2, 4
+"""What zlib puts around a deflate stream."""
 _InflateError = cast(type[Exception], igzip_lib.error)
 _DEFLATE_RATIO_MAX = 1032
 """No deflate stream is longer, uncompressed, than this many times its length."""
@@ -42,5 +44,4 @@ def gzip_member(deflated: bytes | memoryview, data: bytes | memoryview) -> bytes
 
 def gzip_like_hudi(data: bytes | memoryview) -> bytes:
     """The very bytes that Apache Hudi compresses `data` to. Slow: for small blocks."""
-    deflater = zlib.compressobj(6, zlib.DEFLATED, -15)
-    return gzip_member(deflater.compress(data) + deflater.flush(), data)
+    return gzip_member(zlib.compress(data, 6)[_ZLIB_HEADER_BYTES:-_ZLIB_CHECKSUM_BYTES], data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -222,7 +223,7 @@ def _assemble(
         meta = BlockIndex((_BLOOM_NAME.encode(),), (position,), (len(parts[-1]),))
     load_on_open_offset = position + sum(meta.sizes)
     index = encode_root_index(BlockIndex(tuple(rows), tuple(offsets), tuple(sizes)))
-    section = [_block(ROOT_INDEX, index, codec), _block(ROOT_INDEX, encode_root_index(meta, plain_keys=True), codec)]
+    section = [_block(ROOT_INDEX, index, codec), _meta_index(meta, codec)]
     trailer = encode_trailer(
         file_info_offset=load_on_open_offset + sum(map(len, section)),
         load_on_open_offset=load_on_open_offset,
@@ -234,6 +235,12 @@ def _assemble(
         codec=codec,
     )
     return b"".join((*parts, *section, _block(FILE_INFO, encode_file_info(info), codec), trailer))
+
+
+@lru_cache(maxsize=4)
+def _meta_index(index: BlockIndex, codec: int) -> bytes:
+    """The index of the bloom filter. Few files have one, so it is mostly the same."""
+    return _block(ROOT_INDEX, encode_root_index(index, plain_keys=True), codec)
 
 
 def _block(magic: bytes, content: bytes, codec: int) -> bytes:
