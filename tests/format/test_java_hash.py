@@ -66,6 +66,8 @@ def test_arrays_hash_as_single_keys(texts: list[str], shards: int, kind: pa.Data
     keys = pa.array(["x", *texts]).cast(kind)[1:]
     assert shards_of(keys, shards).tolist() == expected
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_FEW_COUNT", -1)
+        assert shards_of(keys, shards).tolist() == expected
         patch.setattr(module, "_SMALL_COUNT", -1)
         patch.delitem(sys.modules, "numba", raising=False)
         for most in (1000, -1):

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from lakebed.format.arrow import ArrowArray
     from lakebed.format.hfile.native import Bytes, Int64s
 
+_FEW_COUNT = 8
+"""Up to so many keys plain Python is as fast as arrays."""
 _SMALL_COUNT = 256
-"""Up to so many keys plain Python is fast enough, and saves the process from loading compiled kernels."""
+"""Up to so many keys plain Python, where arrays cannot tell, saves the process from loading compiled kernels."""
 _MEDIUM_COUNT = 250_000
 """Up to so many keys arrays, which take ten times what a kernel does, are faster than loading the compiler for it."""
 
@@ -45,13 +47,16 @@ def shards_of(keys: ArrowArray, shards: int) -> npt.NDArray[np.int32]:
     assert keys.null_count == 0
     if shards == 1:
         return np.zeros(len(keys), np.int32)
-    if len(keys) <= _SMALL_COUNT:
-        return np.array([shard_of(key, shards) for key in keys.cast(pa.string()).to_pylist()], np.int32)
+    texts = keys if pa.types.is_large_string(keys.type) else keys.cast(pa.string())
+    if len(keys) <= _FEW_COUNT:
+        return np.array([shard_of(key, shards) for key in texts.to_pylist()], np.int32)
     from lakebed.format.hfile.order import binary_buffers
 
-    data, offsets = binary_buffers(keys if pa.types.is_large_string(keys.type) else keys.cast(pa.string()))
-    has_kernels = len(keys) > _MEDIUM_COUNT or "numba" in sys.modules
+    data, offsets = binary_buffers(texts)
+    has_kernels = len(keys) > _MEDIUM_COUNT or (len(keys) > _SMALL_COUNT and "numba" in sys.modules)
     hashes = None if has_kernels else _ascii_hashes(data, offsets)
+    if hashes is None and len(keys) <= _SMALL_COUNT:
+        return np.array([shard_of(key, shards) for key in texts.to_pylist()], np.int32)
     if hashes is None:
         from lakebed.format.java_hash_kernel import hash_texts
 

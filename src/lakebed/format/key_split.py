@@ -1,4 +1,4 @@
-"""Keys of several shards, in the order of the shards and, within each, of the keys."""
+"""Keys of several shards, in the order of the shards and within each of the keys."""
 
 from __future__ import annotations
 

@@ -174,8 +174,9 @@ def name_files(shard: EncodedShard, *, instant: InstantTime, token: str) -> NewF
     assert token != FIRST_TOKEN, token
     write, data = shard.write, shard.data
     folder = f"{ROOT}{write.mdt_partition}"
-    first = {f"{folder}/{_placeholder(write.file_id, instant)}": encode_placeholder_log(instant)}
-    placeholder = first if write.is_new else {}
+    placeholder = {}
+    if write.is_new:
+        placeholder = {f"{folder}/{_placeholder(write.file_id, instant)}": encode_placeholder_log(instant)}
     if not data:
         return NewFiles(placeholder)
     name = encode_log_file_name(write.file_id, instant, 1, token)
