@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
-from lakebed.format.metadata.column_stats import encode_column_stats_record, merge_column_stats
+from lakebed.format.metadata.column_stats import encode_column_stats_record, widen_column_stats
 from lakebed.format.metadata.keys import partition_stats_key
 from lakebed.index.entries import Entries
 from lakebed.model.metadata import ColumnStats
@@ -70,15 +70,17 @@ def widened_stats(
 
 def _union(partition: str, parts: list[dict[str, ColumnStats]]) -> tuple[ColumnStats, ...]:
     """The union of parts of a partition, each with statistics by column; a column that a part lacks is null there."""
+    widen = partial(widen_column_stats, file_name=partition, is_tight_bound=True)
     found = []
     for column in dict.fromkeys(column for part in parts for column in part):
-        pieces = (_loose(part[column]) if column in part else _nulls(part, column) for part in parts)
-        found.append(replace(reduce(merge_column_stats, pieces), file_name=partition, is_tight_bound=True))
+        first, *others = (part[column] if column in part else _nulls(part, column) for part in parts)
+        alone = replace(first, file_name=partition, is_tight_bound=True, is_deleted=False) if not others else first
+        found.append(reduce(widen, others, alone))
     return tuple(found)
 
 
 def _loose(stats: ColumnStats) -> ColumnStats:
-    """Statistics that can be merged: what is tight or deleted stands alone."""
+    """Statistics that widen older ones: what is tight or deleted stands alone."""
     is_loose = not stats.is_tight_bound and not stats.is_deleted
     return stats if is_loose else replace(stats, is_tight_bound=False, is_deleted=False)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import lakebed.format
 from lakebed.errors import CorruptTableError, InvalidInputError
+from lakebed.format.metadata.column_stats import widen_column_stats
 from lakebed.format.metadata.datum import (
     encode_boolean,
     encode_bytes,
@@ -222,6 +223,13 @@ def test_merge_takes_nan_for_the_greatest(swap: bool) -> None:
     assert result.min_value == 1.0
     assert isinstance(result.max_value, float)
     assert math.isnan(result.max_value)
+
+
+def test_widening_does_not_ask_what_stands_alone() -> None:
+    tight = replace(_stats(0, 3, ValueType.INT), is_tight_bound=True, is_deleted=True)
+    loose = replace(tight, is_tight_bound=False, is_deleted=False)
+    result = widen_column_stats(OLDER, tight, file_name="eu", is_tight_bound=True)
+    assert result == replace(merge_column_stats(OLDER, loose), file_name="eu", is_tight_bound=True)
 
 
 def test_merge_of_different_types_is_refused() -> None:

@@ -6,8 +6,9 @@ in `valueType` what they stand for: a date is an int of days, a decimal its unsc
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Context, Decimal
 from functools import lru_cache
@@ -19,9 +20,9 @@ import pyarrow.types as pat
 from lakebed.errors import InvalidInputError
 from lakebed.format.metadata.datum import (
     NULL,
+    datum_around,
     encode_boolean,
     encode_bytes,
-    encode_datum,
     encode_double,
     encode_float,
     encode_long,
@@ -193,39 +194,72 @@ def _natural_time(stored: int, value_type: ValueType) -> StatValue:
 
 def encode_column_stats_record(stats: ColumnStats, *, version: str, partition_stats: bool = False) -> bytes:
     """The datum of a column's statistics in a file, or over a partition; `version` is that of the index."""
-    payload = b"".join(
+    form = _form_of(stats.value_type, stats.additional_info, version)
+    low, high = stats.min_value, stats.max_value
+    return b"".join(
         (
-            encode_optional_text(stats.file_name),
-            encode_optional_text(stats.column),
-            _encode_bound(stats.min_value, stats, version),
-            _encode_bound(stats.max_value, stats, version),
+            _PARTITION_HEAD if partition_stats else _FILE_HEAD,
+            _encode_name(stats.file_name),
+            _encode_name(stats.column),
+            NULL if low is None else form.encode_bound(low),
+            NULL if high is None else form.encode_bound(high),
             encode_optional_long(stats.value_count),
             encode_optional_long(stats.null_count),
             encode_optional_long(stats.total_size),
             encode_optional_long(stats.total_uncompressed_size),
             encode_boolean(stats.is_deleted),
             encode_boolean(stats.is_tight_bound),
-            NULL if version == "V1" else _encode_value_type(stats),
+            form.value_type,
+            _END,
         )
     )
-    return encode_datum(RecordKind.PARTITION_STATS if partition_stats else RecordKind.COLUMN_STATS, payload)
 
 
-def _encode_value_type(stats: ColumnStats) -> bytes:
-    return encode_optional_long(stats.value_type) + encode_optional_text(stats.additional_info)
+_FILE_HEAD, _END = datum_around(RecordKind.COLUMN_STATS)
+_PARTITION_HEAD, _ = datum_around(RecordKind.PARTITION_STATS)
 
 
-def _encode_bound(value: StatValue | None, stats: ColumnStats, version: str) -> bytes:
-    if value is None:
-        return NULL
-    value_type, info = stats.value_type, stats.additional_info
-    branch = _PRIMITIVE_BRANCHES.get(value_type, _LONG)
-    if version == "V1":
-        value_type = _V1_STAND_INS.get(value_type, value_type)
-        branch, info = _V1_BRANCHES.get(value_type, branch), None
+@lru_cache(maxsize=4096)
+def _encode_name(name: str) -> bytes:
+    """The name of a file or a column: a file has many columns, and columns are in many files."""
+    return encode_optional_text(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How statistics of one type are stored: their bounds, and what the record says of the type."""
+
+    encode_bound: Callable[[StatValue], bytes]
+    value_type: bytes
+
+
+@lru_cache(maxsize=256)
+def _form_of(value_type: ValueType, info: str | None, version: str) -> _Form:
+    if version != "V1":
+        branch = _PRIMITIVE_BRANCHES.get(value_type, _LONG)
+        named = encode_optional_long(value_type) + encode_optional_text(info)
+        return _Form(_bound_encoder(branch, value_type, info), named)
+    stand_in = _V1_STAND_INS.get(value_type, value_type)
+    branch = _V1_BRANCHES.get(stand_in, _PRIMITIVE_BRANCHES.get(value_type, _LONG))
+    return _Form(_bound_encoder(branch, stand_in, None), NULL)
+
+
+def _bound_encoder(branch: int, value_type: ValueType, info: str | None) -> Callable[[StatValue], bytes]:
+    """What encodes a bound: the branch of the union of wrappers, and what is in that one."""
+    head, encode = encode_long(branch), _ENCODERS[branch]
+
+    def encode_decimal(value: StatValue) -> bytes:
+        return head + encode(_unscaled_bytes(value, _scale(info)))
+
+    def encode_number(value: StatValue) -> bytes:
+        return head + encode(_stored(value, value_type))
+
+    def encode_plain(value: StatValue) -> bytes:
+        return head + encode(value)
+
     if value_type is ValueType.DECIMAL:
-        value = _unscaled_bytes(value, _scale(info))
-    return encode_long(branch) + _ENCODERS[branch](_stored(value, value_type))
+        return encode_decimal
+    return encode_plain if _STORED_AS.get(value_type) else encode_number
 
 
 def _stored(value: StatValue, value_type: ValueType) -> StatValue:
@@ -251,33 +285,41 @@ def merge_column_stats(older: ColumnStats, newer: ColumnStats) -> ColumnStats:
     """The statistics of a partition after both records: a tight bound or a deletion stands alone, others widen."""
     if newer.is_deleted or older.is_deleted or newer.is_tight_bound:
         return newer
+    return widen_column_stats(older, newer, file_name=newer.file_name)
+
+
+def widen_column_stats(
+    older: ColumnStats, newer: ColumnStats, *, file_name: str, is_tight_bound: bool = False
+) -> ColumnStats:
+    """The statistics of what both are about, taken together, whether they would stand alone or not."""
     typed = newer if newer.value_type is not ValueType.NULL else older
-    return replace(
-        newer,
-        min_value=_extreme(min, older.min_value, newer.min_value),
-        max_value=_extreme(max, older.max_value, newer.max_value),
-        value_count=_sum(older.value_count, newer.value_count),
-        null_count=_sum(older.null_count, newer.null_count),
-        total_size=_sum(older.total_size, newer.total_size),
-        total_uncompressed_size=_sum(older.total_uncompressed_size, newer.total_uncompressed_size),
+    return ColumnStats(
+        file_name,
+        newer.column,
+        _outer(operator.lt, older.min_value, newer.min_value),
+        _outer(operator.gt, older.max_value, newer.max_value),
+        _sum(older.value_count, newer.value_count),
+        _sum(older.null_count, newer.null_count),
+        _sum(older.total_size, newer.total_size),
+        _sum(older.total_uncompressed_size, newer.total_uncompressed_size),
+        is_tight_bound=is_tight_bound,
         value_type=typed.value_type,
         additional_info=typed.additional_info,
     )
 
 
-def _extreme(choose: Callable[..., Any], *bounds: StatValue | None) -> StatValue | None:
-    known = [bound for bound in bounds if bound is not None]
+def _outer(lies_beyond: Callable[[Any, Any], bool], older: StatValue | None, newer: StatValue | None) -> Any:
+    """Of two bounds the one that lies beyond the other; NaN lies above all others."""
+    if older is None or newer is None:
+        return newer if older is None else older
     try:
-        chosen: StatValue | None = choose(known, key=_nan_last, default=None)
+        if older != older or newer != newer:  # Only NaN differs from itself.
+            return newer if lies_beyond((newer != newer, newer), (older != older, older)) else older
+        return newer if lies_beyond(newer, older) else older
     except TypeError as error:
         raise InvalidInputError(
-            f"bounds {known[0]!r} and {known[1]!r} are of different types", hint="build the statistics partition anew"
+            f"bounds {older!r} and {newer!r} are of different types", hint="build the statistics partition anew"
         ) from error
-    return chosen
-
-
-def _nan_last(bound: StatValue) -> tuple[bool, StatValue]:
-    return bound != bound, bound  # Only NaN differs from itself.
 
 
 def _sum(older: int | None, newer: int | None) -> int | None:

@@ -87,8 +87,14 @@ def _without_logical_types(spec: Any) -> Any:
 
 def encode_datum(kind: RecordKind, payload: bytes) -> bytes:
     """The record of a kind with its payload."""
+    before, after = datum_around(kind)
+    return before + payload + after
+
+
+def datum_around(kind: RecordKind) -> tuple[bytes, bytes]:
+    """What stands before and after the payload in a record of a kind."""
     at = _PAYLOAD_OF_KIND[kind]
-    return _META_FIELDS_AND_KEY + encode_long(kind) + NULL * at + SET + payload + NULL * (_PAYLOAD_COUNT - 1 - at)
+    return _META_FIELDS_AND_KEY + encode_long(kind) + NULL * at + SET, NULL * (_PAYLOAD_COUNT - 1 - at)
 
 
 @lru_cache(maxsize=4096)

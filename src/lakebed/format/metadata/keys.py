@@ -120,7 +120,9 @@ def _hash_text(text: str) -> str:
     return base64.b64encode(xxhash.xxh64_digest(text.encode(), _SEED)).decode()
 
 
+@lru_cache(maxsize=4096)
 def _md5_text(text: str) -> str:
+    """A file has statistics of many columns."""
     return base64.b64encode(hashlib.md5(text.encode(), usedforsecurity=False).digest()).decode()
 
 
