@@ -1,29 +1,118 @@
-"""The `files` partition: every data file of the table, without listing a folder."""
+"""The `files` partition: every data file of the table, without listing a folder.
+
+Whoever looks again finds most log files of the partition where they were. So what they list is kept, and the records
+of newer ones are added to it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lakebed.errors import CorruptTableError
-from lakebed.format.metadata.keys import partition_key
-from lakebed.format.metadata.records import decode_metadata_record, merge_files
+from lakebed.format.metadata.keys import partition_key, partition_of_key
+from lakebed.format.metadata.records import decode_files, decode_metadata_record, merge_files
+from lakebed.metadata.changes import MetadataChange
+from lakebed.metadata.kept import DataFiles, Listing
 from lakebed.metadata.merging import live_files
-from lakebed.metadata.table import MetadataTable
+from lakebed.metadata.shard import DeleteLayer, EntryLayer, Shard
+from lakebed.metadata.table import MetadataTable, ShardFiles
 from lakebed.model.files import BaseFile, LogFile
+from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import FileEntry
 from lakebed.view.listing import parse_data_files
+
+_FILES = "files"
 
 
 def list_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | LogFile, ...]]:
     """Data files by partition path ('' for the one partition of a table that is not partitioned)."""
-    (shard,) = metadata.shards("files")
+    shards = metadata.shard_files(_FILES)
+    if shards is None:
+        (shard,) = metadata.shards(_FILES)
+        return _listed(shard)
+    (files,) = shards
+    sources = _sources(files)
+    known = metadata.kept.listing.find(sources)
+    listing = None if known is None else _extended(known, files, metadata)
+    if listing is None:
+        (shard,) = metadata.shards(_FILES)
+        listing = Listing(sources, _listed(shard), shard.replaced)
+    metadata.kept.listing.note(listing)
+    return dict(listing.files)
+
+
+def note_added(metadata: MetadataTable, change: MetadataChange, path: str) -> None:
+    """Has the next look know the files that a change adds, if it finds the log file at `path`, which says so.
+
+    Nobody else's file has that path, and nothing is known by it if the change does not come to be.
+    """
+    shards = metadata.shard_files(_FILES)
+    if shards is None or change.deleted or change.removed_partitions:
+        return
+    (files,) = shards
+    sources = _sources(files)
+    known = metadata.kept.listing.find(sources)
+    if known is not None and len(known.sources) == len(sources):
+        added = {name: {n: FileEntry(size) for n, size in of_name.items()} for name, of_name in change.added.items()}
+        metadata.kept.listing.note(Listing((*sources, (path, None)), _with(known.files, added), known.replaced))
+
+
+def _sources(files: ShardFiles) -> tuple[tuple[str, InstantTime], ...]:
+    return tuple(zip(files.file_slice.paths, files.completions, strict=True))
+
+
+def _listed(shard: Shard) -> dict[str, tuple[BaseFile | LogFile, ...]]:
     return {
         partition: parse_data_files({name: entry.size for name, entry in names.items()}, partition)
-        for partition, names in sorted(live_files(shard, metadata.kept.files).items())
+        for partition, names in sorted(live_files(shard).items())
     }
+
+
+def _extended(known: Listing, files: ShardFiles, metadata: MetadataTable) -> Listing | None:
+    """What is known, and what newer log files add to it; None if these change which of the older blocks count."""
+    sources, count = _sources(files), len(known.sources)
+    newer = metadata.shard_after(files, count)
+    logs = files.file_slice.logs
+    if newer.replaced or known.replaced & {log.instant for log in logs[len(logs) - len(sources) + count :]}:
+        return None
+    found = known.files
+    for layer in newer.layers():
+        if isinstance(layer, DeleteLayer):
+            gone = {*map(partition_of_key, layer.keys)}
+            found = {partition: names for partition, names in found.items() if partition not in gone}
+        else:
+            found = _with(found, _entries(layer))
+    return Listing(sources, found, known.replaced)
+
+
+def _entries(layer: EntryLayer) -> dict[str, dict[str, FileEntry]]:
+    """What the records of a layer say of files, by partition."""
+    table = layer.decode(decode_files)
+    columns = (table[name].to_pylist() for name in ("partition", "name", "size", "is_deleted"))
+    found: dict[str, dict[str, FileEntry]] = {}
+    for partition, name, size, is_deleted in zip(*columns, strict=True):
+        found.setdefault(partition, {})[name] = FileEntry(size, is_deleted)
+    return found
+
+
+def _with(files: DataFiles, entries: Mapping[str, Mapping[str, FileEntry]]) -> DataFiles:
+    """The files of partitions after newer records of some, in the order in which they were named last."""
+    found = dict(files)
+    for partition, names in entries.items():
+        known = {file.name: file for file in found.get(partition, ())}
+        for name, entry in names.items():
+            older = known.pop(name, None)
+            if not entry.is_deleted:
+                size = max(entry.size, older.size or 0) if older is not None else entry.size
+                known |= {file.name: file for file in parse_data_files({name: size}, partition)}
+        found[partition] = tuple(known.values())
+    is_known = entries.keys() <= files.keys()
+    return {name: found[name] for name in (found if is_known else sorted(found)) if found[name]}
 
 
 def find_partition_files(metadata: MetadataTable, partition: str) -> dict[str, int]:
     """Names and sizes of the data files of one partition."""
-    (shard,) = metadata.shards("files")
+    (shard,) = metadata.shards(_FILES)
     key = partition_key(partition)
     merged: dict[str, FileEntry] = {}
     for stored in shard.find_many([key]).get(key, ()):

@@ -90,10 +90,6 @@ class MergedLogs:
         return len(self.deletes) + sum(len(keys) for keys, _ in self.blocks)
 
 
-DecodedLayers = dict[EntryLayer, pa.Table]
-"""Entries by what has them: a base file as it was opened, or a block of a log file."""
-
-
 def merge_shard(
     shard: Shard, mdt_partition: str, *, has_base: bool, stats_version: str = "V2", has_ordering: bool | None = None
 ) -> Merged:
@@ -135,24 +131,15 @@ def merge_logs(
     return MergedLogs(gone, ((entries, values),) if len(entries) else (), schema, len(keys))
 
 
-def live_files(shard: Shard, kept: DecodedLayers | None = None) -> dict[str, dict[str, FileEntry]]:
-    """The data files of the `files` partition, by data partition; one that was deleted loses what it had before.
-
-    What earlier looks have `kept` is not decoded again.
-    """
-    decoded: DecodedLayers = {}
+def live_files(shard: Shard) -> dict[str, dict[str, FileEntry]]:
+    """The data files of the `files` partition, by data partition; one that was deleted loses what it had before."""
     tables: list[pa.Table] = []
     for layer in shard.layers():
         if isinstance(layer, DeleteLayer):
             gone = pa.array(map(partition_of_key, layer.keys), pa.string())
             tables = [table.filter(pc.invert(pc.is_in(table["partition"], gone))) for table in tables]
         else:
-            known = kept.get(layer) if kept is not None else None
-            decoded[layer] = layer.decode(decode_files) if known is None else known
-            tables.append(decoded[layer])
-    if kept is not None:
-        kept.clear()
-        kept.update(decoded)
+            tables.append(layer.decode(decode_files))
     files: dict[str, dict[str, FileEntry]] = {}
     if tables:
         entries = merge_file_entries(pa.concat_tables(tables))

@@ -100,10 +100,14 @@ Layer = EntryLayer | DeleteLayer
 
 
 class Shard:
-    """The entries of one file group, as layers from oldest to newest."""
+    """The entries of one file group, as layers from oldest to newest.
 
-    def __init__(self, layers: tuple[Layer, ...]) -> None:
+    Log blocks of instants that are `replaced` do not count beside those of others.
+    """
+
+    def __init__(self, layers: tuple[Layer, ...], replaced: frozenset[str] = frozenset()) -> None:
         self._layers = layers
+        self.replaced = replaced
 
     def find_many(self, keys: Iterable[str]) -> dict[str, list[StoredValue]]:
         """For each key that is there, its values from oldest to newest since it was last deleted."""
@@ -206,12 +210,13 @@ def open_file(storage: Storage, part: FileSlice, *, root: str) -> OpenFile:
 
 def shard_of_files(files: Sequence[OpenFile]) -> Shard:
     """The shard of a slice, of its files from oldest to newest; those whose blocks do not count may be missing."""
-    if not any(file.replaced for file in files):
+    replaced = frozenset[str]().union(*(file.replaced for file in files))
+    if not replaced:
         return Shard(tuple(layer for file in files for layer in file.layers))
     base = (layer for file in files for layer in file.base)
     layers = {id(filed): layers for file in files for filed, layers in file.blocks}
     counted = without_replaced(filed for file in files for filed, _ in file.blocks)
-    return Shard((*base, *(layer for filed in counted for layer in layers[id(filed)])))
+    return Shard((*base, *(layer for filed in counted for layer in layers[id(filed)])), replaced)
 
 
 def load_whole_shard(storage: Storage, file_slice: FileSlice, *, root: str) -> Shard:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.format.file_names import decode_data_file_name
@@ -142,6 +143,11 @@ class MetadataTable:
         if self._config.timeline_layout == 1:
             return None
         return tuple(self._files_of(file_slice) for file_slice in self.slices(partition))
+
+    def shard_after(self, files: ShardFiles, count: int) -> Shard:
+        """What the files of a shard but for the oldest `count` come to by themselves."""
+        parts = zip(parts_of(files.file_slice), files.completions, strict=True)
+        return shard_of_files([self._open_file(part, at) for part, at in islice(parts, count, None)])
 
     def _load_shard(self, file_slice: FileSlice) -> Shard:
         """A shard, of files as earlier looks have opened them."""

@@ -17,6 +17,7 @@ from lakebed.metadata.column_stats import PARTITION_STATS
 from lakebed.metadata.current_entries import next_extra
 from lakebed.metadata.current_stats import CurrentStats
 from lakebed.metadata.entries import EncodedShard, Update, find_groups, write_change
+from lakebed.metadata.files import note_added
 from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.prepared_keys import PreparedKeys
 from lakebed.metadata.stored_keys import KeyFiles
@@ -86,6 +87,8 @@ class CommitChanges:
             _write_ahead(section, change, replace(update, partitions=(PARTITION_STATS,)), extra)
         ready = self.prepared.ready_for(change, update) if self.prepared is not None else ()
         written = _write(section, change, update, extra, self.tables, ready)
+        for stat in written.write_stats.get("files", ()):
+            note_added(state.metadata, change, stat.path)
         if not others and not is_late:
             known.remember(_names(written.write_stats.get(PARTITION_STATS, ())))
         return written
