@@ -450,6 +450,10 @@ class SimStorage:
             return found
         return self._read_pages(folder, recursive, found, size)
 
+    def list_names(self, folder: str) -> tuple[str, ...]:
+        """The names of the files in a folder, listed as any others."""
+        return tuple(listed.path.rpartition("/")[2] for listed in self.list(folder))
+
     def list_folders(self, folder: str) -> tuple[str, ...]:
         """The immediate sub-folders."""
         self._world.enter(self._process, "list", folder)

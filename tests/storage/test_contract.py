@@ -82,7 +82,7 @@ def test_what_is_absent(storage: Storage) -> None:
         assert storage.find_with_etag(path) is None
         assert storage.size(path) is None
     assert storage.list("nothing") == storage.list("nothing", recursive=True) == storage.list_folders("nothing") == ()
-    assert storage.list("folder/f") == ()
+    assert storage.list("folder/f") == storage.list_names("folder/f") == storage.list_names("nothing") == ()
 
 
 @pytest.mark.parametrize("read", ["get", "get_range", "get_ranges", "source", "arrow_file"])
@@ -134,6 +134,7 @@ def test_listings(storage: Storage) -> None:
     assert [listed.path for listed in storage.list("")] == ["0"]
     everything = [listed.path for listed in storage.list("", recursive=True)]
     assert everything == ["0", "a/1", "a/2", "a/b/3", "a/b/c/4", "ab/5"]
+    assert storage.list_names("a") == ("1", "2")
     assert storage.list_folders("a") == ("a/b",)
     assert [folder for folder in storage.list_folders("") if folder != ".hoodie"] == ["a", "ab"]
     assert all(listed.modified.tzinfo is not None for listed in storage.list("a"))
@@ -144,6 +145,7 @@ def test_a_listing_longer_than_a_page(storage: Storage) -> None:
     for name in names:
         storage.create(name, b"")
     assert [listed.path for listed in storage.list("p")] == names
+    assert [f"p/{name}" for name in storage.list_names("p")] == names
     assert [listed.path for listed in storage.list("", recursive=True)] == names
 
 
@@ -154,6 +156,7 @@ def test_odd_names_are_kept_as_they_are(storage: Storage, name: str) -> None:
     assert storage.replace(path, b"yz") is DONE
     assert (storage.get(path), storage.size(path)) == (b"yz", 2)
     assert [listed.path for listed in storage.list(name)] == [path]
+    assert storage.list_names(name) == (f"{name}.parquet",)
     assert name in storage.list_folders("")
     assert path in [listed.path for listed in storage.list("", recursive=True)]
     assert storage.delete(path) is DONE
@@ -175,7 +178,7 @@ def test_paths_outside_the_table_are_refused(storage: Storage, path: str) -> Non
         lambda: storage.arrow_file(path),
     ]
     if path:
-        calls += [lambda: storage.list(path), lambda: storage.list_folders(path)]
+        calls += [lambda: storage.list(path), lambda: storage.list_names(path), lambda: storage.list_folders(path)]
     for call in calls:
         with pytest.raises(InvalidInputError, match="not a path inside the table"):
             call()

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.table import memory
 from lakebed.table.handle import open_handle
 from lakebed.table.memory import recall
 from lakebed.timeline import documents
@@ -34,6 +35,7 @@ def test_what_commits_say_is_not_read_again_by_whoever_opens_the_table_again(tmp
 
 def test_a_log_file_of_the_metadata_table_is_opened_once(tmp_path: Path) -> None:
     new_table(tmp_path / "t").upsert(ROWS)
+    memory._MEMORIES.clear()
     gets = []
     for _ in range(2):
         handle = open_handle(tmp_path / "t")

@@ -24,8 +24,8 @@ class CompletesMeanwhile:
     def __init__(self, inner: Storage, *names: str) -> None:
         self._inner, self._names, self._lists = inner, names, 0
 
-    def list(self, folder: str, *, recursive: bool = False):
-        listed = self._inner.list(folder, recursive=recursive)
+    def list_names(self, folder: str) -> tuple[str, ...]:
+        listed = self._inner.list_names(folder)
         self._lists += 1
         if self._lists == 1:
             for name in self._names:

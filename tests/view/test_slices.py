@@ -42,6 +42,11 @@ def test_a_group_of_logs_alone_is_a_slice() -> None:
     assert found == FileSlice(FileGroupId("p", "f"), at(3), None, (log(3), log(4)))
 
 
+def test_logs_of_one_instant_are_in_the_order_of_their_versions() -> None:
+    (found,) = latest([log(4, version=10), log(4, version=9), log(3)], {3: 5, 4: 6})
+    assert found.logs == (log(3), log(4, version=9), log(4, version=10))
+
+
 def test_replaced_groups_are_hidden() -> None:
     assert latest([base(1)], {1: 2}, replaced=frozenset({FileGroupId("p", "f")})) == ()
 

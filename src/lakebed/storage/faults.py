@@ -198,6 +198,10 @@ class FaultyStorage:
                 return tuple(found)
             self._between_pages()
 
+    def list_names(self, folder: str) -> tuple[str, ...]:
+        """The names of the files in a folder, page by page."""
+        return tuple(listed.path.rpartition("/")[2] for listed in self.list(folder))
+
     def list_folders(self, folder: str) -> tuple[str, ...]:
         """The paths of the immediate sub-folders."""
         return self._call("list_folders", folder, lambda: self.inner.list_folders(folder))

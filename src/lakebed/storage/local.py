@@ -119,6 +119,12 @@ class LocalStorage:
                         found.append(listed)
         return tuple(sorted(found, key=lambda listed: listed.path))
 
+    def list_names(self, folder: str) -> tuple[str, ...]:
+        """The names of the files in a folder, sorted; the folder alone is asked, not its files."""
+        entries = self._entries(checked_folder(folder))
+        with os_errors_typed(folder):
+            return tuple(sorted([entry.name for entry in entries if entry.is_file()]))
+
     def list_folders(self, folder: str) -> tuple[str, ...]:
         """The paths of the immediate sub-folders, sorted."""
         entries = self._entries(checked_folder(folder))

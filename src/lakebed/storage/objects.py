@@ -115,6 +115,10 @@ class ObjectStorage:
                 found = [described for page in pages for described in page]
         return tuple(sorted(map(self._listed, found), key=lambda listed: listed.path))
 
+    def list_names(self, folder: str) -> tuple[str, ...]:
+        """The names of the files in a folder, sorted."""
+        return tuple(listed.path.rpartition("/")[2] for listed in self.list(folder))
+
     def list_folders(self, folder: str) -> tuple[str, ...]:
         """The paths of the immediate sub-folders, sorted."""
         return tuple(sorted(self._level(folder)["common_prefixes"]))

@@ -163,6 +163,10 @@ class Storage(Protocol):
         """
         ...
 
+    def list_names(self, folder: str) -> tuple[str, ...]:
+        """The names of the files that `list` finds in a folder, in its order; takes less time on a local disk."""
+        ...
+
     def list_folders(self, folder: str) -> tuple[str, ...]:
         """The paths of the immediate sub-folders, sorted; on a local disk also the empty ones."""
         ...

@@ -51,6 +51,5 @@ def _is_ordered(instant: Instant) -> bool:
 def list_instants(storage: Storage, config: TableConfig, root: str = "") -> tuple[Instant, ...]:
     """Every instant file of the active timeline; names that are no instants are left out."""
     folder, layout = f"{root}{config.timeline_path}", config.timeline_layout
-    names = (listed.path.rpartition("/")[2] for listed in storage.list(folder))
-    found = (decode_instant_name(name, layout=layout, folder=folder) for name in names)
-    return tuple(instant for instant in found if instant is not None)
+    found = [decode_instant_name(name, layout=layout, folder=folder) for name in storage.list_names(folder)]
+    return tuple([instant for instant in found if instant is not None])

@@ -59,7 +59,15 @@ def _latest_slice(group_id: FileGroupId, files: _Files, completion_of: Completio
     if base is None and not logs:
         return None
     base_instant = base.instant if base else min(log.instant for log in logs)
-    return FileSlice(group_id, base_instant, base, tuple(sorted(logs, key=log_merge_order)))
+    return FileSlice(group_id, base_instant, base, _in_merge_order(logs))
+
+
+def _in_merge_order(logs: list[LogFile]) -> tuple[LogFile, ...]:
+    """Log files in merge order, mostly that of their instants: hardly ever has one two log files in a slice."""
+    by_instant = {log.instant: log for log in logs}
+    if len(by_instant) == len(logs):
+        return tuple([by_instant[instant] for instant in sorted(by_instant)])
+    return tuple(sorted(logs, key=log_merge_order))
 
 
 def _logs_by_completion(logs: list[LogFile], base: BaseFile | None, completion_of: Completions) -> list[LogFile]:

@@ -136,6 +136,7 @@ def group_file_id(mdt_partition: str, index: int, data_partition: str | None = N
     return f"{_file_id_prefix(mdt_partition)}{partition}{index:04d}-0"
 
 
+@lru_cache(maxsize=4096)
 def is_group_of(file_id: str, mdt_partition: str) -> bool:
     """Whether a file id names a group of a partition. Apache Hudi 1.2 cleans expression indexes in `column_stats`."""
     return file_id.startswith(_file_id_prefix(mdt_partition)) and group_index(file_id) is not None
