@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.storage import open_storage
 from lakebed.table import memory
 from lakebed.table.handle import open_handle
 from lakebed.table.memory import recall
@@ -31,6 +32,23 @@ def test_what_commits_say_is_not_read_again_by_whoever_opens_the_table_again(tmp
     found = [state.documents.commit(instant) for instant in state.timeline.commits()]
     assert found
     assert (second.storage.counts.snapshot() - before).gets == 0
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_what_a_commit_of_this_process_says_is_known_as_it_is_stored(tmp_path: Path, kind: str) -> None:
+    rows = pa.table({"id": ["a", "b"], "p": ["x", "y"], "n": [1, 2]})
+    table = lakebed.create_table(tmp_path / "t", schema=rows.schema, key="id", partition_by="p", table_type=kind)
+    table.bulk_insert(rows)
+    table.upsert(rows)
+    table.upsert(rows.append_column("more", pa.array([1.5, None])))
+    table.delete(["a"])
+    table.insert(rows)
+    table.overwrite(rows.slice(1))
+    table.delete_partitions("x")
+    known = recall(str(tmp_path / "t"), {}).commits
+    stored = documents.Documents(open_storage(tmp_path / "t"), table.config)
+    assert known == {instant: stored.commit(instant) for instant in table.timeline.commits()}
+    assert len(known) == 7
 
 
 def test_a_log_file_of_the_metadata_table_is_opened_once(tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ class TableHandle:
 
         If it `is_maintained` now, the timeline of its metadata table is not what it was.
         """
+        if look.commit is not None:
+            self._documents.note(*look.commit)
         seen = frozenset(look.instants)
         if self._state is None or seen - {own} != self._seen or look.config != self.config:
             metadata = None if is_maintained else Timeline.of(look.metadata_instants)

@@ -43,10 +43,14 @@ class Documents:
         found = self._commits.get(instant)
         if found is None:
             found = decode_commit(self._content(instant), path=self.path(instant))
-            self._commits[instant] = found
-            for oldest in [*self._commits][:-COMMITS_MAX]:
-                self._commits.pop(oldest, None)
+            self.note(instant, found)
         return found
+
+    def note(self, instant: Instant, commit: CommitMetadata) -> None:
+        """Keeps what a completed commit says, for those who ask from now on."""
+        self._commits[instant] = commit
+        for oldest in [*self._commits][:-COMMITS_MAX]:
+            self._commits.pop(oldest, None)
 
     def clean(self, instant: Instant) -> CleanMetadata:
         """What a completed clean removed."""

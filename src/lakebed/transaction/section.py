@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from lakebed.errors import LockUnavailableError, StorageUnavailableError, TableRestoredError
 from lakebed.format.timeline.instant_names import encode_instant_name
+from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
@@ -33,12 +34,14 @@ _SECONDS_BETWEEN_TRIES = 0.5
 class Look:
     """A table as a section left it: its configuration, and the instant files of both timelines.
 
-    Nobody else completes anything in a section, so one listing shows a prefix of what took place.
+    Nobody else completes anything in a section, so one listing shows a prefix of what took place. `commit` is the write
+    that was completed in the section, if one was, and what its file says.
     """
 
     config: TableConfig
     instants: tuple[Instant, ...]
     metadata_instants: tuple[Instant, ...]
+    commit: tuple[Instant, CommitMetadata] | None = None
 
 
 class Section:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Protocol
 
 from lakebed.errors import CommitUnknownError, StorageUnavailableError, TableRestoredError, WriteConflictError
@@ -98,7 +99,10 @@ class Transactions:
             if also is not None:
                 also(section)
 
-        return self.complete(attempt, data, metadata_table, check)
+        completed_at = self.complete(attempt, data, metadata_table, check)
+        if attempt.look is not None:
+            attempt.look = replace(attempt.look, commit=(attempt.completed(completed_at), metadata))
+        return completed_at
 
     def complete(
         self, attempt: Attempt, data: bytes, metadata_table: MetadataWriter, check: Callable[[Section], None]
