@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import lakebed.format
 from hostile import check_decoder, mutations
 from lakebed.errors import CorruptTableError
+from lakebed.format.avro.numbers import encode_long
 from lakebed.format.metadata.column_ranges import COLUMN_STATS
-from lakebed.format.metadata.datum import encode_datum, encode_long, encode_optional_long, encode_optional_text
+from lakebed.format.metadata.datum import encode_datum, encode_optional_long, encode_optional_text
 from lakebed.format.metadata.records import (
     column_stats_values,
     decode_column_stats,

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 import lakebed.format
 from lakebed.errors import CorruptTableError, InvalidInputError
+from lakebed.format.avro.numbers import encode_long
 from lakebed.format.metadata.column_stats import widen_column_stats
 from lakebed.format.metadata.datum import (
     encode_boolean,
     encode_bytes,
     encode_datum,
-    encode_long,
     encode_optional_long,
     encode_optional_text,
 )

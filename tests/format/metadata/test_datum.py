@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from hostile import check_decoder, mutations
 from lakebed.errors import CorruptTableError
+from lakebed.format.avro.numbers import encode_long
 from lakebed.format.metadata.datum import (
     decode_datum,
     encode_bytes,
     encode_datum,
     encode_double,
     encode_float,
-    encode_long,
     encode_optional_text,
 )
 from lakebed.model.metadata import RecordKind

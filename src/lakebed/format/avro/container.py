@@ -19,6 +19,8 @@ from typing import Any
 
 import fastavro
 
+from lakebed.format.avro.documents import record_encoder
+from lakebed.format.avro.numbers import encode_long
 from lakebed.format.guard import decoding
 
 MAGIC = b"Obj\x01"
@@ -59,12 +61,10 @@ def decode_container(data: bytes, *, path: str) -> tuple[str, dict[str, Any]]:
 
 def encode_container(record: Mapping[str, Any], schema_text: str) -> bytes:
     """An Avro container file with one record; equal records give equal bytes."""
-    body = io.BytesIO()
-    fastavro.schemaless_writer(body, _parse(schema_text), record)
-    content = body.getvalue()
+    content = record_encoder(schema_text)(record)
     sync = hashlib.blake2b(content, digest_size=_SYNC_SIZE).digest()
-    metadata = _encode_long(1) + _encode_bytes(b"avro.schema") + _encode_bytes(schema_text.encode()) + _encode_long(0)
-    return b"".join((MAGIC, metadata, sync, _encode_long(1), _encode_bytes(content), sync))
+    metadata = encode_long(1) + _encode_bytes(b"avro.schema") + _encode_bytes(schema_text.encode()) + encode_long(0)
+    return b"".join((MAGIC, metadata, sync, encode_long(1), _encode_bytes(content), sync))
 
 
 def decode_writer_schema(text: str, *, path: str) -> WriterSchema:
@@ -170,16 +170,5 @@ def _decode_metadata(file: _Bytes) -> dict[str, bytes]:
     return entries
 
 
-def _encode_long(value: int) -> bytes:
-    assert value >= 0, value
-    value <<= 1
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
 def _encode_bytes(value: bytes) -> bytes:
-    return _encode_long(len(value)) + value
+    return encode_long(len(value)) + value

@@ -1,6 +1,8 @@
-"""Avro's numbers one at a time, for the few that are read without compiled code."""
+"""Avro's numbers one at a time, for the few that are read or written without compiled code."""
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 _BITS_64 = (1 << 64) - 1
 
@@ -15,3 +17,16 @@ def decode_long(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80 and value <= _BITS_64:
             return value >> 1 ^ -(value & 1), at
     raise ValueError("a number of more than 64 bits")
+
+
+@lru_cache(maxsize=4096)
+def encode_long(number: int) -> bytes:
+    """An Avro int or long: zig-zag, then seven bits a byte, lowest first."""
+    assert -(2**63) <= number < 2**63, number
+    rest = number << 1 if number >= 0 else (~number << 1) | 1
+    data = bytearray()
+    while rest > 0x7F:
+        data.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    data.append(rest)
+    return bytes(data)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from lakebed.errors import InvalidInputError
+from lakebed.format.avro.numbers import encode_long
 from lakebed.format.metadata.datum import (
     NULL,
     datum_around,
@@ -25,7 +26,6 @@ from lakebed.format.metadata.datum import (
     encode_bytes,
     encode_double,
     encode_float,
-    encode_long,
     encode_optional_long,
     encode_optional_text,
     encode_text,

@@ -21,6 +21,7 @@ import fastavro
 from fastavro.schema import SchemaParseException
 
 from lakebed.errors import CorruptTableError
+from lakebed.format.avro.numbers import encode_long
 from lakebed.format.avro.types import Array, AvroType, Record, Scalar, Wire, parse_record, parts
 from lakebed.format.guard import decoding
 from lakebed.model.metadata import RecordKind
@@ -95,19 +96,6 @@ def datum_around(kind: RecordKind) -> tuple[bytes, bytes]:
     """What stands before and after the payload in a record of a kind."""
     at = _PAYLOAD_OF_KIND[kind]
     return _META_FIELDS_AND_KEY + encode_long(kind) + NULL * at + SET, NULL * (_PAYLOAD_COUNT - 1 - at)
-
-
-@lru_cache(maxsize=4096)
-def encode_long(number: int) -> bytes:
-    """An Avro int or long: zig-zag, then seven bits a byte, lowest first."""
-    assert -(2**63) <= number < 2**63, number
-    rest = number << 1 if number >= 0 else (~number << 1) | 1
-    data = bytearray()
-    while rest > 0x7F:
-        data.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    data.append(rest)
-    return bytes(data)
 
 
 def encode_bytes(data: bytes) -> bytes:

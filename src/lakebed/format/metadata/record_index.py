@@ -273,10 +273,10 @@ def _renumber(numbers: npt.NDArray[np.int64], bound: int) -> tuple[npt.NDArray[n
 
 def _encode_entry(location: RecordLocation, after: bytes) -> bytes:
     """The datum of a location, with the bytes of fields `after` those of table version 9."""
+    from lakebed.format.avro.numbers import encode_long
     from lakebed.format.metadata.datum import (
         NULL,
         encode_datum,
-        encode_long,
         encode_optional_long,
         encode_optional_text,
     )

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import ArrowArray, pc
+from lakebed.format.avro.numbers import encode_long
 from lakebed.format.guard import decoding
 from lakebed.format.metadata.column_ranges import column_stats_values, decode_column_stats
 from lakebed.format.metadata.column_stats import (
@@ -32,7 +33,6 @@ from lakebed.format.metadata.datum import (
     encode_boolean,
     encode_bytes,
     encode_datum,
-    encode_long,
     encode_text,
 )
 from lakebed.format.metadata.keys import ALL_PARTITIONS
