@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -22,9 +23,9 @@ _PAYLOAD_MERGE_MODES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableConfig:
-    """The properties of one table, and where they were read."""
+    """The properties of one table, and where they were read; what they mean is worked out once, on demand."""
 
     properties: Mapping[str, str]
     path: str = ".hoodie/hoodie.properties"
@@ -48,67 +49,67 @@ class TableConfig:
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (dict(self.properties), self.path)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The table's name."""
         return self.properties["hoodie.table.name"]
 
-    @property
+    @cached_property
     def version(self) -> int:
         """The table version: 6, 8 or 9."""
         return self._int("hoodie.table.version")
 
-    @property
+    @cached_property
     def timeline_layout(self) -> int:
         """1: instants lie in `.hoodie`, named by requested time; 2: in `.hoodie/timeline`, by both times."""
         if "hoodie.timeline.layout.version" in self.properties:
             return self._int("hoodie.timeline.layout.version")
         return 2 if self.version >= 8 else 1
 
-    @property
+    @cached_property
     def timeline_path(self) -> str:
         """The folder of the active timeline, relative to the table."""
         return ".hoodie" if self.timeline_layout == 1 else f".hoodie/{self._get('hoodie.timeline.path', 'timeline')}"
 
-    @property
+    @cached_property
     def history_path(self) -> str:
         """The folder of the archived timeline, relative to the table."""
         if self.timeline_layout == 1:
             return f".hoodie/{self._get('hoodie.archivelog.folder', 'archived')}"
         return f"{self.timeline_path}/{self._get('hoodie.timeline.history.path', 'history')}"
 
-    @property
+    @cached_property
     def table_type(self) -> TableType:
         """Copy-on-write or merge-on-read."""
         return self._word("hoodie.table.type", TableType)
 
-    @property
+    @cached_property
     def base_file_format(self) -> str:
         """PARQUET for data tables, HFILE for metadata tables."""
         return self._get("hoodie.table.base.file.format", "PARQUET").upper()
 
-    @property
+    @cached_property
     def key_fields(self) -> tuple[str, ...]:
         """The record key columns; none when keys are generated."""
         return self._list("hoodie.table.recordkey.fields")
 
-    @property
+    @cached_property
     def partition_fields(self) -> tuple[str, ...]:
         """The partition columns, without the `:SIMPLE` or `:TIMESTAMP` kinds of custom key generators."""
         return tuple(field.partition(":")[0] for field in self._list("hoodie.table.partition.fields"))
 
-    @property
+    @cached_property
     def ordering_fields(self) -> tuple[str, ...]:
         """The columns whose greater value wins under event-time ordering."""
         return self._list("hoodie.table.ordering.fields") or self._list("hoodie.table.precombine.field")
 
-    @property
+    @cached_property
     def key_generator(self) -> str:
         """The key generator's type, or the simple name of its class where only that is known; '' if neither."""
         kind = self._get("hoodie.table.keygenerator.type", "")
         return kind or self._get("hoodie.table.keygenerator.class", "").rpartition(".")[2]
 
-    @property
+    @cached_property
     def merge_mode(self) -> MergeMode:
         """Which record of a key wins; derived from the payload class where the mode is not spelled out."""
         if self.properties.get("hoodie.record.merge.mode"):
@@ -116,7 +117,7 @@ class TableConfig:
         payload = self._get("hoodie.compaction.payload.class", "OverwriteWithLatestAvroPayload")
         return find_merge_mode(payload)
 
-    @property
+    @cached_property
     def custom_merging(self) -> str:
         """What besides the two ordering modes decides how records merge: a payload class or property; '' if nothing."""
         payload = self._get("hoodie.compaction.payload.class", "")
@@ -126,57 +127,57 @@ class TableConfig:
             return f"partial update mode {self.properties['hoodie.table.partial.update.mode']}"
         return next((key for key in self.properties if key.startswith("hoodie.record.merge.property.")), "")
 
-    @property
+    @cached_property
     def hive_style_partitioning(self) -> bool:
         """Whether partition folders are named `column=value`."""
         return self._flag("hoodie.datasource.write.hive_style_partitioning", default=False)
 
-    @property
+    @cached_property
     def url_encoded_partitions(self) -> bool:
         """Whether partition values are percent-encoded in paths."""
         return self._flag("hoodie.datasource.write.partitionpath.urlencode", default=False)
 
-    @property
+    @cached_property
     def drops_partition_columns(self) -> bool:
         """Whether partition columns are left out of data files and come from the path."""
         return self._flag("hoodie.datasource.write.drop.partition.columns", default=False)
 
-    @property
+    @cached_property
     def has_meta_columns(self) -> bool:
         """Whether the five `_hoodie_*` columns are filled."""
         return self._flag("hoodie.populate.meta.fields", default=True)
 
-    @property
+    @cached_property
     def timeline_timezone(self) -> str:
         """LOCAL or UTC: the zone of instant times."""
         return self._get("hoodie.table.timeline.timezone", "LOCAL").upper()
 
-    @property
+    @cached_property
     def metadata_partitions(self) -> tuple[str, ...]:
         """Metadata-table partitions that are ready to be used."""
         return (*self.shared_partitions, *self.own_partitions)
 
-    @property
+    @cached_property
     def shared_partitions(self) -> tuple[str, ...]:
         """Those of them that other engines know, and keep up to date."""
         return self._list("hoodie.table.metadata.partitions")
 
-    @property
+    @cached_property
     def own_partitions(self) -> tuple[str, ...]:
         """Those of them that other engines must not use, and are not told of."""
         return tuple(n for n in self._list("lakebed.metadata.partitions") if n not in self.shared_partitions)
 
-    @property
+    @cached_property
     def metadata_partitions_inflight(self) -> tuple[str, ...]:
         """Metadata-table partitions that are being built."""
         return self._list("hoodie.table.metadata.partitions.inflight")
 
-    @property
+    @cached_property
     def index_definitions_path(self) -> str:
         """Where index definitions lie, relative to the table."""
         return self._get("hoodie.table.index.defs.path", ".hoodie/.index_defs/index.json")
 
-    @property
+    @cached_property
     def create_schema(self) -> str | None:
         """The Avro schema given when the table was created by SQL."""
         return self.properties.get("hoodie.table.create.schema") or None
