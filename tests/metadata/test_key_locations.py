@@ -22,6 +22,7 @@ from conftest import REAL_TABLES, catalogue
 from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.format.hfile import encode_hfile, key_order
 from lakebed.format.log.file import BlockKind, HeaderKey, encode_log_block
+from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
@@ -29,7 +30,7 @@ from lakebed.metadata import MetadataTable, key_locations, new_tables, shard_cac
 from lakebed.metadata.compaction import DELTA_COMMITS
 from lakebed.metadata.key_kernels import insert_entries
 from lakebed.metadata.key_locations import Locations, ProbeCounts, locate_everywhere, locate_keys, probe_shard
-from lakebed.metadata.key_table import GONE, KeyTable, KeyTables, fingerprints
+from lakebed.metadata.key_table import GONE, HashedKeys, KeyTable, KeyTables, fingerprints
 from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.record_index import find_locations, is_partitioned, read_record_index
 from lakebed.metadata.shard_cache import ShardCache, default_cache
@@ -307,6 +308,58 @@ def test_the_cache_may_be_deleted_at_any_moment(tmp_path: Path) -> None:
     assert counts.cached == 1
 
 
+def held_bytes() -> int:
+    """What is held, counted anew."""
+    held = shard_cache._HELD
+    together = sum(tables.nbytes for _, tables in held._shards.values())
+    return together + sum(table.nbytes for table in held._tables.values())
+
+
+def test_tables_of_a_shard_are_held_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a commit adds is all that a process looks at anew, until a table is gone from the folder."""
+    held_by_nobody(monkeypatch)
+    joined: list[tuple[int, int]] = []
+
+    def noted(tables: Sequence[KeyTable], older: KeyTables | None = None) -> KeyTables:
+        joined.append((len(tables), 0 if older is None else len(older.tables)))
+        return of(tables, older)
+
+    of = KeyTables.of
+    monkeypatch.setattr(KeyTables, "of", noted)
+    shard, cache = Shard(tmp_path), ShardCache(str(tmp_path / "cache"))
+    shard.add_base(1, {"k0": 0, "k5": 1})
+    check_shard(shard, {"k0": 0, "k5": 1}, [cache])
+    for number in (2, 3):
+        shard.add_log(number, log_bytes(number, {"k0": number}, set()))
+        check_shard(shard, {"k0": number, "k5": 1}, [cache, cache])
+    assert joined == [(1, 0), (1, 1), (1, 2)]
+    assert shard_cache._HELD._bytes == held_bytes()
+    cache_files(cache)[0].unlink()
+    (counts,) = check_shard(shard, {"k0": 3, "k5": 1}, [cache])
+    assert (counts.cached, counts.built) == (2, 1)
+    assert joined[3:] == [(3, 0)]
+    assert shard_cache._HELD._bytes == held_bytes()
+    shard.logs = shard.logs[:1]
+    check_shard(shard, {"k0": 2, "k5": 1}, [cache])
+    assert joined[4:] == [(2, 0)]
+    assert shard_cache._HELD._bytes == held_bytes()
+
+
+@pytest.mark.parametrize("bytes_max", [20_000, 100_000, 200_000])
+def test_what_is_held_together_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bytes_max: int) -> None:
+    held_by_nobody(monkeypatch)
+    cache = ShardCache(str(tmp_path / "cache"), bytes_max)
+    for number in range(5):
+        shard = Shard(tmp_path / str(number))
+        shard.add_base(1, {f"k{key}": 1 for key in range(100)})
+        shard.add_log(2, log_bytes(2, {"k0": 2}, set()))
+        check_shard(shard, {f"k{key}": 1 for key in range(100)} | {"k0": 2}, [cache, cache])
+        assert shard_cache._HELD._bytes == held_bytes() <= bytes_max
+    held = shard_cache._HELD
+    assert len(held._shards) == bytes_max // 70_000
+    assert {path for paths, _ in held._shards.values() for path in paths} == held._oldest.keys()
+
+
 def test_a_folder_that_cannot_be_written_costs_time_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_bytes(b"")
     shard, cache = Shard(tmp_path), ShardCache(str(tmp_path / "file" / "cache"))
@@ -343,12 +396,12 @@ def test_keys_that_are_few_in_every_shard_need_no_fingerprints(
     table.upsert([{"id": "k1", "city": "oslo", "ts": 1}])
     asked: list[int] = []
 
-    def noted(keys: pa.Array, seed: bytes) -> np.ndarray:
+    def noted(keys: pa.Array, shards: int, seed: bytes) -> HashedKeys:
         asked.append(len(keys))
-        return fingerprints(keys, seed)
+        return hash_all(keys, shards, seed)
 
-    metadata = metadata_of(tmp_path / "t")
-    monkeypatch.setattr(key_locations, "fingerprints", noted)
+    metadata, hash_all = metadata_of(tmp_path / "t"), key_locations._hash_all
+    monkeypatch.setattr(key_locations, "_hash_all", noted)
     monkeypatch.setattr(key_locations, "_few_max", lambda _: 300 / len(metadata.slices("record_index")))
     monkeypatch.setattr(key_locations._Keys, "is_few", True)
     found = locate_keys(metadata, pa.array([f"k{n}" for n in range(few)]), cache=ShardCache(str(tmp_path / "cache")))
@@ -412,13 +465,29 @@ def test_the_newest_table_that_knows_a_key_counts(sizes: tuple[int, ...]) -> Non
         found = np.where(rng.random(size) < 0.2, GONE, 1 + np.arange(size)).astype(np.uint32)
         slots = np.zeros(5 * (1 + int(size / 0.6)), np.uint32)
         insert_entries(slots, np.ascontiguousarray(prints.reshape(-1, 4)[chosen]).reshape(-1), found)
-        nothing = np.empty(0, np.int64)
-        tables.insert(0, KeyTable(slots, np.empty(0, np.int32), nothing, (), nothing))
+        instants, ordering = number + np.arange(size), np.arange(size) if number % 2 else np.empty(0, np.int64)
+        places = (FileGroupId("p", "all"), FileGroupId("p", f"f{number}"))
+        tables.insert(0, KeyTable(slots, np.ones(size, np.int32), instants, places, ordering))
         model.update({int(key): (number, int(entry)) for key, entry in zip(chosen, found, strict=True)})
     asked = rng.permutation(len(keys))
-    numbers, entries_found = KeyTables.of(tables).find(prints, asked)
-    for key, number, entry in zip(asked.tolist(), numbers.tolist(), entries_found.tolist(), strict=True):
-        assert (entry == 0) if key not in model else (number, entry) == model[key]
+    joined = KeyTables.of(tables)
+    for count in range(len(tables)):
+        above = KeyTables.of(tables[: count + 1], KeyTables.of(tables[count + 1 :]) if tables[count + 1 :] else None)
+        assert above.marks.tobytes() == joined.marks.tobytes()
+        found = key_locations._Found(len(keys))
+        probe = key_locations._Probe.of([key_locations._Tables(above, 1, 0)], found, asked, np.array([0, len(keys)]))
+        probe.run(prints, threads=None)
+        located = found.locations()
+        assert located.counts.hits == sum(entry != GONE for _, entry in model.values())
+        for key, code, at, value in zip(
+            range(len(keys)), located.codes, located.instants_ms, located.ordering, strict=True
+        ):
+            number, entry = model.get(key, (0, GONE))
+            if entry == GONE:
+                assert (code, at, value) == (-1, -1, NO_ORDERING)
+            else:
+                assert located.places[code].file_id == f"f{number}"
+                assert (at, value) == (number + entry - 1, entry - 1 if number % 2 else NO_ORDERING)
 
 
 def test_a_full_cache_is_not_looked_through_for_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

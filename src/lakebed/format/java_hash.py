@@ -55,14 +55,15 @@ def shards_of(keys: ArrowArray, shards: int) -> npt.NDArray[np.int32]:
     data, offsets = binary_buffers(texts)
     has_kernels = len(keys) > _MEDIUM_COUNT or (len(keys) > _SMALL_COUNT and "numba" in sys.modules)
     hashes = None if has_kernels else _ascii_hashes(data, offsets)
-    if hashes is None and len(keys) <= _SMALL_COUNT:
+    if hashes is not None:
+        return (np.abs(hashes.astype(np.int64)) % shards).astype(np.int32)
+    if len(keys) <= _SMALL_COUNT:
         return np.array([shard_of(key, shards) for key in texts.to_pylist()], np.int32)
-    if hashes is None:
-        from lakebed.format.java_hash_kernel import hash_texts
+    from lakebed.format.java_hash_kernel import find_shards
 
-        hashes = np.empty(len(keys), np.int32)
-        hash_texts(data, offsets, hashes)
-    return (np.abs(hashes.astype(np.int64)) % shards).astype(np.int32)
+    found = np.empty(len(keys), np.int32)
+    find_shards(data, offsets, shards, found)
+    return found
 
 
 def _ascii_hashes(data: Bytes, offsets: Int64s) -> npt.NDArray[np.int32] | None:

@@ -11,7 +11,7 @@ from lakebed.format.arrow import ArrowArray
 from lakebed.format.hfile.native import Bytes, Int32s, Int64s, copy_bytes, kernel, prefetch
 from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.hfile.order_kernels import compare_keys, sort_groups
-from lakebed.format.java_hash_kernel import hash_texts
+from lakebed.format.java_hash_kernel import find_shards
 
 _AHEAD = 32
 """So many keys before one is copied it is asked for: they come in any order."""
@@ -46,11 +46,9 @@ def split_keys(keys: ArrowArray, numbers: Int32s, shards: int) -> SplitKeys | No
 def _find_shards(data: Bytes, offsets: Int64s, shard_of: Int32s, bounds: Int64s) -> None:
     """Fill `shard_of`, as `java_hash.shard_of` says, and `bounds`, all zeros and one more than there are shards."""
     shards = len(bounds) - 1
-    hash_texts(data, offsets, shard_of)
+    find_shards(data, offsets, shards, shard_of)
     for key in range(len(shard_of)):
-        shard = abs(np.int64(shard_of[key])) % shards
-        shard_of[key] = shard
-        bounds[shard + 1] += 1
+        bounds[shard_of[key] + 1] += 1
     for shard in range(shards):
         bounds[shard + 1] += bounds[shard]
 

@@ -12,17 +12,22 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lakebed.format.avro.memory import load_int, load_long, store
-from lakebed.format.hfile.native import Bytes, Int32s, Int64s, Words, kernel, load_word, prefetch
+from lakebed.format.avro.memory import load_byte, load_int, load_long, prefetch_at, store
+from lakebed.format.hfile.native import Bytes, Int32s, Int64s, Words, kernel, prefetch
+from lakebed.format.java_hash_kernel import hash_text, shard_of_hash
 
 UInt32s = npt.NDArray[np.uint32]
 
 SLOT_WORDS = 5
 _SLOT_BYTES, _PRINT_BYTES, _ENTRY = 20, 16, 16
-_MARK_MASK = (1 << 19) - 1
-"""See `key_table.MARKS`: compiled code goes by what its own file says."""
+_MARK_MASK, _GONE, _TABLE = (1 << 13) - 1, 0xFFFFFFFF, 6
+"""See `MARK_WORDS`, `GONE` and `TABLE` of `key_table`: compiled code goes by what its own file says."""
+_MARK_BITS = 3
+"""Bits of a mark, all in one word: of a thousand keys without one, a few look as if they had one."""
 _AHEAD = 16
 """So many keys before a slot is looked at it is asked for: memory takes as long to answer as ten keys take."""
+_NEXT = 40
+"""So many bytes behind it lies what is looked at, too, if other keys have the first slots."""
 
 
 @kernel
@@ -45,29 +50,66 @@ def _rounds(
 
 
 @kernel
+def _rest(at: int, end: int, length: int) -> np.uint64:
+    """The last word of a message of that length: what is left of it between two addresses, and the length."""
+    last, left = np.uint64(length) << np.uint64(56), end - at
+    if left > 0 and length >= 8:
+        return last | np.uint64(load_long(end - 8)) >> np.uint64(64 - 8 * left)
+    for place in range(left):
+        last |= np.uint64(load_byte(at + place)) << np.uint64(8 * place)
+    return last
+
+
+@kernel
+def _fingerprint(at: int, end: int, low_seed: np.uint64, high_seed: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """The two halves of the fingerprint of a key that lies between two addresses."""
+    length = end - at
+    a = low_seed ^ np.uint64(0x736F6D6570736575)
+    b = high_seed ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE)
+    c = low_seed ^ np.uint64(0x6C7967656E657261)
+    d = high_seed ^ np.uint64(0x7465646279746573)
+    while end - at >= 8:
+        word = np.uint64(load_long(at))
+        a, b, c, d = _rounds(a, b, c, d ^ word, 2)
+        a ^= word
+        at += 8
+    last = _rest(at, end, length)
+    a, b, c, d = _rounds(a, b, c, d ^ last, 2)
+    a, b, c, d = _rounds(a ^ last, b, c ^ np.uint64(0xEE), d, 4)
+    low = a ^ b ^ c ^ d
+    a, b, c, d = _rounds(a, b ^ np.uint64(0xDD), c, d, 4)
+    return low, a ^ b ^ c ^ d
+
+
+@kernel
 def fingerprint_keys(data: Bytes, offsets: Int64s, low_seed: np.uint64, high_seed: np.uint64, found: UInt32s) -> None:
     """Fill `found`, four words per key, with the fingerprints of keys that lie in `data` between `offsets`."""
+    keys, prints = data.ctypes.data, found.ctypes.data
     for key in range(len(offsets) - 1):
-        at, end = offsets[key], offsets[key + 1]
-        last = np.uint64(end - at) << np.uint64(56)
-        a = low_seed ^ np.uint64(0x736F6D6570736575)
-        b = high_seed ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE)
-        c = low_seed ^ np.uint64(0x6C7967656E657261)
-        d = high_seed ^ np.uint64(0x7465646279746573)
-        while end - at >= 8:
-            word = load_word(data, at)
-            a, b, c, d = _rounds(a, b, c, d ^ word, 2)
-            a ^= word
-            at += 8
-        for place in range(end - at):
-            last |= np.uint64(data[at + place]) << np.uint64(8 * place)
-        a, b, c, d = _rounds(a, b, c, d ^ last, 2)
-        a, b, c, d = _rounds(a ^ last, b, c ^ np.uint64(0xEE), d, 4)
-        low = a ^ b ^ c ^ d
-        a, b, c, d = _rounds(a, b ^ np.uint64(0xDD), c, d, 4)
-        high = a ^ b ^ c ^ d
-        found[4 * key], found[4 * key + 1] = np.uint32(low), np.uint32(low >> np.uint64(32))
-        found[4 * key + 2], found[4 * key + 3] = np.uint32(high), np.uint32(high >> np.uint64(32))
+        low, high = _fingerprint(keys + offsets[key], keys + offsets[key + 1], low_seed, high_seed)
+        store(prints + _PRINT_BYTES * key, low)
+        store(prints + _PRINT_BYTES * key + 8, high)
+
+
+@kernel
+def hash_keys(
+    data: Bytes,
+    offsets: Int64s,
+    low_seed: np.uint64,
+    high_seed: np.uint64,
+    shard_count: int,
+    keys: tuple[int, int],
+    shards: Int32s,
+    prints: UInt32s,
+) -> None:
+    """Fill in both the shard and the fingerprint of keys, from the first to before the last of the numbers `keys`."""
+    first, first_print = data.ctypes.data, prints.ctypes.data
+    for key in range(keys[0], keys[1]):
+        at, end = first + offsets[key], first + offsets[key + 1]
+        low, high = _fingerprint(at, end, low_seed, high_seed)
+        store(first_print + _PRINT_BYTES * key, low)
+        store(first_print + _PRINT_BYTES * key + 8, high)
+        shards[key] = shard_of_hash(hash_text(at, end), shard_count)
 
 
 @kernel
@@ -104,81 +146,80 @@ def insert_entries(slots: UInt32s, prints: UInt32s, entries: UInt32s) -> None:
 
 
 @kernel
-def _mark(print_at: int) -> int:
-    """The bit that stands for a key among the marks of a table, by its fingerprint at an address."""
-    return np.int64(load_int(print_at + 4)) & _MARK_MASK
+def _mark(print_at: int) -> tuple[int, np.uint64]:
+    """The word that has the mark of a key, and its bits there, by the fingerprint at an address."""
+    bits = np.uint64(np.uint32(load_int(print_at + 4)))
+    mark = np.uint64(0)
+    for _ in range(_MARK_BITS):
+        mark |= np.uint64(1) << (bits & np.uint64(63))
+        bits >>= np.uint64(6)
+    return np.int64(bits) & _MARK_MASK, mark
 
 
 @kernel
-def mark_keys(slots: UInt32s, marks: Words) -> None:
-    """Set the bit of every key that a table has."""
-    table = slots.ctypes.data
-    for slot in range(len(slots) // SLOT_WORDS):
-        at = table + _SLOT_BYTES * slot
+def mark_keys(slots: int, slot_count: int, marks: Words) -> None:
+    """Mark every key that a table has, whose slots lie at an address."""
+    for slot in range(slot_count):
+        at = slots + _SLOT_BYTES * slot
         if load_int(at + _ENTRY) != 0:
-            bit = _mark(at)
-            marks[bit >> 6] |= np.uint64(1) << np.uint64(bit & 63)
+            word, mark = _mark(at)
+            marks[word] |= mark
 
 
 @kernel
-def find_newest(
+def _is_marked(marks: int, print_at: int) -> bool:
+    """Whether a key is among those with marks at an address, or looks like one."""
+    word, mark = _mark(print_at)
+    return np.uint64(load_long(marks + 8 * word)) & mark == mark
+
+
+@kernel
+def find_entries(
     tables: Int64s,
-    slot_counts: Int64s,
-    marks: Words,
-    oldest: UInt32s,
+    tables_of: Int64s,
+    marks: Int64s,
+    numbers: Int32s,
+    numbers_of: Int64s,
     prints: UInt32s,
-    keys: Int64s,
-    numbers: Int32s,
-    entries: UInt32s,
-) -> None:
-    """For every number in `keys`, the number of the first of the `tables` that has the key, and what it has; 0: none.
-
-    Tables are given by the addresses of their slots, the newest one first; the slots of the `oldest` are at hand, too.
-    A key whose bit is not among the `marks` is in none of the others.
-    """
-    last, first_print, oldest_count = len(tables) - 1, prints.ctypes.data, len(oldest) // SLOT_WORDS
-    for number in range(len(keys)):
-        if number + _AHEAD < len(keys):
-            prefetch(oldest, SLOT_WORDS * _home(first_print + _PRINT_BYTES * keys[number + _AHEAD], oldest_count))
-        print_at = first_print + _PRINT_BYTES * keys[number]
-        bit = _mark(print_at)
-        is_marked = marks[bit >> 6] >> np.uint64(bit & 63) & np.uint64(1)
-        entry, table = np.uint32(0), last
-        for at in range(0 if is_marked else last, last + 1):
-            entry = np.uint32(load_int(_find_slot(tables[at], slot_counts[at], print_at) + _ENTRY))
-            if entry != 0:
-                table = at
-                break
-        numbers[number], entries[number] = table, entry
-
-
-@kernel
-def take_entries(
-    table: int,
-    numbers: Int32s,
-    entries: UInt32s,
-    gone: int,
-    rows: Int64s,
+    order: Int64s,
+    bounds: Int64s,
+    span: tuple[int, int],
     codes: Int32s,
-    place_of: Int32s,
     instants_ms: Int64s,
     ordering: Int64s,
-    found_codes: Int32s,
-    found_instants: Int64s,
-    found_ordering: Int64s,
 ) -> int:
-    """Fill in what one of several tables says of the keys that it was the first to have; how many it has.
+    """Fill in where keys live, by the newest table of their shard that has them, and say how many are somewhere.
 
-    `codes` has a code per place. Key i is row `rows[i]` of what is found.
+    The keys of shard s are `order[bounds[s] : bounds[s + 1]]`; only those from the first to before the last place
+    of `span` in that order are looked for. The tables of shard s, the newest one first, are the rows
+    `tables_of[s] : tables_of[s + 1]` of `tables` (see `key_table.KeyTables.tables_at`); a key that is not marked at
+    `marks[s]` is in none but the last of them. The number of place p of the shard is `numbers[numbers_of[s] + p]`.
     """
-    hits = 0
-    for key in range(len(numbers)):
-        if numbers[key] != table or entries[key] == 0 or entries[key] == gone:
-            continue
-        entry, row = np.int64(entries[key]) - 1, rows[key]
-        found_codes[row] = codes[place_of[entry]]
-        found_instants[row] = instants_ms[entry]
-        if len(ordering):
-            found_ordering[row] = ordering[entry]
-        hits += 1
+    hits, first_print = 0, prints.ctypes.data
+    for shard in range(len(marks)):
+        start, end = max(span[0], bounds[shard]), min(span[1], bounds[shard + 1])
+        newest, oldest = tables_of[shard], tables_of[shard + 1] - 1
+        base, base_count = tables[_TABLE * oldest], tables[_TABLE * oldest + 1]
+        for place in range(start, end):
+            if place + _AHEAD < end:
+                at = base + _SLOT_BYTES * _home(first_print + _PRINT_BYTES * order[place + _AHEAD], base_count)
+                prefetch_at(at)
+                prefetch_at(at + _NEXT)
+            key = order[place]
+            print_at = first_print + _PRINT_BYTES * key
+            entry, table = np.int64(0), oldest
+            for table in range(newest if _is_marked(marks[shard], print_at) else oldest, oldest + 1):
+                slot = _find_slot(tables[_TABLE * table], tables[_TABLE * table + 1], print_at)
+                entry = np.int64(np.uint32(load_int(slot + _ENTRY)))
+                if entry != 0:
+                    break
+            if entry == 0 or entry == _GONE:
+                continue
+            hits += 1
+            at = _TABLE * table
+            of_table = load_int(tables[at + 2] + 4 * (entry - 1))
+            codes[key] = numbers[numbers_of[shard] + load_int(tables[at + 5] + 4 * of_table)]
+            instants_ms[key] = load_long(tables[at + 3] + 8 * (entry - 1))
+            if tables[at + 4] != 0:
+                ordering[key] = load_long(tables[at + 4] + 8 * (entry - 1))
     return hits

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 import os
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -23,12 +25,12 @@ from lakebed.format.java_hash import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.format.metadata.record_index import decode_record_index_value
-from lakebed.metadata.key_table import GONE, KeyTable, KeyTables, UInt32s, build_key_table, fingerprints
+from lakebed.metadata.key_table import HashedKeys, KeyTable, KeyTables, UInt32s, build_key_table, fingerprints
 from lakebed.metadata.record_index import RECORD_INDEX, KeyShards, is_partitioned
-from lakebed.metadata.shard import load_whole_shard, open_file, parts_of
+from lakebed.metadata.shard import load_whole_shard, open_file
 from lakebed.metadata.shard_cache import ShardCache, file_identity, find_or_build
 from lakebed.metadata.table import ROOT, ShardFiles
-from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.files import BaseFile, FileGroupId, LogFile
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -135,8 +137,8 @@ def locate_everywhere(metadata: KeyShards, keys: ArrowArray, *, cache: ShardCach
 def probe_shard(files: ShardFiles, keys: ArrowArray, cache: ShardCache) -> Locations:
     """Where `keys`, all of which hash to one shard, live. Runs in this process or in a worker."""
     found = _Found(len(keys))
-    probe = found.probe(_load_tables(files, cache), np.arange(len(keys)))
-    found.count(probe.run(fingerprints(keys, cache.seed)))
+    probe = _Probe.of([_load_tables(files, cache)], found, np.arange(len(keys)), np.array([0, len(keys)]))
+    probe.run(fingerprints(keys, cache.seed), threads=1)
     return found.locations()
 
 
@@ -151,8 +153,8 @@ def _locate(metadata: KeyShards, keys: ArrowArray, shards: tuple[str, ...], cach
     by_id = {files.file_slice.group.file_id: files for files in metadata.shard_files(RECORD_INDEX) or ()}
     # With more keys than can be few in every shard some are surely looked for in tables: both hashes come in one go.
     are_many = len(keys) > sum(_few_max(by_id.get(shard)) for shard in shards)
-    hashed = _hashed(keys, len(shards), cache.seed if are_many else None)
-    order, bounds = group_rows(hashed.shards, len(shards))
+    hashed = _hash_all(keys, len(shards), cache.seed) if are_many else None
+    order, bounds = group_rows(shards_of(keys, len(shards)) if hashed is None else hashed.shards, len(shards))
     tasks = [
         _Keys(metadata, shard, by_id.get(shard), keys, order[first:last])
         for shard, first, last in zip(shards, bounds, bounds[1:], strict=False)
@@ -165,35 +167,26 @@ def _locate(metadata: KeyShards, keys: ArrowArray, shards: tuple[str, ...], cach
         found.add(task.rows, located)
     many = [task for task in tasks if not task.is_few]
     if many:
-        prints = hashed.prints if hashed.prints is not None else fingerprints(keys, cache.seed)
-        loaded = map_tasks(many, partial(_load_tables_of, cache=cache), threads=threads)
-        probes = [found.probe(tables, task.rows) for task, tables in zip(many, loaded, strict=True)]
-        for counts in map_tasks(probes, partial(_Probe.run, prints=prints), threads=threads):
-            found.count(counts)
+        loaded = _load_all(many, cache, threads)
+        if few:
+            order = np.concatenate([task.rows for task in many])
+        bounds = np.cumsum([0, *(len(task.rows) for task in many)])
+        prints = hashed.prints if hashed is not None else fingerprints(keys, cache.seed)
+        _Probe.of(loaded, found, order, bounds).run(prints, threads=threads)
     return found.locations()
 
 
-@dataclass(frozen=True, slots=True)
-class _Hashed:
-    """The shards that keys belong to, and their fingerprints, if these were asked for."""
+def _hash_all(keys: ArrowArray, shards: int, seed: bytes) -> HashedKeys:
+    """What keys hash to, of many on threads."""
+    hashed = HashedKeys.of(keys, shards, seed)
+    deque(map_tasks(_spans(len(keys)), hashed.fill), maxlen=0)
+    return hashed
 
-    shards: Int32s
-    prints: UInt32s | None
 
-
-def _hashed(keys: ArrowArray, shards: int, seed: bytes | None) -> _Hashed:
-    """What keys hash to, of many on threads; fingerprints if there is a seed for them."""
-
-    def hash_some(part: ArrowArray) -> _Hashed:
-        return _Hashed(shards_of(part, shards), None if seed is None else fingerprints(part, seed))
-
-    size = max(_FEW_KEYS, -(-len(keys) // (os.cpu_count() or 1)))
-    parts = [keys.slice(start, size) for start in range(0, len(keys), size)]
-    if len(parts) <= 1:
-        return hash_some(keys)
-    found = [*map_tasks(parts, hash_some)]
-    prints = [part.prints for part in found if part.prints is not None]
-    return _Hashed(np.concatenate([part.shards for part in found]), np.concatenate(prints) if prints else None)
+def _spans(count: int) -> list[tuple[int, int]]:
+    """Where parts of so many keys begin and end, of which each core has one, unless there are few."""
+    size = max(_FEW_KEYS, -(-count // (os.cpu_count() or 1)))
+    return [(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,32 +241,93 @@ class _Tables:
     built: int
 
 
-def _load_tables_of(keys: _Keys, *, cache: ShardCache) -> _Tables:
+def _load_all(shards: Sequence[_Keys], cache: ShardCache, threads: int | None) -> list[_Tables]:
+    """The tables of shards; threads are asked where something must be read."""
+    held = [_held_tables(_Parts.of(_files_of(keys), cache), cache) for keys in shards]
+    missing = [_files_of(keys) for keys, tables in zip(shards, held, strict=True) if tables is None]
+    loaded = map_tasks(missing, partial(_load_tables, cache=cache), threads=threads)
+    return [next(loaded) if tables is None else tables for tables in held]
+
+
+def _files_of(keys: _Keys) -> ShardFiles:
+    """The files of the shard that keys belong to, which are not few."""
     assert keys.files is not None, "else they are few"
-    return _load_tables(keys.files, cache)
+    return keys.files
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The files of a shard and what they are called, from the newest on; the tables of the `older` are at hand."""
+
+    files: tuple[BaseFile | LogFile, ...]
+    identities: tuple[str, ...] | None
+    older: KeyTables | None
+
+    @classmethod
+    def of(cls, files: ShardFiles, cache: ShardCache) -> _Parts:
+        """Those of a shard."""
+        of_slice = files.file_slice
+        every = (*reversed(of_slice.logs), *((of_slice.base,) if of_slice.base else ()))
+        pairs = zip(every, reversed(files.completions), strict=True)
+        names = [file_identity(files.storage, of_slice.path(file.name), file.size, at) for file, at in pairs]
+        identities = tuple(name for name in names if name is not None)
+        if len(identities) < len(every):
+            return cls(every, None, None)
+        return cls(every, identities, cache.find_together(identities))
+
+    @property
+    def newer(self) -> tuple[BaseFile | LogFile, ...]:
+        """The files whose tables are wanted yet."""
+        return self.files[: len(self.files) - (len(self.older.tables) if self.older is not None else 0)]
+
+    def join(self, newer: Sequence[KeyTable], cache: ShardCache) -> KeyTables:
+        """All tables, to be at hand the next time."""
+        if not newer and self.older is not None:
+            return self.older
+        tables = KeyTables.of(newer, self.older)
+        if self.identities is not None:
+            cache.keep_together(self.identities, tables)
+        return tables
+
+
+def _held_tables(parts: _Parts, cache: ShardCache) -> _Tables | None:
+    """The tables of a shard, if nothing must be read for them."""
+    if parts.older is None or parts.identities is None:
+        return None
+    found = [cache.find_held(identity) for identity in parts.identities[: len(parts.newer)]]
+    newer = [table for table in found if table is not None and not table.replaces_others]
+    return _Tables(parts.join(newer, cache), len(parts.files), 0) if len(newer) == len(found) else None
 
 
 def _load_tables(files: ShardFiles, cache: ShardCache) -> _Tables:
+    parts = _Parts.of(files, cache)
+    names = parts.identities or (None,) * len(parts.files)
     found = [
-        find_or_build(cache, _identity(files, part, completed_at), partial(_build, files, part))
-        for part, completed_at in reversed([*zip(parts_of(files.file_slice), files.completions, strict=True)])
+        find_or_build(cache, name, partial(_build, files, file)) for file, name in zip(parts.newer, names, strict=False)
     ]
-    if any(table.replaces_others for table, _ in found):
-        # Blocks of some log files are hidden by those of another: only all together say what counts.
-        logs = load_whole_shard(files.storage, replace(files.file_slice, base=None), root=ROOT)
-        base = found[-1:] if files.file_slice.base else []
-        found = [(build_key_table(logs.layers(), cache.seed), False), *base]
-    cached = sum(was_cached for _, was_cached in found)
-    return _Tables(KeyTables.of([table for table, _ in found]), cached, len(found) - cached)
+    newer = [table for table, _ in found]
+    if any(table.replaces_others for table in newer):
+        return _tables_of_all(files, found if parts.older is None else [*found, (parts.older.tables[-1], True)], cache)
+    built = sum(not was_cached for _, was_cached in found)
+    return _Tables(parts.join(newer, cache), len(parts.files) - built, built)
 
 
-def _identity(files: ShardFiles, part: FileSlice, completed_at: str) -> str | None:
-    file = part.base or part.logs[0]
-    return file_identity(files.storage, part.path(file.name), file.size, completed_at)
+def _tables_of_all(files: ShardFiles, found: Sequence[tuple[KeyTable, bool]], cache: ShardCache) -> _Tables:
+    """Tables where blocks of some log files are hidden by those of another: only all together say what counts.
+
+    Of the tables that were `found`, the oldest last, that of the base file does.
+    """
+    logs = load_whole_shard(files.storage, replace(files.file_slice, base=None), root=ROOT)
+    base = found[-1:] if files.file_slice.base else []
+    tables = KeyTables.of([build_key_table(logs.layers(), cache.seed), *(table for table, _ in base)])
+    cached = sum(was_cached for _, was_cached in base)
+    return _Tables(tables, cached, len(tables.tables) - cached)
 
 
-def _build(files: ShardFiles, part: FileSlice, seed: bytes) -> KeyTable:
+def _build(files: ShardFiles, file: BaseFile | LogFile, seed: bytes) -> KeyTable:
     """The table of one file."""
+    base, logs = (file, ()) if isinstance(file, BaseFile) else (None, (file,))
+    part = replace(files.file_slice, base=base, logs=logs)
     opened = open_file(files.storage, part, root=ROOT)
     return build_key_table(opened.layers, seed, replaces_others=bool(opened.replaced))
 
@@ -290,23 +344,19 @@ class _Found:
 
     def add(self, rows: Int64s, found: Locations) -> None:
         """Take over the locations of the keys `rows`."""
-        self.codes[rows] = self._numbers(found.places)[found.codes]
+        # Code -1, taken from the end, stays -1.
+        self.codes[rows] = np.array([*self.numbers(found.places), -1], np.int32)[found.codes]
         self.instants[rows] = found.instants_ms
         self.ordering[rows] = found.ordering
         self.count(found.counts)
-
-    def probe(self, loaded: _Tables, rows: Int64s) -> _Probe:
-        """What looks for the keys `rows` in the tables of their shard."""
-        return _Probe(self, loaded, tuple(self._numbers(table.places) for table in loaded.tables.tables), rows)
 
     def count(self, counts: ProbeCounts) -> None:
         """Note what it took."""
         self._counts += counts
 
-    def _numbers(self, places: tuple[FileGroupId, ...]) -> Int32s:
-        """The number of each place here; code -1, taken from the end, stays -1."""
-        numbers = [self._places.setdefault(place, len(self._places)) for place in places]
-        return np.array([*numbers, -1], np.int32)
+    def numbers(self, places: Iterable[FileGroupId]) -> list[int]:
+        """The number of each place here."""
+        return [self._places.setdefault(place, len(self._places)) for place in places]
 
     def locations(self) -> Locations:
         """All that came in."""
@@ -315,25 +365,39 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """Looks for `rows` of keys in the tables of one shard, and fills in what is `found`: other probes fill in others.
+    """Looks for keys in the tables of several shards, and fills in what is `found`.
 
-    `codes` has for each table the code of each of its places.
+    `order` has the numbers of the keys by shard; `bounds` says where those of each shard begin and end.
     """
 
     found: _Found
-    loaded: _Tables
-    codes: tuple[Int32s, ...]
-    rows: Int64s
+    loaded: Sequence[_Tables]
+    order: Int64s
+    bounds: Int64s
+    numbers: Int32s
+    """Of the places of all shards: numbers of what is found."""
 
-    def run(self, prints: UInt32s) -> ProbeCounts:
-        """Does so, by the fingerprints of all keys."""
-        from lakebed.metadata.key_kernels import take_entries
+    @classmethod
+    def of(cls, loaded: Sequence[_Tables], found: _Found, order: Int64s, bounds: Int64s) -> _Probe:
+        """What looks for keys in the tables of their shards."""
+        numbers = found.numbers(place for shard in loaded for place in shard.tables.places)
+        return cls(found, loaded, order, bounds, np.array(numbers, np.int32))
 
-        found, tables = self.found, self.loaded.tables
-        numbers, entries = tables.find(prints, self.rows)
-        hits = 0
-        for number, (table, codes) in enumerate(zip(tables.tables, self.codes, strict=True)):
-            of_table = (codes, table.place_of, table.instants_ms, table.ordering)
-            into = (found.codes, found.instants, found.ordering)
-            hits += take_entries(number, numbers, entries, GONE, self.rows, *of_table, *into)
-        return ProbeCounts(len(self.rows), hits, 1, cached=self.loaded.cached, built=self.loaded.built)
+    def run(self, prints: UInt32s, *, threads: int | None) -> None:
+        """Does so, by the fingerprints of all keys, of many on threads."""
+        from lakebed.metadata.key_kernels import find_entries
+
+        shards = [each.tables for each in self.loaded]
+        tables = np.concatenate([shard.tables_at for shard in shards])
+        tables_of = np.cumsum([0, *(len(shard.tables) for shard in shards)])
+        marks = np.array([shard.marks.ctypes.data for shard in shards], np.int64)
+        numbers_of = np.cumsum([0, *(len(shard.places) for shard in shards)])
+        found = (self.found.codes, self.found.instants, self.found.ordering)
+        of_shards = (tables, tables_of, marks, self.numbers, numbers_of)
+
+        def find(span: tuple[int, int]) -> int:
+            return find_entries(*of_shards, prints, self.order, self.bounds, span, *found)
+
+        hits = sum(map_tasks(_spans(len(self.order)), find, threads=threads))
+        cached, built = (sum(getattr(each, name) for each in self.loaded) for name in ("cached", "built"))
+        self.found.count(ProbeCounts(len(self.order), hits, len(shards), cached=cached, built=built))

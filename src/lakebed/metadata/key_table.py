@@ -43,14 +43,17 @@ _MAGIC = b"lakekey2"
 _HEADER = struct.Struct("<8s16s6Q")
 """Magic, seed, slots, distinct entries, those with room for an ordering value (all or none), bytes of the places,
 whether a block replaces others, checksum of the rest."""
-MARKS = 1 << 19
-"""Bits that tell most keys which a table does not have: 64 KiB, which a processor has at hand all the time."""
+MARK_WORDS = 1 << 13
+"""Marks tell most keys which a table does not have: 64 KiB, which a processor has at hand all the time."""
+TABLE = 6
+"""How many numbers tell compiled code of a table."""
 _LOAD_MAX = 0.6
 """The share of slots that are taken: a key that is not there is told from one slot on average."""
 _SLOT_BYTES = 20
-_MARKS_PER_SLOT = 8
-"""With fewer bits per slot marks would tell too little."""
-_ALL_MARKS = ~np.zeros(MARKS // 64, np.uint64)
+_MARKED_SLOTS_MAX = 16 * MARK_WORDS
+"""With more slots for each word marks would tell too little."""
+_NO_MARKS = np.zeros(MARK_WORDS, np.uint64)
+_ALL_MARKS = ~_NO_MARKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,32 @@ def fingerprints(keys: ArrowArray, seed: bytes) -> UInt32s:
     low, high = np.frombuffer(seed, "<u8")
     fingerprint_keys(*binary_buffers(keys), low, high, found)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class HashedKeys:
+    """The shards that keys (strings without nulls) belong to, and their fingerprints, to be filled in part by part."""
+
+    data: npt.NDArray[np.uint8] = field(repr=False)
+    offsets: Int64s = field(repr=False)
+    shard_count: int
+    seed: bytes = field(repr=False)
+    shards: Int32s = field(repr=False)
+    prints: UInt32s = field(repr=False)
+
+    @classmethod
+    def of(cls, keys: ArrowArray, shard_count: int, seed: bytes) -> HashedKeys:
+        """Those of keys, still empty."""
+        data, offsets = binary_buffers(keys)
+        shards, prints = np.empty(len(keys), np.int32), np.empty(4 * len(keys), np.uint32)
+        return cls(data, offsets, shard_count, seed, shards, prints)
+
+    def fill(self, span: tuple[int, int]) -> None:
+        """Hash the keys from the first to before the last of two numbers."""
+        from lakebed.metadata.key_kernels import hash_keys
+
+        low, high = np.frombuffer(self.seed, "<u8")
+        hash_keys(self.data, self.offsets, low, high, self.shard_count, span, self.shards, self.prints)
 
 
 def build_key_table(layers: Iterable[Layer], seed: bytes, *, replaces_others: bool = False) -> KeyTable:
@@ -133,36 +162,67 @@ def _slot_count(keys: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KeyTables:
-    """The tables of the files of a shard, the newest one first, and marks of the keys in all of them but the oldest."""
+    """The tables of the files of a shard, the newest one first, as `find_entries` of `key_kernels` wants them.
+
+    `marks` are those of the keys in all of them but the oldest. `places` are those of all tables, and `numbers` has for
+    each table the number of each of its places among them. `tables_at` has for each table `TABLE` numbers: where its
+    slots lie and how many there are, and where place_of, instants_ms, ordering (0: it has none) and its numbers do.
+    """
 
     tables: tuple[KeyTable, ...]
     marks: Words = field(repr=False)
+    places: tuple[FileGroupId, ...] = field(repr=False)
+    numbers: tuple[Int32s, ...] = field(repr=False)
+    tables_at: Int64s = field(repr=False)
 
     @classmethod
-    def of(cls, tables: Sequence[KeyTable]) -> KeyTables:
-        """Tables, given from the newest to the oldest."""
-        from lakebed.metadata.key_kernels import mark_keys
+    def of(cls, tables: Sequence[KeyTable], older: KeyTables | None = None) -> KeyTables:
+        """Tables, given from the newest to the oldest, above those that are `older`."""
+        places = {place: number for number, place in enumerate(older.places if older is not None else ())}
+        numbers = [
+            np.array([places.setdefault(place, len(places)) for place in table.places], np.int32) for table in tables
+        ]
+        layout = [_layout(*pair) for pair in zip(tables, numbers, strict=True)]
+        every = (*tables, *(older.tables if older is not None else ()))
+        return cls(
+            every,
+            _marks(tables, every, older),
+            tuple(places),
+            (*numbers, *(older.numbers if older is not None else ())),
+            np.concatenate([*layout, older.tables_at if older is not None else np.empty(0, np.int64)]),
+        )
 
-        newer = [table.slots for table in tables[:-1]]
-        if sum(map(len, newer)) * 4 > _SLOT_BYTES * MARKS // _MARKS_PER_SLOT:
-            return cls(tuple(tables), _ALL_MARKS)
-        marks = np.zeros_like(_ALL_MARKS)
-        for slots in newer:
-            mark_keys(slots, marks)
-        return cls(tuple(tables), marks)
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory besides the tables."""
+        is_shared = self.marks is _NO_MARKS or self.marks is _ALL_MARKS
+        return (
+            (0 if is_shared else self.marks.nbytes)
+            + self.tables_at.nbytes
+            + sum(numbers.nbytes for numbers in self.numbers)
+        )
 
-    def find(self, prints: UInt32s, keys: Int64s) -> tuple[Int32s, UInt32s]:
-        """For each of the keys with these numbers, the newest table that knows it, and what is there.
 
-        0 is nothing, GONE a deleted key.
-        """
-        from lakebed.metadata import key_kernels
+def _layout(table: KeyTable, numbers: Int32s) -> Int64s:
+    arrays = (table.slots, table.place_of, table.instants_ms, table.ordering, numbers)
+    slots, place_of, instants_ms, ordering, of_places = (array.ctypes.data for array in arrays)
+    has_ordering = len(table.ordering) > 0
+    slot_count = len(table.slots) * 4 // _SLOT_BYTES
+    return np.array([slots, slot_count, place_of, instants_ms, ordering if has_ordering else 0, of_places], np.int64)
 
-        addresses = np.array([table.slots.ctypes.data for table in self.tables], np.int64)
-        counts = np.array([len(table.slots) // key_kernels.SLOT_WORDS for table in self.tables], np.int64)
-        numbers, entries = np.empty(len(keys), np.int32), np.empty(len(keys), np.uint32)
-        key_kernels.find_newest(addresses, counts, self.marks, self.tables[-1].slots, prints, keys, numbers, entries)
-        return numbers, entries
+
+def _marks(newer: Sequence[KeyTable], every: Sequence[KeyTable], older: KeyTables | None) -> Words:
+    """The marks of all tables but the oldest, by what those of the `older` ones are."""
+    from lakebed.metadata.key_kernels import mark_keys
+
+    if len(every) == 1:
+        return _NO_MARKS
+    if sum(len(table.slots) for table in every[:-1]) * 4 > _SLOT_BYTES * _MARKED_SLOTS_MAX:
+        return _ALL_MARKS
+    marks = (_NO_MARKS if older is None else older.marks).copy()
+    for table in newer if older is not None else newer[:-1]:
+        mark_keys(table.slots.ctypes.data, len(table.slots) * 4 // _SLOT_BYTES, marks)
+    return marks
 
 
 def encode_key_table(table: KeyTable, seed: bytes) -> list[bytes | memoryview]:

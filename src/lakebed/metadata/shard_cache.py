@@ -14,14 +14,14 @@ import os
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from lakebed.errors import InvalidInputError
-from lakebed.metadata.key_table import SEED_BYTES, KeyTable, encode_key_table, load_key_table
+from lakebed.metadata.key_table import SEED_BYTES, KeyTable, KeyTables, encode_key_table, load_key_table
 from lakebed.metadata.table import ROOT
 from lakebed.storage import Storage
 
@@ -67,6 +67,28 @@ class ShardCache:
             _HELD.keep(path, table, self.bytes_max)
         return table
 
+    def find_held(self, identity: str) -> KeyTable | None:
+        """As `find`, if this process has the table at hand."""
+        path = self._path(identity)
+        return _WAITING.get(path) or (_HELD.find(path) if self.bytes_max and _touch(path) else None)
+
+    def find_together(self, identities: Sequence[str]) -> KeyTables | None:
+        """The tables of the oldest files of a shard, all of whose files are given from the newest on.
+
+        None unless this process has kept them together, and the folder still has all of them.
+        """
+        if not self.bytes_max:
+            return None
+        paths = tuple(map(self._path, identities))
+        known = _HELD.find_together(paths)
+        if known is None or not all(map(_touch, paths[-len(known.tables) :])):
+            return None
+        return known
+
+    def keep_together(self, identities: Sequence[str], tables: KeyTables) -> None:
+        """Hold the tables of a shard as they are searched, as long as all of them are held."""
+        _HELD.keep_together(tuple(map(self._path, identities)), tables, self.bytes_max)
+
     def keep(self, identity: str, table: KeyTable) -> None:
         """Store a table, if there is room for it, and make room by removing those unused for longest."""
         if table.nbytes <= self.bytes_max:
@@ -100,7 +122,12 @@ class ShardCache:
             _LOG.warning("no room for the record index cache in %s (%s)", self.folder, error)
 
     def _path(self, identity: str) -> str:
-        return os.path.join(self.folder, hashlib.blake2b(identity.encode(), digest_size=20).hexdigest() + _SUFFIX)
+        return _path(self.folder, identity)
+
+
+@lru_cache(maxsize=4096)
+def _path(folder: str, identity: str) -> str:
+    return os.path.join(folder, hashlib.blake2b(identity.encode(), digest_size=20).hexdigest() + _SUFFIX)
 
 
 def default_cache() -> ShardCache:
@@ -116,11 +143,13 @@ def default_cache() -> ShardCache:
 
 
 class _HeldTables:
-    """Tables that this process has mapped, those used last at the end."""
+    """Tables that this process has mapped, those used last at the end; and those of shards together."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tables: OrderedDict[str, KeyTable] = OrderedDict()
+        self._shards: dict[str, tuple[tuple[str, ...], KeyTables]] = {}
+        self._oldest: dict[str, str] = {}
         self._bytes = 0
 
     def find(self, path: str) -> KeyTable | None:
@@ -131,12 +160,54 @@ class _HeldTables:
     def keep(self, path: str, table: KeyTable, bytes_max: int) -> None:
         """Hold a table, and let go of others beyond `bytes_max`."""
         with self._lock:
-            known = self._tables.pop(path, None)
-            self._bytes += table.nbytes - (known.nbytes if known is not None else 0)
+            if self._tables.get(path) is table:
+                self._tables.move_to_end(path)
+                return
+            self._drop(path)
             self._tables[path] = table
-            while self._bytes > bytes_max and len(self._tables) > 1:
-                _, dropped = self._tables.popitem(last=False)
-                self._bytes -= dropped.nbytes
+            self._bytes += table.nbytes
+            self._shrink(bytes_max)
+
+    def find_together(self, paths: tuple[str, ...]) -> KeyTables | None:
+        """What is held of the last of `paths`, as many of them as there are."""
+        with self._lock:
+            known, tables = self._shards.get(paths[-1], ((), None))
+            if tables is None or paths[-len(known) :] != known:
+                return None
+            for path in known:
+                self._tables.move_to_end(path)
+            return tables
+
+    def keep_together(self, paths: tuple[str, ...], tables: KeyTables, bytes_max: int) -> None:
+        """Hold the tables of a shard together, if there is room for that, as long as each of them is held."""
+        with self._lock:
+            are_held = all(self._tables.get(path) is table for path, table in zip(paths, tables.tables, strict=True))
+            if not are_held or sum(table.nbytes for table in tables.tables) + tables.nbytes > bytes_max:
+                return
+            self._part(paths[-1])
+            self._shards[paths[-1]] = paths, tables
+            self._oldest.update(dict.fromkeys(paths, paths[-1]))
+            self._bytes += tables.nbytes
+            self._shrink(bytes_max)
+
+    def _shrink(self, bytes_max: int) -> None:
+        while self._bytes > bytes_max and len(self._tables) > 1:
+            self._drop(next(iter(self._tables)))
+
+    def _drop(self, path: str) -> None:
+        """Let go of a table, and of what holds it together with others."""
+        dropped = self._tables.pop(path, None)
+        if dropped is not None:
+            self._bytes -= dropped.nbytes
+            self._part(self._oldest.get(path))
+
+    def _part(self, oldest: str | None) -> None:
+        """No longer hold the tables of a shard together, which is named by its oldest file."""
+        paths, tables = self._shards.pop(oldest, ((), None)) if oldest is not None else ((), None)
+        if tables is not None:
+            self._bytes -= tables.nbytes
+            for path in paths:
+                del self._oldest[path]
 
 
 _HELD = _HeldTables()

@@ -68,6 +68,20 @@ def copy(_typing: Any, _target: Any, _source: Any, _length: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), generate
 
 
+@_instruction
+def prefetch_at(_typing: Any, _address: Any) -> Any:
+    """Starts to bring what lies at an address into the cache; harmless wherever that is."""
+
+    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], _BYTE.as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, _INT, _INT, _INT])
+        insert: Callable[..., Any] = cgutils.get_or_insert_function
+        builder.call(insert(builder.module, kind, "llvm.prefetch.p0"), [pointer, _INT(0), _INT(3), _INT(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
 def _load(kind: ir.IntType) -> Callable[..., Any]:
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.load(builder.inttoptr(args[0], kind.as_pointer()), align=1)
