@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -550,6 +551,50 @@ def test_fingerprints_are_siphash() -> None:
     assert prints[:16].hex() == "a3817f04ba25a8e66df67214c7550293"
     assert prints[16:32].hex() == "da87c1d86b99af44347659119b22fc45"
     assert len({prints[at : at + 16] for at in range(0, len(prints), 16)}) == 64
+
+
+@given(st.lists(st.binary(max_size=40), max_size=30), st.booleans(), st.binary(min_size=16, max_size=16))
+def test_fingerprints_of_several_keys_are_those_of_each(keys: list[bytes], alike: bool, seed: bytes) -> None:
+    """Keys that have equally many words are hashed together, others one by one."""
+    keys = [key[:16].ljust(16 + number % 8, b"x") for number, key in enumerate(keys)] if alike else keys
+    array = pa.array([b"before", *keys], pa.binary())[1:]
+    assert fingerprints(array, seed).astype("<u4").tobytes() == b"".join(siphash(key, seed) for key in keys)
+
+
+def siphash(message: bytes, seed: bytes) -> bytes:
+    """SipHash-2-4 with 128 bits of output, by the book."""
+
+    def rotated(word: int, by: int) -> int:
+        return (word << by | word >> (64 - by)) & (2**64 - 1)
+
+    def rounds(count: int) -> None:
+        for _ in range(count):
+            v[0], v[2] = (v[0] + v[1]) % 2**64, (v[2] + v[3]) % 2**64
+            v[1], v[3] = rotated(v[1], 13) ^ v[0], rotated(v[3], 16) ^ v[2]
+            v[0] = rotated(v[0], 32)
+            v[2], v[0] = (v[2] + v[1]) % 2**64, (v[0] + v[3]) % 2**64
+            v[1], v[3] = rotated(v[1], 17) ^ v[2], rotated(v[3], 21) ^ v[0]
+            v[2] = rotated(v[2], 32)
+
+    low, high = struct.unpack("<2Q", seed)
+    v = [
+        low ^ 0x736F6D6570736575,
+        high ^ 0x646F72616E646F6D ^ 0xEE,
+        low ^ 0x6C7967656E657261,
+        high ^ 0x7465646279746573,
+    ]
+    whole = len(message) // 8 * 8
+    last = message[whole:].ljust(7, b"\0") + bytes([len(message) % 256])
+    for (word,) in struct.iter_unpack("<Q", message[:whole] + last):
+        v[3] ^= word
+        rounds(2)
+        v[0] ^= word
+    v[2] ^= 0xEE
+    rounds(4)
+    lower = v[0] ^ v[1] ^ v[2] ^ v[3]
+    v[1] ^= 0xDD
+    rounds(4)
+    return struct.pack("<2Q", lower, v[0] ^ v[1] ^ v[2] ^ v[3])
 
 
 def test_default_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

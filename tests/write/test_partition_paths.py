@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
+import numba
 import pyarrow as pa
 import pytest
 from hypothesis import assume, given
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.model.config import TableConfig
 from lakebed.read.partitions import partition_values
+from lakebed.write import partition_paths as module
 from lakebed.write.partition_paths import PATHS, partition_paths, plan_paths
 from write.configs import HIVE_STYLE, URL_ENCODED, table_config
 
@@ -175,3 +178,17 @@ def test_the_reader_finds_the_values_in_the_path(fields: int, hive: bool, encode
         assert not {"", ".", ".."} & {*path.split("/")}
         expected = {name: None if value in ("", NONE) else value for name, value in zip(names, row, strict=True)}
         assert partition_values(path, config) == expected
+
+
+@pytest.mark.parametrize("few", [3, 1000])
+@given(values=st.lists(st.text(st.characters(codec="utf-8"), max_size=20), max_size=40))
+def test_values_are_made_distinct_as_arrow_does(few: int, values: list[str]) -> None:
+    """Also where they are too many for compiled code, and where they begin in the middle of an array."""
+    texts = pa.array(["x", *values], pa.string())[1:]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_SMALL_COUNT", -1)
+        patch.setattr(module, "_FEW_PATHS", few)
+        patch.setitem(sys.modules, "numba", numba)
+        found = module._made_distinct(texts)
+    found.validate(full=True)
+    assert found.equals(texts.dictionary_encode())

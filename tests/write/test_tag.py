@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -78,3 +79,5 @@ def test_rows_by_partition_ascend(count: int) -> None:
     paths = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array([f"p{at}" for at in range(count)]))
     found = rows_by_partition(pa.table({"_hoodie_partition_path": paths}))
     assert {path: rows.tolist() for path, rows in found.items()} == {f"p{at}": [at, at + count] for at in range(count)}
+    some = rows_by_partition(pa.table({"_hoodie_partition_path": paths}), np.array([1, 2, count + 2]))
+    assert {path: rows.tolist() for path, rows in some.items()} == {"p1": [1], "p2": [2, count + 2]}

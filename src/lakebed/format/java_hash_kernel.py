@@ -66,14 +66,10 @@ def hash_text(at: int, end: int) -> np.uint32:
 
 
 @kernel
-def shard_of_hash(value: np.uint32, shards: int) -> np.int32:
-    """Which of `shards` a hash leads to: the remainder of its absolute value, which of -2**31 is 2**31."""
-    return np.int32(np.uint32(abs(np.int64(np.int32(value)))) % np.uint32(shards))
-
-
-@kernel
 def find_shards(data: Bytes, offsets: Int64s, shards: int, found: Int32s) -> None:
     """Fill `found` with the shard of each of the strings that lie in `data` between `offsets`."""
     first = data.ctypes.data
     for text in range(len(found)):
-        found[text] = shard_of_hash(hash_text(first + offsets[text], first + offsets[text + 1]), shards)
+        value = np.int32(hash_text(first + offsets[text], first + offsets[text + 1]))
+        # The absolute value of -2**31 is 2**31.
+        found[text] = np.int32(np.uint32(abs(np.int64(value))) % np.uint32(shards))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from lakebed.format.avro.memory import load_byte, load_int, load_long
-from lakebed.format.hfile.native import Bytes, Int64s, Words, fold_product, kernel
+from lakebed.format.hfile.native import Bytes, Int32s, Int64s, Words, fold_product, kernel
 
 _SEED, _SALT = np.uint64(0xA0761D6478BD642F), np.uint64(0xE7037ED1A0B428DB)
 _HALF = np.uint64(32)
@@ -43,6 +43,38 @@ def number_keys(data: Bytes, offsets: Int64s, paths: Int64s, groups: Int64s) -> 
                 is_like = offsets[other + 1] - offsets[other] == length and (len(paths) == 0 or paths[other] == path)
                 if is_like and _equal(key, keys + offsets[other], length):
                     groups[row] = groups[other]
+                    break
+            slot = (slot + 1) & last
+    return found
+
+
+@kernel
+def number_few(data: Bytes, offsets: Int64s, numbers: Int32s, firsts: Int64s) -> int:
+    """Number the distinct texts in order of appearance, and say how many there are; -1 if `firsts` has no room for all.
+
+    Text `i` is `data[offsets[i]:offsets[i + 1]]`. Fills `numbers`, and `firsts` with the first row that has each.
+    """
+    table, texts = _new_table(len(firsts)), data.ctypes.data
+    last, found = len(table) - 1, 0
+    for row in range(len(numbers)):
+        text, length = texts + offsets[row], offsets[row + 1] - offsets[row]
+        value = _hash(text, length, 0)
+        slot = np.int64(value & np.uint64(last))
+        while True:
+            entry = table[slot]
+            if entry == 0:
+                if found == len(firsts):
+                    return -1
+                firsts[found] = row
+                found += 1
+                table[slot] = (value & _UPPER) | np.uint64(found)
+                numbers[row] = found - 1
+                break
+            if (entry ^ value) & _UPPER == 0:
+                number = np.int64(entry & _LOWER) - 1
+                start, end = offsets[firsts[number]], offsets[firsts[number] + 1]
+                if end - start == length and _equal(text, texts + start, length):
+                    numbers[row] = number
                     break
             slot = (slot + 1) & last
     return found

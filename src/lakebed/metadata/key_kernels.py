@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from lakebed.format.avro.memory import load_byte, load_int, load_long, prefetch_at, store
 from lakebed.format.hfile.native import Bytes, Int32s, Int64s, Words, kernel, prefetch
-from lakebed.format.java_hash_kernel import hash_text, shard_of_hash
+from lakebed.metadata.siphash_lanes import LANES, VECTORS, finish, take_words
 
 UInt32s = npt.NDArray[np.uint32]
 
@@ -24,6 +24,8 @@ _MARK_MASK, _GONE, _TABLE = (1 << 13) - 1, 0xFFFFFFFF, 6
 """See `MARK_WORDS`, `GONE` and `TABLE` of `key_table`: compiled code goes by what its own file says."""
 _MARK_BITS = 3
 """Bits of a mark, all in one word: of a thousand keys without one, a few look as if they had one."""
+_LANE_BYTES, _NEXT_WORDS = 8 * LANES, 8 * LANES * (VECTORS - 1)
+"""Of a state of several messages."""
 _AHEAD = 16
 """So many keys before a slot is looked at it is asked for: memory takes as long to answer as ten keys take."""
 _NEXT = 40
@@ -82,34 +84,51 @@ def _fingerprint(at: int, end: int, low_seed: np.uint64, high_seed: np.uint64) -
 
 
 @kernel
-def fingerprint_keys(data: Bytes, offsets: Int64s, low_seed: np.uint64, high_seed: np.uint64, found: UInt32s) -> None:
-    """Fill `found`, four words per key, with the fingerprints of keys that lie in `data` between `offsets`."""
-    keys, prints = data.ctypes.data, found.ctypes.data
-    for key in range(len(offsets) - 1):
-        low, high = _fingerprint(keys + offsets[key], keys + offsets[key + 1], low_seed, high_seed)
-        store(prints + _PRINT_BYTES * key, low)
-        store(prints + _PRINT_BYTES * key + 8, high)
+def _fingerprint_lanes(data: int, offsets: int, low_seed: np.uint64, high_seed: np.uint64, state: int) -> bool:
+    """Whether the next keys have equally many whole words; their fingerprints are then in the first two vectors.
+
+    Keys begin and end where the offsets at an address say, from another one.
+    """
+    at = load_long(offsets)
+    count = (load_long(offsets + 8) - at) >> 3
+    for lane in range(1, LANES):
+        if (load_long(offsets + 8 * lane + 8) - load_long(offsets + 8 * lane)) >> 3 != count:
+            return False
+    for lane in range(LANES):
+        store(state + 8 * lane, low_seed ^ np.uint64(0x736F6D6570736575))
+        store(state + _LANE_BYTES + 8 * lane, high_seed ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE))
+        store(state + 2 * _LANE_BYTES + 8 * lane, low_seed ^ np.uint64(0x6C7967656E657261))
+        store(state + 3 * _LANE_BYTES + 8 * lane, high_seed ^ np.uint64(0x7465646279746573))
+    for word in range(count):
+        for lane in range(LANES):
+            store(state + _NEXT_WORDS + 8 * lane, load_long(data + load_long(offsets + 8 * lane) + 8 * word))
+        take_words(state)
+    for lane in range(LANES):
+        at, end = data + load_long(offsets + 8 * lane), data + load_long(offsets + 8 * lane + 8)
+        store(state + _NEXT_WORDS + 8 * lane, _rest(at + 8 * count, end, end - at))
+    take_words(state)
+    finish(state)
+    return True
 
 
 @kernel
-def hash_keys(
-    data: Bytes,
-    offsets: Int64s,
-    low_seed: np.uint64,
-    high_seed: np.uint64,
-    shard_count: int,
-    keys: tuple[int, int],
-    shards: Int32s,
-    prints: UInt32s,
-) -> None:
-    """Fill in both the shard and the fingerprint of keys, from the first to before the last of the numbers `keys`."""
-    first, first_print = data.ctypes.data, prints.ctypes.data
-    for key in range(keys[0], keys[1]):
-        at, end = first + offsets[key], first + offsets[key + 1]
-        low, high = _fingerprint(at, end, low_seed, high_seed)
-        store(first_print + _PRINT_BYTES * key, low)
-        store(first_print + _PRINT_BYTES * key + 8, high)
-        shards[key] = shard_of_hash(hash_text(at, end), shard_count)
+def fingerprint_keys(data: Bytes, offsets: Int64s, low_seed: np.uint64, high_seed: np.uint64, found: UInt32s) -> None:
+    """Fill `found`, four words per key, with the fingerprints of keys that lie in `data` between `offsets`."""
+    keys, key, count = data.ctypes.data, 0, len(offsets) - 1
+    state = np.empty(VECTORS * LANES, np.uint64)
+    lanes, prints, bounds = state.ctypes.data, found.ctypes.data, offsets.ctypes.data
+    while key < count:
+        at = prints + _PRINT_BYTES * key
+        if key + LANES <= count and _fingerprint_lanes(keys, bounds + 8 * key, low_seed, high_seed, lanes):
+            for lane in range(LANES):
+                store(at + _PRINT_BYTES * lane, load_long(lanes + 8 * lane))
+                store(at + _PRINT_BYTES * lane + 8, load_long(lanes + _LANE_BYTES + 8 * lane))
+            key += LANES
+            continue
+        low, high = _fingerprint(keys + offsets[key], keys + offsets[key + 1], low_seed, high_seed)
+        store(at, low)
+        store(at + 8, high)
+        key += 1
 
 
 @kernel

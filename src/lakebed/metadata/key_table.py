@@ -107,10 +107,13 @@ class HashedKeys:
 
     def fill(self, span: tuple[int, int]) -> None:
         """Hash the keys from the first to before the last of two numbers."""
-        from lakebed.metadata.key_kernels import hash_keys
+        from lakebed.format.java_hash_kernel import find_shards
+        from lakebed.metadata.key_kernels import fingerprint_keys
 
-        low, high = np.frombuffer(self.seed, "<u8")
-        hash_keys(self.data, self.offsets, low, high, self.shard_count, span, self.shards, self.prints)
+        first, last = span
+        offsets, (low, high) = self.offsets[first : last + 1], np.frombuffer(self.seed, "<u8")
+        find_shards(self.data, offsets, self.shard_count, self.shards[first:last])
+        fingerprint_keys(self.data, offsets, low, high, self.prints[4 * first : 4 * last])
 
 
 def build_key_table(layers: Iterable[Layer], seed: bytes, *, replaces_others: bool = False) -> KeyTable:

@@ -6,6 +6,7 @@ Rows of a batch share few partitions, so values are made distinct first and only
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
+from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.record_keys import has_value_text, value_texts
 from lakebed.model.config import TableConfig
 from lakebed.model.key_generator import KeyGenerator
@@ -27,6 +29,8 @@ _TO_ESCAPE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 _SLASHED = "hoodie.datasource.write.slash.separated.date.partitioning"
 _SLASHED_EXTRACTOR = "SlashEncodedDayPartitionValueExtractor"
 Ints = npt.NDArray[np.int64]
+_SMALL_COUNT, _FEW_PATHS = 2048, 1024
+"""Rows that Arrow's own kernels are fast enough for; different values that compiled ones are faster for."""
 PATHS = pa.dictionary(pa.int32(), pa.string())
 """The type of partition paths in prepared rows."""
 
@@ -99,8 +103,20 @@ def _encode(values: pa.Array, name: str, plan: PathPlan, first_row: int) -> pa.A
     """The values' texts as a dictionary; null and empty ones may both occur."""
     if plan.times is not None:
         return time_texts(values, plan.times, name, first_row=first_row)
-    encoded = values.dictionary_encode()
+    encoded = _made_distinct(values)
     return pa.DictionaryArray.from_arrays(encoded.indices, value_texts(encoded.dictionary))
+
+
+def _made_distinct(values: pa.Array) -> pa.DictionaryArray:
+    """Values as a dictionary in order of appearance; texts, if some of them are the same, in compiled code."""
+    if len(values) > _SMALL_COUNT and pat.is_string(values.type) and not values.null_count and "numba" in sys.modules:
+        from lakebed.format.key_numbers import number_few
+
+        numbers, firsts = np.empty(len(values), np.int32), np.empty(_FEW_PATHS, np.int64)
+        count = number_few(*binary_buffers(values), numbers, firsts)
+        if count >= 0:
+            return pa.DictionaryArray.from_arrays(numbers, values.take(pa.array(firsts[:count])))
+    return values.dictionary_encode()
 
 
 def _segment(text: str | None, name: str, plan: PathPlan) -> str:

@@ -122,7 +122,8 @@ def plan_rows(
     inserts = inserts_by_partition(tagged.rows, tagged.tags)
     assignments = assign_rows(tagged.tags, inserts, slices, room.spaces, room.rows_per_file, new_file_id)
     tasks = _tasks(tagged.rows, assignments, context, is_blind=not operation.finds_keys)
-    replaced = replaced_by(operation, slices, rows_by_partition(tagged.rows))
+    named = () if operation.replaces is Replaces.NOTHING else rows_by_partition(tagged.rows)
+    replaced = replaced_by(operation, slices, named)
     keys = None if tagged.counts is None else partial(new_keys, tagged, inserts)
     return WritePlan(operation, tasks, replaced, engine, tagged.counts, keys)
 
@@ -181,12 +182,7 @@ def inserts_by_partition(rows: pa.Table, tags: Tags = NO_TAGS) -> dict[str, Ints
     if IS_DELETE in rows.schema.names:
         is_new &= ~rows[IS_DELETE].to_numpy()
     numbers = np.flatnonzero(is_new)
-    if not len(numbers):
-        return {}
-    if len(numbers) == rows.num_rows:
-        return rows_by_partition(rows)
-    some = rows_by_partition(rows.select([1]).take(pa.array(numbers)))
-    return {partition: numbers[here] for partition, here in some.items()}
+    return rows_by_partition(rows, numbers) if len(numbers) else {}
 
 
 def _tasks(

@@ -128,11 +128,12 @@ def join_finds(candidates: Sequence[Candidate], found: Sequence[tuple[Ints, Ints
     )
 
 
-def rows_by_partition(rows: pa.Table) -> dict[str, Ints]:
-    """Row numbers, ascending, of each partition path that occurs."""
+def rows_by_partition(rows: pa.Table, numbers: Ints | None = None) -> dict[str, Ints]:
+    """Row numbers, ascending, of each partition path that occurs; of those of the `numbers`, if there are any."""
     encoded = joined(rows[PARTITION_PATH].unify_dictionaries())
     codes = encoded.indices.to_numpy(zero_copy_only=False)
-    order, bounds = group_rows(codes, len(encoded.dictionary))
+    order, bounds = group_rows(codes if numbers is None else codes[numbers], len(encoded.dictionary))
+    order = order if numbers is None else numbers[order]
     partitions = encoded.dictionary.to_pylist()
     return {
         partition: order[bounds[code] : bounds[code + 1]]
