@@ -27,7 +27,7 @@ from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
-from lakebed.metadata import MetadataTable, key_locations, new_tables, shard_cache
+from lakebed.metadata import MetadataTable, key_locations, key_table, new_tables, shard_cache
 from lakebed.metadata.compaction import DELTA_COMMITS
 from lakebed.metadata.key_kernels import insert_entries
 from lakebed.metadata.key_locations import Locations, ProbeCounts, locate_everywhere, locate_keys, probe_shard
@@ -454,9 +454,15 @@ def test_a_table_that_cannot_be_stored_later_costs_time_only(tmp_path: Path, cap
     assert not shard_cache._WAITING
 
 
-@pytest.mark.parametrize("sizes", [(0,), (3, 0), (0, 5, 400), (30_000, 30_000, 9), (1, 1, 1, 1, 2000)])
-def test_the_newest_table_that_knows_a_key_counts(sizes: tuple[int, ...]) -> None:
-    """Also if newer ones have so many keys that nothing marks them, and if they say that it is gone."""
+@pytest.mark.parametrize(
+    "sizes", [(0,), (3, 0), (0, 5, 400), (30_000, 30_000, 9), (40_000, 40_000, 9), (1, 1, 1, 1, 2000)]
+)
+@pytest.mark.parametrize("marked_max", [0, 1 << 20])
+def test_the_newest_table_that_knows_a_key_counts(
+    monkeypatch: pytest.MonkeyPatch, marked_max: int, sizes: tuple[int, ...]
+) -> None:
+    """Also if tables have so many keys that nothing marks them, and if they say that it is gone."""
+    monkeypatch.setattr(key_table, "_OLDEST_SLOTS_MAX", marked_max)
     rng = np.random.default_rng(len(sizes))
     keys = pa.array([f"key-{number}" for number in range(40_000)])
     prints = fingerprints(keys, b"s" * 16)

@@ -20,8 +20,8 @@ UInt32s = npt.NDArray[np.uint32]
 
 SLOT_WORDS = 5
 _SLOT_BYTES, _PRINT_BYTES, _ENTRY = 20, 16, 16
-_MARK_MASK, _GONE, _TABLE = (1 << 13) - 1, 0xFFFFFFFF, 6
-"""See `MARK_WORDS`, `GONE` and `TABLE` of `key_table`: compiled code goes by what its own file says."""
+_GONE, _TABLE, _MARKS = 0xFFFFFFFF, 6, 4
+"""See `GONE` and `KeyTables` of `key_table`: compiled code goes by what its own file says."""
 _MARK_BITS = 3
 """Bits of a mark, all in one word: of a thousand keys without one, a few look as if they had one."""
 _LANE_BYTES, _NEXT_WORDS = 8 * LANES, 8 * LANES * (VECTORS - 1)
@@ -165,30 +165,29 @@ def insert_entries(slots: UInt32s, prints: UInt32s, entries: UInt32s) -> None:
 
 
 @kernel
-def _mark(print_at: int) -> tuple[int, np.uint64]:
-    """The word that has the mark of a key, and its bits there, by the fingerprint at an address."""
-    bits = np.uint64(np.uint32(load_int(print_at + 4)))
+def _mark(print_at: int) -> tuple[np.uint64, int]:
+    """The bits of a key's mark, and a number that leads to their word, by the fingerprint at an address."""
+    bits = np.uint64(load_long(print_at + 8))
     mark = np.uint64(0)
     for _ in range(_MARK_BITS):
         mark |= np.uint64(1) << (bits & np.uint64(63))
         bits >>= np.uint64(6)
-    return np.int64(bits) & _MARK_MASK, mark
+    return mark, np.int64(bits)
 
 
 @kernel
 def mark_keys(slots: int, slot_count: int, marks: Words) -> None:
-    """Mark every key that a table has, whose slots lie at an address."""
+    """Mark every key that a table has, whose slots lie at an address. `marks` are as many words as a power of two."""
     for slot in range(slot_count):
         at = slots + _SLOT_BYTES * slot
         if load_int(at + _ENTRY) != 0:
-            word, mark = _mark(at)
-            marks[word] |= mark
+            mark, number = _mark(at)
+            marks[number & (len(marks) - 1)] |= mark
 
 
 @kernel
-def _is_marked(marks: int, print_at: int) -> bool:
-    """Whether a key is among those with marks at an address, or looks like one."""
-    word, mark = _mark(print_at)
+def _has_mark(marks: int, word: int, mark: np.uint64) -> bool:
+    """Whether all bits of a mark are set in a word of the marks at an address."""
     return np.uint64(load_long(marks + 8 * word)) & mark == mark
 
 
@@ -211,14 +210,17 @@ def find_entries(
 
     The keys of shard s are `order[bounds[s] : bounds[s + 1]]`; only those from the first to before the last place
     of `span` in that order are looked for. The tables of shard s, the newest one first, are the rows
-    `tables_of[s] : tables_of[s + 1]` of `tables` (see `key_table.KeyTables.tables_at`); a key that is not marked at
-    `marks[s]` is in none but the last of them. The number of place p of the shard is `numbers[numbers_of[s] + p]`.
+    `tables_of[s] : tables_of[s + 1]` of `tables`, and its marks the row s of `marks` (see `tables_at` and `marks_at` of
+    `key_table.KeyTables`): they tell most keys that the last table, or all the others, do not have. The number of
+    place p of the shard is `numbers[numbers_of[s] + p]`.
     """
     hits, first_print = 0, prints.ctypes.data
-    for shard in range(len(marks)):
+    for shard in range(len(bounds) - 1):
         start, end = max(span[0], bounds[shard]), min(span[1], bounds[shard + 1])
         newest, oldest = tables_of[shard], tables_of[shard + 1] - 1
         base, base_count = tables[_TABLE * oldest], tables[_TABLE * oldest + 1]
+        newer, newer_mask = marks[_MARKS * shard], marks[_MARKS * shard + 1] - 1
+        older, older_mask = marks[_MARKS * shard + 2], marks[_MARKS * shard + 3] - 1
         for place in range(start, end):
             if place + _AHEAD < end:
                 at = base + _SLOT_BYTES * _home(first_print + _PRINT_BYTES * order[place + _AHEAD], base_count)
@@ -226,8 +228,12 @@ def find_entries(
                 prefetch_at(at + _NEXT)
             key = order[place]
             print_at = first_print + _PRINT_BYTES * key
+            mark, number = _mark(print_at)
+            is_newer = _has_mark(newer, number & newer_mask, mark)
+            if not is_newer and not _has_mark(older, number & older_mask, mark):
+                continue
             entry, table = np.int64(0), oldest
-            for table in range(newest if _is_marked(marks[shard], print_at) else oldest, oldest + 1):
+            for table in range(newest if is_newer else oldest, oldest + 1):
                 slot = _find_slot(tables[_TABLE * table], tables[_TABLE * table + 1], print_at)
                 entry = np.int64(np.uint32(load_int(slot + _ENTRY)))
                 if entry != 0:

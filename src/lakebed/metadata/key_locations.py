@@ -390,7 +390,7 @@ class _Probe:
         shards = [each.tables for each in self.loaded]
         tables = np.concatenate([shard.tables_at for shard in shards])
         tables_of = np.cumsum([0, *(len(shard.tables) for shard in shards)])
-        marks = np.array([shard.marks.ctypes.data for shard in shards], np.int64)
+        marks = np.array([shard.marks_at for shard in shards], np.int64).reshape(-1)
         numbers_of = np.cumsum([0, *(len(shard.places) for shard in shards)])
         found = (self.found.codes, self.found.instants, self.found.ordering)
         of_shards = (tables, tables_of, marks, self.numbers, numbers_of)

@@ -43,17 +43,17 @@ _MAGIC = b"lakekey2"
 _HEADER = struct.Struct("<8s16s6Q")
 """Magic, seed, slots, distinct entries, those with room for an ordering value (all or none), bytes of the places,
 whether a block replaces others, checksum of the rest."""
-MARK_WORDS = 1 << 13
-"""Marks tell most keys which a table does not have: 64 KiB, which a processor has at hand all the time."""
-TABLE = 6
-"""How many numbers tell compiled code of a table."""
 _LOAD_MAX = 0.6
 """The share of slots that are taken: a key that is not there is told from one slot on average."""
 _SLOT_BYTES = 20
-_MARKED_SLOTS_MAX = 16 * MARK_WORDS
+_NO_MARKS, _ALL_MARKS = np.zeros(1, np.uint64), ~np.zeros(1, np.uint64)
+"""Marks of no key, and of every key. Marks tell most keys which a table does not have."""
+_MARK_WORDS = 1 << 13
+"""Of marks of log files: 64 KiB, which a processor has at hand all the time."""
+_MARKED_SLOTS_MAX = 16 * _MARK_WORDS
 """With more slots for each word marks would tell too little."""
-_NO_MARKS = np.zeros(MARK_WORDS, np.uint64)
-_ALL_MARKS = ~_NO_MARKS
+_OLDEST_SLOTS_MAX, _OLDEST_SLOTS_PER_WORD = 1 << 20, 8
+"""A larger table is not marked: that takes longer than looking for most numbers of keys in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,16 +167,18 @@ def _slot_count(keys: int) -> int:
 class KeyTables:
     """The tables of the files of a shard, the newest one first, as `find_entries` of `key_kernels` wants them.
 
-    `marks` are those of the keys in all of them but the oldest. `places` are those of all tables, and `numbers` has for
-    each table the number of each of its places among them. `tables_at` has for each table `TABLE` numbers: where its
-    slots lie and how many there are, and where place_of, instants_ms, ordering (0: it has none) and its numbers do.
+    `marks` are those of the keys in all of them but the oldest, and `oldest_marks` in that. `places` are those of all
+    tables, and `numbers` has for each table the number of each of its places among them.
     """
 
     tables: tuple[KeyTable, ...]
     marks: Words = field(repr=False)
+    oldest_marks: Words = field(repr=False)
     places: tuple[FileGroupId, ...] = field(repr=False)
     numbers: tuple[Int32s, ...] = field(repr=False)
     tables_at: Int64s = field(repr=False)
+    """For each table, where its slots lie and how many there are, and where place_of, instants_ms, ordering (0: it has
+    none) and its numbers do."""
 
     @classmethod
     def of(cls, tables: Sequence[KeyTable], older: KeyTables | None = None) -> KeyTables:
@@ -190,6 +192,7 @@ class KeyTables:
         return cls(
             every,
             _marks(tables, every, older),
+            _oldest_marks(every[-1]) if older is None else older.oldest_marks,
             tuple(places),
             (*numbers, *(older.numbers if older is not None else ())),
             np.concatenate([*layout, older.tables_at if older is not None else np.empty(0, np.int64)]),
@@ -198,12 +201,14 @@ class KeyTables:
     @property
     def nbytes(self) -> int:
         """About what it takes in memory besides the tables."""
-        is_shared = self.marks is _NO_MARKS or self.marks is _ALL_MARKS
-        return (
-            (0 if is_shared else self.marks.nbytes)
-            + self.tables_at.nbytes
-            + sum(numbers.nbytes for numbers in self.numbers)
-        )
+        marks = self.marks.nbytes + self.oldest_marks.nbytes
+        return marks + self.tables_at.nbytes + sum(numbers.nbytes for numbers in self.numbers)
+
+    @property
+    def marks_at(self) -> tuple[int, int, int, int]:
+        """Where both kinds of marks lie, and how many words they are."""
+        marks, oldest = self.marks, self.oldest_marks
+        return marks.ctypes.data, len(marks), oldest.ctypes.data, len(oldest)
 
 
 def _layout(table: KeyTable, numbers: Int32s) -> Int64s:
@@ -222,9 +227,23 @@ def _marks(newer: Sequence[KeyTable], every: Sequence[KeyTable], older: KeyTable
         return _NO_MARKS
     if sum(len(table.slots) for table in every[:-1]) * 4 > _SLOT_BYTES * _MARKED_SLOTS_MAX:
         return _ALL_MARKS
-    marks = (_NO_MARKS if older is None else older.marks).copy()
+    marks = np.zeros(_MARK_WORDS, np.uint64)
+    if older is not None:
+        marks |= older.marks
     for table in newer if older is not None else newer[:-1]:
         mark_keys(table.slots.ctypes.data, len(table.slots) * 4 // _SLOT_BYTES, marks)
+    return marks
+
+
+def _oldest_marks(table: KeyTable) -> Words:
+    """The marks of the oldest table; of all keys if it is very large."""
+    from lakebed.metadata.key_kernels import mark_keys
+
+    slot_count = len(table.slots) * 4 // _SLOT_BYTES
+    if slot_count > _OLDEST_SLOTS_MAX:
+        return _ALL_MARKS
+    marks = np.zeros(1 << (1 + slot_count // _OLDEST_SLOTS_PER_WORD).bit_length() - 1, np.uint64)
+    mark_keys(table.slots.ctypes.data, slot_count, marks)
     return marks
 
 
