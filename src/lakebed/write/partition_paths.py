@@ -28,7 +28,7 @@ from lakebed.write.time_paths import TimeFormat, parse_time_format, time_texts
 _TO_ESCAPE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 _SLASHED = "hoodie.datasource.write.slash.separated.date.partitioning"
 _SLASHED_EXTRACTOR = "SlashEncodedDayPartitionValueExtractor"
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.integer]
 _SMALL_COUNT, _FEW_PATHS = 2048, 1024
 """Rows that Arrow's own kernels are fast enough for; different values that compiled ones are faster for."""
 PATHS = pa.dictionary(pa.int32(), pa.string())
@@ -77,7 +77,7 @@ def partition_paths(batch: pa.RecordBatch, plan: PathPlan, *, first_row: int = 0
         codes, pairs = _distinct(codes.astype(np.int64) * len(more_texts) + more_codes)
         texts = [f"{texts[pair // len(more_texts)]}/{more_texts[pair % len(more_texts)]}" for pair in pairs.tolist()]
     _check_folder(codes, texts, first_row)
-    return pa.DictionaryArray.from_arrays(codes.astype(np.int32), pa.array(texts, pa.string()))
+    return pa.DictionaryArray.from_arrays(codes.astype(np.int32, copy=False), pa.array(texts, pa.string()))
 
 
 def _segments(values: pa.Array, name: str, plan: PathPlan, first_row: int) -> tuple[Ints, list[str]]:
@@ -85,7 +85,7 @@ def _segments(values: pa.Array, name: str, plan: PathPlan, first_row: int) -> tu
     encoded = _encode(values, name, plan, first_row)
     texts = [_segment(text, name, plan) for text in encoded.dictionary.to_pylist()]
     if plan.times is None and not encoded.null_count and len({*texts}) == len(texts):
-        codes = encoded.indices.to_numpy().astype(np.int64)
+        codes = encoded.indices.to_numpy()
         _check_segments(codes, texts, name, plan, first_row)
         return codes, texts
     missing = _segment(None, name, plan)
