@@ -99,11 +99,12 @@ def test_all_readers_see_what_compiled_code_has_encoded(
         model |= {each["id"]: each for each in batch.to_pylist()}
     assert sum(encoded) == 6000 + 7500
     check(peer, path, model)
+    assert not index_differences(path)
     some = rows(9, range(2000, 2500), 9)
     peer.write(path, some, "upsert", HUDI)
     model |= {each["id"]: each for each in some.to_pylist()}
     check(peer, path, model)
-    assert not index_differences(path)
+    assert not index_differences(path, statistics=False)  # Apache Hudi keeps none of bytes.
 
 
 def check(peer: Any, path: Path, model: dict[str, dict[str, Any]]) -> None:
