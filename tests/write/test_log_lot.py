@@ -59,7 +59,7 @@ def tasks(path: str, monkeypatch: pytest.MonkeyPatch) -> list[WriteTask]:
     """Those of an upsert, half of whose keys are new, which ends before it has written anything."""
     seen: list[WriteTask] = []
 
-    def stop(given: list[WriteTask], _meanwhile: Any) -> None:
+    def stop(given: list[WriteTask], *_: Any) -> None:
         seen.extend(given)
         raise KeyboardInterrupt
 

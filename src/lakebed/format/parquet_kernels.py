@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakebed.format.avro.memory import compiled, copy, load_byte, load_int, load_long, store
+from lakebed.format.avro.memory import compiled, copy, load_byte, load_int, load_long, prefetch_at, store
 from lakebed.format.hfile.native import Int64s, swap_bytes
 
 _SIGNED, _FLOAT, _TEXT, _LARGE_TEXT, _BITS, _CODES, _DECIMAL, _NUMBERED, _SNAPPY_NUMBERED = 0, 1, 2, 3, 4, 5, 6, 7, 8
 """See `parquet_encode`: compiled code goes by what its own file says."""
 _FIELDS, _FOUND = 10, 4
+_AHEAD = 12
+"""So many rows before a text is copied it is asked for: rows of one file are spread over the columns."""
 _LEAST, _GREATEST = np.int64(-(2**63)), np.int64(2**63 - 1)
 
 
@@ -219,6 +221,8 @@ def _put_texts(
     low, high, low_start, high_start, low_end, high_end = np.int64(-1), np.int64(-1), 0, 0, 0, 0
     least = greatest = np.uint64(0)
     for number in range(count):
+        if picked and number + _AHEAD < count:
+            prefetch_at(values + _start(offsets, kind, _row(picked, first, number + _AHEAD)))
         row = _row(picked, first, number)
         if _is_null(validity, row):
             continue

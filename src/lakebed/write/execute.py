@@ -40,17 +40,24 @@ def run_write_task(task: WriteTask) -> tuple[WrittenFile, ...]:
 
 
 def run_write_tasks(
-    tasks: Sequence[WriteTask], engine: Engine, meanwhile: Callable[[], None] = lambda: None
+    tasks: Sequence[WriteTask],
+    engine: Engine,
+    before: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> tuple[WrittenFile, ...]:
     """The files that tasks make; log files that this process makes are stored together.
 
-    What is to be done `meanwhile` comes when all log files have been begun.
+    What is to be done `before` any file is stored may be done while rows are got ready; what is to be done `meanwhile`
+    comes when all log files have been begun.
     """
     together = [isinstance(engine, InProcess) and is_append(task) for task in tasks]
     appends = [_attempt(task) for task, is_together in zip(tasks, together, strict=True) if is_together]
     others = [task for task, is_together in zip(tasks, together, strict=True) if not is_together]
-    made = (file for files in engine.map(others, run_write_task) for file in files)
-    return (*append_log_files(appends, meanwhile), *made)
+    if others:
+        before()
+        made = [file for files in engine.map(others, run_write_task) for file in files]
+        return (*append_log_files(appends, meanwhile=meanwhile), *made)
+    return append_log_files(appends, before, meanwhile)
 
 
 def _attempt(task: WriteTask) -> WriteTask:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakebed.engine.threads import map_tasks
 from lakebed.errors import InvalidInputError
 from lakebed.model.words import META_COLUMNS
 from lakebed.write.spark_schema import is_spark_schema, spark_arrow_schema
@@ -15,6 +16,8 @@ from lakebed.write.spark_schema import is_spark_schema, spark_arrow_schema
 _META = frozenset(META_COLUMNS)
 _JOINED_BYTES = 256 << 20
 """Of rows that are copied to lie in one piece."""
+_FEW_ROWS = 10_000
+"""Up to so many, threads take longer to start than to copy them."""
 
 
 def arrow_batches(rows: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -63,7 +66,12 @@ def _open(rows: object) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
 
 def _in_one_piece(rows: pa.Table) -> pa.Table:
     """Rows without the seams that files and frames have left in them: what follows looks at each piece by itself."""
-    return rows.combine_chunks() if rows.nbytes <= _JOINED_BYTES else rows
+    if rows.nbytes > _JOINED_BYTES or all(column.num_chunks <= 1 for column in rows.columns):
+        return rows
+    if rows.num_rows <= _FEW_ROWS:
+        return rows.combine_chunks()
+    joined = map_tasks(range(rows.num_columns), lambda number: rows.select([number]).combine_chunks().column(0))
+    return pa.table([*joined], schema=rows.schema)
 
 
 def _kept_names(schema: pa.Schema) -> list[str]:

@@ -10,7 +10,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.engine.threads import map_bounded
+from lakebed.engine.threads import map_bounded, start
 from lakebed.errors import WriteConflictError
 from lakebed.format.file_names import encode_log_file_name, log_merge_order
 from lakebed.format.log.blocks import decode_deletes
@@ -71,18 +71,23 @@ def append_log_file(task: WriteTask) -> tuple[WrittenFile, ...]:
 
 
 def append_log_files(
-    tasks: Sequence[WriteTask], meanwhile: Callable[[], None] = lambda: None
+    tasks: Sequence[WriteTask],
+    before: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> tuple[WrittenFile, ...]:
     """As `append_log_file`, for tasks of one write, on threads. Files are stored several at once: a sync serves all.
 
-    What is to be done `meanwhile` comes when all of them have been begun.
+    What is to be done `before` any is stored is done while rows are got ready; what is to be done `meanwhile` comes
+    when all files have been begun.
     """
 
     def begin() -> Iterator[WriteTask]:
         yield from tasks
         meanwhile()
 
-    together = prepare_lot(tasks)
+    (prepared,) = start([tasks], prepare_lot)
+    before()
+    together = prepared.result()
     lot: list[LogDraft] = []
     stored: list[Future[tuple[WrittenFile, ...]]] = []
     with ThreadPoolExecutor(1, thread_name_prefix="lakebed-store") as aside:

@@ -211,8 +211,7 @@ class Writer:
         context = write_context(state, attempt.instant, self._options, columns)
         plan = make_plan(state, context)
         phases.end("plan")
-        self._transactions.declare(attempt, plan.declaration)
-        made = self._execute(state, context, plan)
+        made = self._execute(attempt, state, context, plan)
         phases.end("write")
         return self._commit(attempt, state, context, plan, made, phases)
 
@@ -236,9 +235,13 @@ class Writer:
         except LakebedError as error:
             _LOG.warning("the metadata table was not maintained: %s", error)
 
-    def _execute(self, state: TableState, context: WriteContext, plan: WritePlan) -> _Made:
-        """The files that a write made, and what its commit is to have of them."""
-        _create_partitions(state, context, {task.group.partition for task in plan.tasks})
+    def _execute(self, attempt: Attempt, state: TableState, context: WriteContext, plan: WritePlan) -> _Made:
+        """Says what a write is about to do, and does it: its files, and what its commit is to have of them."""
+
+        def declare() -> None:
+            self._transactions.declare(attempt, plan.declaration)
+            _create_partitions(state, context, {task.group.partition for task in plan.tasks})
+
         made = _Made()
         if plan.shelf is None:
             # Whoever used key tables to find keys will do so again.
@@ -247,8 +250,9 @@ class Writer:
             def prepare() -> None:
                 made.prepared = prepare_entries(state, context, plan, made.tables)
 
-            made.files = run_write_tasks(plan.tasks, plan.engine, prepare)
+            made.files = run_write_tasks(plan.tasks, plan.engine, declare, prepare)
         else:
+            declare()
             run = RunStaged(plan.shelf, key_shards(state))
             tasks: list[WriteTask | SliceTask] = [*plan.tasks, *_hidden_scans(state, plan)]
             results = plan.engine.map(tasks, run)
