@@ -262,3 +262,9 @@ def test_columns_that_are_alike() -> None:
     assert decode(encoded).to_pylist() == [{"a": 3, "numbered": "p7", **alike}, {"a": 1, "numbered": "p8", **alike}]
     assert bounds(encoded.spreads["word"]) == ["wörd", "wörd"]
     assert "numbered" not in encoded.spreads
+
+
+@pytest.mark.parametrize("rows", [[3], [-1], [0, 1, 7]])
+def test_rows_that_are_not_there(rows: list[int]) -> None:
+    with pytest.raises(AssertionError, match="compiled code"):
+        encode(pa.table({"a": [1, 2, 3]}), rows=rows)

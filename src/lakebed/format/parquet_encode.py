@@ -115,6 +115,7 @@ class ParquetEncoder:
             for field in schema
             if not isinstance(values := columns[field.name], (Numbered, Constant))
         }
+        self._rows = min((len(source.array) for source in self._sources.values()), default=0)
 
     def encode(
         self,
@@ -127,7 +128,9 @@ class ParquetEncoder:
 
         Columns in which all rows are `alike` are told by that. Parts of the file lie in `memory`.
         """
-        count = rows if isinstance(rows, int) else len(rows)
+        count, last = (rows, rows - 1) if isinstance(rows, int) else (len(rows), int(rows.max()))
+        assert last < self._rows, "compiled code does not look"
+        assert isinstance(rows, int) or rows.min() >= 0, "compiled code does not look"
         tasks = _Tasks(rows)
         planned = [self._plan(name, count, tasks, alike or {}) for name in self._schema.names]
         made = tasks.run(memory)
