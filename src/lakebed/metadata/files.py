@@ -28,8 +28,7 @@ def list_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | L
     """Data files by partition path ('' for the one partition of a table that is not partitioned)."""
     shards = metadata.shard_files(_FILES)
     if shards is None:
-        (shard,) = metadata.shards(_FILES)
-        return _listed(shard)
+        return read_metadata_files(metadata)
     (files,) = shards
     sources = _sources(files)
     known = metadata.kept.listing.find(sources)
@@ -39,6 +38,12 @@ def list_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | L
         listing = Listing(sources, _listed(shard), shard.replaced)
     metadata.kept.listing.note(listing)
     return dict(listing.files)
+
+
+def read_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | LogFile, ...]]:
+    """As `list_metadata_files`, whatever this process has listed before: for those who doubt the files that say so."""
+    (shard,) = metadata.shards(_FILES)
+    return _listed(shard)
 
 
 def note_added(metadata: MetadataTable, change: MetadataChange, path: str) -> None:

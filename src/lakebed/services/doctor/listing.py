@@ -9,7 +9,7 @@ from datetime import datetime
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.timeline.metadata import decode_rollback
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.files import list_metadata_files
+from lakebed.metadata.files import read_metadata_files
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
@@ -134,7 +134,7 @@ def gather_metadata_facts(
 
 
 def _indexed(state: TableState, metadata: MetadataTable) -> Iterator[tuple[str, int]]:
-    for partition, files in list_metadata_files(metadata).items():
+    for partition, files in read_metadata_files(metadata).items():
         for file in files:
             if state.config.timeline_layout == 1 or state.latest.completion_of(file.instant) is not None:
                 yield (f"{partition}/{file.name}" if partition else file.name), file.size or 0

@@ -20,7 +20,7 @@ from lakebed.metadata import MetadataTable
 from lakebed.metadata.bloom_filters import BLOOM_FILTERS
 from lakebed.metadata.bootstrap import gather_shards
 from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
-from lakebed.metadata.files import list_metadata_files
+from lakebed.metadata.files import read_metadata_files
 from lakebed.metadata.merging import Merged, merge_shard
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.model.metadata import BloomRecord, ColumnStats, StatValue
@@ -246,7 +246,7 @@ def _check_files(state: TableState, metadata: MetadataTable, tally: _Tally, prog
     completion_of = state.latest.completion_of
     indexed = {
         partition: {file.name: file.size or 0 for file in files if completion_of(file.instant) is not None}
-        for partition, files in list_metadata_files(metadata).items()
+        for partition, files in read_metadata_files(metadata).items()
     }
     tally.compare(_sizes(indexed), _sizes(listed_files(state)))
 
