@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 
 import pytest
 
-from lakebed.engine.threads import map_bounded, map_large, map_tasks, shared_threads
+from lakebed.engine.threads import aside, map_bounded, map_large, map_tasks, shared_threads, start
 
 Map = Callable[[list[int], Callable[[int], int]], Iterable[int]]
 
@@ -52,8 +55,88 @@ def test_nothing_runs_any_more_once_a_task_has_failed(run_all: Map, is_shared: b
         assert ended == [2]
 
 
-def test_threads_are_shared_as_long_as_the_block_lasts() -> None:
+def names_of(count: int) -> set[str]:
+    return {name for _ in range(5) for name in map_tasks([*range(count)], lambda _: threading.current_thread().name)}
+
+
+def test_threads_that_are_shared_stay_others_end() -> None:
     with shared_threads():
-        names = {name for _ in range(5) for name in map_tasks([1, 2, 3], lambda _: threading.current_thread().name)}
-    assert len(names) <= 3
-    assert not [thread for thread in threading.enumerate() if thread.name in names]
+        first = names_of(3)
+    with shared_threads():
+        assert names_of(3) <= {thread.name for thread in threading.enumerate()}
+    assert len(first) <= 4
+    others = names_of(3)
+    assert not [thread for thread in threading.enumerate() if thread.name in others - first]
+
+
+def test_what_is_begun_ends_with_the_block() -> None:
+    ended: list[int] = []
+
+    def run(task: int) -> None:
+        threading.Event().wait(0.05)
+        ended.append(task)
+
+    with shared_threads():
+        begun = start([*range(20)], run)
+        begun[0].result()
+    assert all(future.done() for future in begun)
+    assert 0 < len(ended) == sum(not future.cancelled() for future in begun)
+
+
+def test_what_is_begun_without_shared_threads_is_done_at_once() -> None:
+    (future,) = start([3], lambda task: task + 1)
+    assert future.done()
+    assert future.result() == 4
+
+
+def test_what_goes_on_aside_is_over_at_the_end() -> None:
+    ended: list[int] = []
+
+    def run(task: int) -> int:
+        threading.Event().wait(0.05)
+        ended.append(task)
+        return task
+
+    with aside() as begin:
+        assert begin(run, 1).result() == 1
+        begin(run, 2)
+        threading.Event().wait(0.01)
+    assert ended == [1, 2]
+
+
+def test_what_goes_on_aside_is_over_when_something_fails() -> None:
+    begun, ended = threading.Event(), []
+
+    def run(task: int) -> None:
+        begun.set()
+        threading.Event().wait(0.05)
+        ended.append(task)
+
+    def fail() -> None:
+        with aside() as begin:
+            begin(run, 3)
+            begun.wait(10)
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fail()
+    assert ended == [3]
+
+
+def test_a_child_process_has_threads_of_its_own() -> None:
+    with shared_threads():
+        names_of(3)
+    child = os.fork()
+    if child == 0:
+        with shared_threads():
+            os._exit(0 if sum(map_tasks([1, 2, 3], lambda task: task)) == 6 else 1)
+    deadline = time.monotonic() + 20
+    ended = 0
+    while not ended and time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        time.sleep(0.01)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert ended == child
+    assert status == 0

@@ -7,7 +7,8 @@ import threading
 import pyarrow as pa
 import pytest
 
-from lakebed.write.scratch import encode_file
+from lakebed.write import scratch
+from lakebed.write.scratch import encode_file, scratch_memory, trim_scratch
 
 
 @pytest.mark.parametrize("bytes_max", [0, 1, 999, 1000, 5000])
@@ -43,3 +44,17 @@ def test_other_failures_are_told() -> None:
 
     with pytest.raises(pa.ArrowInvalid, match="no such type"):
         encode_file(100, encode)
+
+
+def test_little_stays_when_a_write_is_over() -> None:
+    kept = scratch_memory(1000)
+    other = threading.Thread(target=scratch_memory, args=(1000,))
+    other.start()
+    other.join()
+    assert {threading.get_ident(), other.ident} <= scratch._BUFFERS.keys()
+    trim_scratch()
+    assert other.ident not in scratch._BUFFERS
+    assert scratch_memory(500).obj is kept.obj
+    scratch_memory(8 << 20)
+    trim_scratch()
+    assert threading.get_ident() not in scratch._BUFFERS

@@ -1,4 +1,7 @@
-"""Work in this process: a function over tasks, on a few threads."""
+"""Work in this process: a function over tasks, on a few threads.
+
+Those of writes stay when a write is over: to start one takes longer than much of what it is given to do.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-_SHARED: ContextVar[ThreadPoolExecutor | None] = ContextVar("lakebed.threads", default=None)
+_STORES_AT_ONCE = 4
+"""Of writes of this process that store something aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Threads that a block shares, and what it has begun there without waiting for it."""
+
+    pool: ThreadPoolExecutor
+    begun: list[Future[Any]] = field(default_factory=list)
+
+
+_SHARED: ContextVar[_Shared | None] = ContextVar("lakebed.threads", default=None)
 """Of the thread that opened it: tasks that have tasks of their own start threads for them."""
 
 
@@ -24,13 +41,23 @@ def _count() -> int:
 
 @contextmanager
 def shared_threads() -> Iterator[None]:
-    """As long as the block lasts, all that it maps runs on the same threads: new ones begin with cold memory."""
-    with ThreadPoolExecutor(_count(), thread_name_prefix="lakebed") as pool:
-        token = _SHARED.set(pool)
-        try:
-            yield
-        finally:
-            _SHARED.reset(token)
+    """As long as the block lasts, all that it maps runs on threads that stay; what it began there ends with it."""
+    shared = _Shared(_threads(_count(), "lakebed"))
+    token = _SHARED.set(shared)
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+        _end(shared.begun)
+
+
+@cache
+def _threads(count: int, name: str) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix=name)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # A child has none of the threads of its parent.
 
 
 def map_tasks(tasks: Sequence[T], run: Callable[[T], R], *, threads: int | None = None) -> Iterator[R]:
@@ -84,9 +111,28 @@ def start(tasks: Iterable[T], run: Callable[[T], R]) -> list[Future[R]]:
     Whoever shares them waits for all of it in the end; without such threads it is done here and now.
     """
     shared = _SHARED.get()
-    if shared is not None:
-        return [shared.submit(run, task) for task in tasks]
-    return [_done(run(task)) for task in tasks]
+    if shared is None:
+        return [_done(run(task)) for task in tasks]
+    begun = [shared.pool.submit(run, task) for task in tasks]
+    shared.begun.extend(begun)
+    return begun
+
+
+@contextmanager
+def aside() -> Iterator[Callable[[Callable[[T], R], T], Future[R]]]:
+    """Begins things that mostly wait for the store, on other threads than `start`; they are over at the end."""
+    pool = _threads(_STORES_AT_ONCE, "lakebed-store")
+    begun: list[Future[Any]] = []
+
+    def begin(run: Callable[[T], R], task: T) -> Future[R]:
+        future = pool.submit(run, task)
+        begun.append(future)
+        return future
+
+    try:
+        yield begin
+    finally:
+        _end(begun)
 
 
 def _done(result: R) -> Future[R]:
@@ -100,7 +146,7 @@ def _pool(workers: int, *, is_given: bool = False) -> Iterator[ThreadPoolExecuto
     """The threads that this thread shares, unless it wants a number of them that `is_given`; else new ones."""
     shared = _SHARED.get()
     if shared is not None and not is_given:
-        yield shared
+        yield shared.pool
         return
     with ThreadPoolExecutor(workers, thread_name_prefix="lakebed") as pool:
         yield pool

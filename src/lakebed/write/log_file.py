@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.engine.threads import map_bounded, start
+from lakebed.engine.threads import aside, map_bounded, start
 from lakebed.errors import WriteConflictError
 from lakebed.format.file_names import encode_log_file_name, log_merge_order
 from lakebed.format.log.blocks import decode_deletes
@@ -90,13 +90,13 @@ def append_log_files(
     together = prepared.result()
     lot: list[LogDraft] = []
     stored: list[Future[tuple[WrittenFile, ...]]] = []
-    with ThreadPoolExecutor(1, thread_name_prefix="lakebed-store") as aside:
+    with aside() as begin_aside:
         for draft in map_bounded(begin(), partial(_draft, lot=together)):
             lot += [] if draft is None else [draft]
             if sum(len(each.data) for each in lot) >= _LOT_BYTES:
                 if len(stored) > 1:
                     stored[-2].result()  # No more than two lots wait.
-                stored.append(aside.submit(_store, lot))
+                stored.append(begin_aside(_store, lot))
                 lot = []
         last = _store(lot)
         return (*(file for future in stored for file in future.result()), *last)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakebed.engine.threads import shared_threads
 from lakebed.errors import InvalidInputError
 from lakebed.metadata import MetadataTable
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
@@ -80,7 +81,8 @@ class TableWrites:
 
     def _write(self, rows: object, operation: Operation, *, partial: bool = False) -> WriteResult:
         state = self._handle.state()
-        given = open_input(rows)
+        with shared_threads():
+            given = open_input(rows)
         plan = plan_rows(state.config, state.data_schema(state.latest), given.schema, partial=partial)
         return self._finish(given, plan, operation)
 

@@ -63,6 +63,7 @@ from lakebed.write.plan import (
 )
 from lakebed.write.room import Room, find_room
 from lakebed.write.schema import declared_schema
+from lakebed.write.scratch import trim_scratch
 from lakebed.write.staged_plan import plan_staged
 from lakebed.write.staging import RowSource, Staged
 from lakebed.write.tag_lot import TaggedLot, TagLot, tag_in_worker
@@ -202,6 +203,8 @@ class Writer:
         except BaseException:
             self._transactions.abandon(attempt)
             raise
+        finally:
+            trim_scratch()
         self._maintain(attempt, self._cache if uses_tables(result.metrics) else None)
         return result
 
