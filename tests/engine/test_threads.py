@@ -55,18 +55,17 @@ def test_nothing_runs_any_more_once_a_task_has_failed(run_all: Map, is_shared: b
         assert ended == [2]
 
 
-def names_of(count: int) -> set[str]:
-    return {name for _ in range(5) for name in map_tasks([*range(count)], lambda _: threading.current_thread().name)}
+def threads_of(count: int) -> set[threading.Thread]:
+    return {thread for _ in range(5) for thread in map_tasks([*range(count)], lambda _: threading.current_thread())}
 
 
 def test_threads_that_are_shared_stay_others_end() -> None:
     with shared_threads():
-        first = names_of(3)
+        shared = threads_of(3)
+    assert all(thread.is_alive() for thread in shared)
+    assert not any(thread.is_alive() for thread in threads_of(3))
     with shared_threads():
-        assert names_of(3) <= {thread.name for thread in threading.enumerate()}
-    assert len(first) <= 4
-    others = names_of(3)
-    assert not [thread for thread in threading.enumerate() if thread.name in others - first]
+        assert len(shared | threads_of(3)) <= 4
 
 
 def test_what_is_begun_ends_with_the_block() -> None:
@@ -125,7 +124,7 @@ def test_what_goes_on_aside_is_over_when_something_fails() -> None:
 
 def test_a_child_process_has_threads_of_its_own() -> None:
     with shared_threads():
-        names_of(3)
+        threads_of(3)
     child = os.fork()
     if child == 0:
         with shared_threads():
