@@ -397,9 +397,9 @@ def test_keys_that_are_few_in_every_shard_need_no_fingerprints(
     table.upsert([{"id": "k1", "city": "oslo", "ts": 1}])
     asked: list[int] = []
 
-    def noted(keys: pa.Array, shards: int, seed: bytes) -> HashedKeys:
+    def noted(keys: pa.Array, shards: int, seed: bytes, meanwhile: Callable[[], None]) -> HashedKeys:
         asked.append(len(keys))
-        return hash_all(keys, shards, seed)
+        return hash_all(keys, shards, seed, meanwhile)
 
     metadata, hash_all = metadata_of(tmp_path / "t"), key_locations._hash_all
     monkeypatch.setattr(key_locations, "_hash_all", noted)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakebed.engine.threads import map_tasks
+from lakebed.engine.threads import map_tasks, start
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.grouping import group_rows
 from lakebed.format.java_hash import shards_of
@@ -153,7 +152,10 @@ def _locate(metadata: KeyShards, keys: ArrowArray, shards: tuple[str, ...], cach
     by_id = {files.file_slice.group.file_id: files for files in metadata.shard_files(RECORD_INDEX) or ()}
     # With more keys than can be few in every shard some are surely looked for in tables: both hashes come in one go.
     are_many = len(keys) > sum(_few_max(by_id.get(shard)) for shard in shards)
-    hashed = _hash_all(keys, len(shards), cache.seed) if are_many else None
+    hashed, held = None, _Held(cache)
+    if are_many:
+        # Tables are at hand or not whatever keys hash to: that is found out meanwhile.
+        hashed = _hash_all(keys, len(shards), cache.seed, lambda: held.look(by_id[shard] for shard in shards))
     order, bounds = group_rows(shards_of(keys, len(shards)) if hashed is None else hashed.shards, len(shards))
     tasks = [
         _Keys(metadata, shard, by_id.get(shard), keys, order[first:last])
@@ -167,7 +169,7 @@ def _locate(metadata: KeyShards, keys: ArrowArray, shards: tuple[str, ...], cach
         found.add(task.rows, located)
     many = [task for task in tasks if not task.is_few]
     if many:
-        loaded = _load_all(many, cache, threads)
+        loaded = _load_all(many, held, threads)
         if few:
             order = np.concatenate([task.rows for task in many])
         bounds = np.cumsum([0, *(len(task.rows) for task in many)])
@@ -176,10 +178,13 @@ def _locate(metadata: KeyShards, keys: ArrowArray, shards: tuple[str, ...], cach
     return found.locations()
 
 
-def _hash_all(keys: ArrowArray, shards: int, seed: bytes) -> HashedKeys:
-    """What keys hash to, of many on threads."""
+def _hash_all(keys: ArrowArray, shards: int, seed: bytes, meanwhile: Callable[[], None]) -> HashedKeys:
+    """What keys hash to, of many on threads, if these are shared; something else is done `meanwhile`."""
     hashed = HashedKeys.of(keys, shards, seed)
-    deque(map_tasks(_spans(len(keys)), hashed.fill), maxlen=0)
+    begun = start(_spans(len(keys)), hashed.fill)
+    meanwhile()
+    for part in begun:
+        part.result()
     return hashed
 
 
@@ -241,12 +246,32 @@ class _Tables:
     built: int
 
 
-def _load_all(shards: Sequence[_Keys], cache: ShardCache, threads: int | None) -> list[_Tables]:
+class _Held:
+    """Tables of shards for which nothing must be read, as far as that was looked for."""
+
+    def __init__(self, cache: ShardCache) -> None:
+        self.cache = cache
+        self._known: dict[FileGroupId, _Tables | None] = {}
+
+    def look(self, shards: Iterable[ShardFiles]) -> None:
+        """Looks for the tables of shards."""
+        for files in shards:
+            self.find(files)
+
+    def find(self, files: ShardFiles) -> _Tables | None:
+        """The tables of a shard, if they are held."""
+        group = files.file_slice.group
+        if group not in self._known:
+            self._known[group] = _held_tables(_Parts.of(files, self.cache), self.cache)
+        return self._known[group]
+
+
+def _load_all(shards: Sequence[_Keys], held: _Held, threads: int | None) -> list[_Tables]:
     """The tables of shards; threads are asked where something must be read."""
-    held = [_held_tables(_Parts.of(_files_of(keys), cache), cache) for keys in shards]
-    missing = [_files_of(keys) for keys, tables in zip(shards, held, strict=True) if tables is None]
-    loaded = map_tasks(missing, partial(_load_tables, cache=cache), threads=threads)
-    return [next(loaded) if tables is None else tables for tables in held]
+    found = [held.find(_files_of(keys)) for keys in shards]
+    missing = [_files_of(keys) for keys, tables in zip(shards, found, strict=True) if tables is None]
+    loaded = map_tasks(missing, partial(_load_tables, cache=held.cache), threads=threads)
+    return [next(loaded) if tables is None else tables for tables in found]
 
 
 def _files_of(keys: _Keys) -> ShardFiles:
