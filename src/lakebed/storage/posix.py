@@ -43,15 +43,20 @@ def staged(folder: str, data: bytes | memoryview, *, is_passing: bool = False) -
 def staged_all(
     folder: str, contents: Iterable[bytes | memoryview], *, is_passing: bool = False
 ) -> Iterator[Sequence[str]]:
-    """New files with these contents, all of them synced when this begins, and gone when it ends unless renamed."""
+    """New files with these contents, all of them synced when this begins, and gone when it ends unless renamed.
+
+    Those without content need no sync.
+    """
     opened: list[tuple[int, str]] = []
+    filled: list[int] = []
     try:
         try:
             for data in contents:
                 opened.append(_open_new(folder))
                 _write_all(opened[-1][0], data)
+                filled += [opened[-1][0]] if len(data) else []
             if not is_passing:
-                _sync_files([handle for handle, _ in opened])
+                _at_once(os.fsync, filled)
         finally:
             for handle, _ in opened:
                 os.close(handle)
@@ -172,11 +177,6 @@ def _sync(folder: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _sync_files(handles: Sequence[int]) -> None:
-    """Waits until the contents of files are durable, for all at once; those without any need not be."""
-    _at_once(os.fsync, [handle for handle in handles if os.fstat(handle).st_size])
 
 
 def _at_once(wait: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
