@@ -153,8 +153,16 @@ def test_columns_that_are_the_same_in_memory_are_encoded_once() -> None:
         taken.append(size)
         return memoryview(bytearray(size))
 
-    assert decode(encoder.encode(500, ENTRIES, memory)).equals(table)
+    encoded = encoder.encode(500, ENTRIES, memory)
+    assert decode(encoded).equals(table)
     assert taken[0] < 2 * 500 * 9
+    file = pa.BufferReader(b"".join(encoded.parts))
+    assert file.size() < 2 * 500 * 9
+    chunks = [pq.ParquetFile(file).metadata.row_group(0).column(number) for number in range(2)]
+    assert chunks[0].data_page_offset == chunks[1].data_page_offset
+    for options in ({"pre_buffer": True}, {"pre_buffer": False}, {"buffer_size": 4096}):
+        assert pq.ParquetFile(file, **options).read().equals(table)
+        assert pq.ParquetFile(file, **options).read(columns=["b"]).equals(table.select(["b"]))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 127, 1000])

@@ -136,11 +136,14 @@ class ParquetEncoder:
         made = tasks.run(memory)
         parts: list[bytes | memoryview] = [_MAGIC]
         at, chunks = len(_MAGIC), []
+        stored: dict[object, _Chunk] = {}
         for column, kind in zip(planned, self._schema.kinds, strict=True):
-            chunk = _encode_chunk(column, kind, count, at, made)
-            parts += chunk.parts
-            chunks.append(chunk.metadata)
-            at += chunk.size
+            chunk = stored.get(column.identity)
+            if chunk is None:
+                chunk = stored[column.identity] = _encode_chunk(column, count, at, made)
+                parts += chunk.parts
+                at += chunk.size
+            chunks.append(chunk.metadata(column, kind))
         footer = _encode_footer(self._schema, count, at - len(_MAGIC), chunks, entries)
         spreads = {column.name: spread for column in planned if (spread := column.spread(made)) is not None}
         return EncodedFile([*parts, footer, _TAIL.pack(len(footer), _MAGIC)], spreads)
@@ -293,6 +296,11 @@ class _Column:
     source: _Source | None = None
     dictionary: _Dictionary | None = None
 
+    @property
+    def identity(self) -> object:
+        """What is equal for columns whose pages are the same, and compressed alike."""
+        return (id(self.source), self.codec) if self.source is not None else self.name
+
     def is_large(self, made: _Made) -> bool:
         """Whether it is worth compressing, or has been."""
         return any(page.is_compressed or len(page.read(made)) > _SMALL_BYTES for page in self.pages)
@@ -313,11 +321,23 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A column chunk: its pages with their headers, and what the footer says of it."""
+    """A column chunk: its pages with their headers, where they begin, how they are compressed, and sizes of all pages.
+
+    Columns that have the same pages share it, which the format allows and a file of one key column saves a third by.
+    """
 
     parts: Sequence[bytes | memoryview]
+    at: int
+    codec: str
+    rows: int
+    before: int
     size: int
-    metadata: bytes
+    dictionary: int
+
+    def metadata(self, column: _Column, kind: int) -> bytes:
+        """What the footer says of it for one of its columns."""
+        head = _chunk_head(column.name, kind, _CODECS[self.codec], has_dictionary=self.dictionary > 0)
+        return _chunk_metadata(head, self.rows, self.before, self.size, self.at, self.dictionary)
 
 
 def _one_value(values: ArrowArray) -> Spread:
@@ -457,7 +477,7 @@ def _compressed(content: bytes | memoryview, codec: str) -> bytes | memoryview:
     return compressed
 
 
-def _encode_chunk(column: _Column, kind: int, rows: int, at: int, made: _Made) -> _Chunk:
+def _encode_chunk(column: _Column, rows: int, at: int, made: _Made) -> _Chunk:
     """A column chunk that begins at a position of the file."""
     dictionary, codec = column.dictionary, column.codec if column.is_large(made) else "NONE"
     parts: list[bytes | memoryview] = []
@@ -473,8 +493,7 @@ def _encode_chunk(column: _Column, kind: int, rows: int, at: int, made: _Made) -
         header = _page_header(before, len(stored), page.count, encoding)
         parts += [header, stored]
         size, total = size + len(header) + before, total + len(header) + len(stored)
-    head = _chunk_head(column.name, kind, _CODECS[codec], has_dictionary=dictionary is not None)
-    return _Chunk(parts, total, _chunk_metadata(head, rows, size, total, at, first))
+    return _Chunk(parts, at, codec, rows, size, total, first)
 
 
 # Structs of which there is one for every page or column are spelled out: the heads of their fields, and numbers.
