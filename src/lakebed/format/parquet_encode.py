@@ -30,9 +30,8 @@ from lakebed.format.thrift import (
     struct_list,
     text,
     text_list,
-    varint,
-    zigzag,
 )
+from lakebed.format.varint import encode_varint, encode_zigzag
 
 _MAGIC, _TAIL = b"PAR1", struct.Struct("<I4s")
 _CREATED_BY, _VERSION = b"lakebed version 1", 2
@@ -429,7 +428,7 @@ def _text_dictionary(value: str) -> _Dictionary:
 @lru_cache(maxsize=64)
 def _constant_page(count: int) -> _Page:
     """The page of a column that is not null, and has the first value of its dictionary in every row."""
-    levels, run = varint(count << 1) + b"\1", varint(count << 1) + b"\0"
+    levels, run = encode_varint(count << 1) + b"\1", encode_varint(count << 1) + b"\0"
     return _Page(count, len(levels).to_bytes(4, "little") + levels + b"\1" + run)
 
 
@@ -501,21 +500,24 @@ def _encode_chunk(column: _Column, rows: int, at: int, made: _Made) -> _Chunk:
 
 def _page_header(size: int, stored: int, count: int, encoding: int) -> bytes:
     """PageHeader: type 0, sizes; DataPageHeader: values, their encoding, RLE for the levels of both kinds."""
-    sizes, values = zigzag(size) + b"\x15" + zigzag(stored), zigzag(count) + b"\x15" + zigzag(encoding)
+    sizes, values = (
+        encode_zigzag(size) + b"\x15" + encode_zigzag(stored),
+        encode_zigzag(count) + b"\x15" + encode_zigzag(encoding),
+    )
     return b"\x15\x00\x15" + sizes + b"\x2c\x15" + values + b"\x15\x06\x15\x06\x00\x00"
 
 
 def _dictionary_header(size: int, stored: int, count: int) -> bytes:
     """PageHeader: type 2, sizes; DictionaryPageHeader: values, plain."""
-    sizes = zigzag(size) + b"\x15" + zigzag(stored)
-    return b"\x15\x04\x15" + sizes + b"\x4c\x15" + zigzag(count) + b"\x15\x00\x00\x00"
+    sizes = encode_zigzag(size) + b"\x15" + encode_zigzag(stored)
+    return b"\x15\x04\x15" + sizes + b"\x4c\x15" + encode_zigzag(count) + b"\x15\x00\x00\x00"
 
 
 def _chunk_metadata(head: bytes, rows: int, size: int, stored: int, at: int, dictionary: int) -> bytes:
     """ColumnChunk: where it begins; ColumnMetaData: its head, values, sizes, where its pages and dictionary begin."""
-    sizes = zigzag(rows) + b"\x16" + zigzag(size) + b"\x16" + zigzag(stored)
-    places = zigzag(at + dictionary) + (b"\x26" + zigzag(at) if dictionary else b"")
-    return b"\x26" + zigzag(at) + b"\x1c" + head + b"\x16" + sizes + b"\x26" + places + b"\x00\x00"
+    sizes = encode_zigzag(rows) + b"\x16" + encode_zigzag(size) + b"\x16" + encode_zigzag(stored)
+    places = encode_zigzag(at + dictionary) + (b"\x26" + encode_zigzag(at) if dictionary else b"")
+    return b"\x26" + encode_zigzag(at) + b"\x1c" + head + b"\x16" + sizes + b"\x26" + places + b"\x00\x00"
 
 
 @lru_cache(maxsize=1024)

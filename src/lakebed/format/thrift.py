@@ -9,6 +9,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lakebed.format.varint import encode_varint, encode_zigzag
+
 RAW = 0
 """Under this number, which no field has, a struct keeps its bytes."""
 
@@ -27,7 +29,6 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _ST
     12,
 )
 _DOUBLE_LAYOUT = struct.Struct("<d")
-_BYTES = tuple(bytes((value,)) for value in range(0x80))
 Struct = dict[int, Any]
 
 
@@ -62,7 +63,7 @@ def encode_struct(fields: Mapping[int, bytes]) -> bytes:
 
 def integer(value: int, *, wide: bool = True) -> bytes:
     """A field of type i64, or i32."""
-    return bytes([_I64 if wide else _I32]) + zigzag(value)
+    return bytes([_I64 if wide else _I32]) + encode_zigzag(value)
 
 
 def struct_list(items: Iterable[bytes]) -> bytes:
@@ -72,12 +73,12 @@ def struct_list(items: Iterable[bytes]) -> bytes:
 
 def text_list(items: Iterable[bytes]) -> bytes:
     """A field that lists texts or bytes."""
-    return _list(_BINARY, [varint(len(item)) + item for item in items])
+    return _list(_BINARY, [encode_varint(len(item)) + item for item in items])
 
 
 def integer_list(items: Iterable[int]) -> bytes:
     """A field that lists i32 numbers."""
-    return _list(_I32, [zigzag(item) for item in items])
+    return _list(_I32, [encode_zigzag(item) for item in items])
 
 
 def nested(encoded: bytes) -> bytes:
@@ -87,26 +88,12 @@ def nested(encoded: bytes) -> bytes:
 
 def text(value: bytes) -> bytes:
     """A field of type string or binary."""
-    return bytes([_BINARY]) + varint(len(value)) + value
-
-
-def zigzag(value: int) -> bytes:
-    """A number as fields have it, without their head."""
-    return varint(value << 1 ^ value >> 63)
-
-
-def varint(value: int) -> bytes:
-    """A number that is not negative, seven bits a byte."""
-    if value < 0x80:
-        return _BYTES[value]
-    if value < 0x4000:
-        return bytes((value & 0x7F | 0x80, value >> 7))
-    return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80)) + varint(value >> 14)
+    return bytes([_BINARY]) + encode_varint(len(value)) + value
 
 
 def _list(kind: int, items: list[bytes]) -> bytes:
     count = len(items)
-    head = bytes([_LIST, count << 4 | kind]) if count < 15 else bytes([_LIST, 0xF0 | kind]) + varint(count)
+    head = bytes([_LIST, count << 4 | kind]) if count < 15 else bytes([_LIST, 0xF0 | kind]) + encode_varint(count)
     return head + b"".join(items)
 
 

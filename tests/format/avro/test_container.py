@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
-import fastavro
 import pytest
 
 from hostile import check_decoder, mutations, truncations
@@ -16,7 +14,6 @@ from lakebed.format.avro.container import (
     decode_writer_schema,
     encode_container,
 )
-from lakebed.format.avro.documents import record_encoder
 from timeline_files import timeline_files
 
 PATH = ".hoodie/timeline/20261115235530634.clean.requested"
@@ -35,42 +32,6 @@ def test_the_bytes_of_a_container() -> None:
     sync, block = data[-16:], data[len(header + schema) + 1 :]
     assert block == sync + b"\x02" + b"\x02" + b"\x06" + sync
     assert decode_container(data, path=PATH) == ("Point", {"x": 3})
-
-
-def test_records_are_encoded_as_by_any_other_writer() -> None:
-    files = [file for file in timeline_files() if file.data.startswith(MAGIC)]
-    for text, record in {file.data: _schema_and_record(file.data, str(file)) for file in files}.values():
-        expected = io.BytesIO()
-        fastavro.schemaless_writer(expected, fastavro.parse_schema(json.loads(text)), record)
-        assert record_encoder(text)(record) == expected.getvalue()
-
-
-def _schema_and_record(data: bytes, path: str) -> tuple[str, dict[str, Any]]:
-    text = fastavro.reader(io.BytesIO(data)).metadata["avro.schema"]
-    return text, decode_container(data, path=path)[1]
-
-
-def test_fields_that_a_record_lacks_get_defaults() -> None:
-    fields = [{"name": "x", "type": ["int", "null"], "default": 7}, {"name": "y", "type": ["null", "string"]}]
-    encode = record_encoder(json.dumps({"type": "record", "name": "a.Point", "fields": fields}))
-    assert encode({}) == b"\x00\x0e\x00"
-    assert encode({"x": None, "y": "a"}) == b"\x02\x02\x02a"
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "Unknown",
-        ["int", "string"],
-        ["null", "int", "string"],
-        {"type": "long", "logicalType": "timestamp-millis"},
-        {"type": "enum", "name": "E", "symbols": ["a"]},
-        {"type": "fixed", "name": "F", "size": 2},
-    ],
-)
-def test_types_that_timelines_do_not_use_are_not_encoded(kind: Any) -> None:
-    with pytest.raises(ValueError, match="not used on timelines"):
-        record_encoder(json.dumps(record("R", kind)))
 
 
 def test_equal_records_give_equal_bytes() -> None:

@@ -19,7 +19,6 @@ from typing import Any
 
 import fastavro
 
-from lakebed.format.avro.documents import record_encoder
 from lakebed.format.avro.numbers import encode_long
 from lakebed.format.guard import decoding
 
@@ -61,7 +60,9 @@ def decode_container(data: bytes, *, path: str) -> tuple[str, dict[str, Any]]:
 
 def encode_container(record: Mapping[str, Any], schema_text: str) -> bytes:
     """An Avro container file with one record; equal records give equal bytes."""
-    content = record_encoder(schema_text)(record)
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, _parse(schema_text), record)
+    content = body.getvalue()
     sync = hashlib.blake2b(content, digest_size=_SYNC_SIZE).digest()
     metadata = encode_long(1) + _encode_bytes(b"avro.schema") + _encode_bytes(schema_text.encode()) + encode_long(0)
     return b"".join((MAGIC, metadata, sync, encode_long(1), _encode_bytes(content), sync))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from lakebed.format.varint import encode_zigzag
+
 _BITS_64 = (1 << 64) - 1
 
 
@@ -23,10 +25,4 @@ def decode_long(data: bytes, at: int) -> tuple[int, int]:
 def encode_long(number: int) -> bytes:
     """An Avro int or long: zig-zag, then seven bits a byte, lowest first."""
     assert -(2**63) <= number < 2**63, number
-    rest = number << 1 if number >= 0 else (~number << 1) | 1
-    data = bytearray()
-    while rest > 0x7F:
-        data.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    data.append(rest)
-    return bytes(data)
+    return encode_zigzag(number)

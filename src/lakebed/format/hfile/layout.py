@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from lakebed.errors import CorruptTableError, UnsupportedTableError
+from lakebed.format.varint import encode_varint
 
 TRAILER_BYTES = 4096
 BLOCK_HEADER = struct.Struct(">8siiqBii")
@@ -51,7 +52,6 @@ _CODEC_HINT = "rewrite the metadata table with gzip, the codec that Apache Hudi 
 _TRAILER_MAGIC = b'TRABLK"$'
 _MAJOR_VERSION = 3
 _FILE_INFO_MAGIC = b"PBUF"
-_SINGLE_BYTES = tuple(bytes((value,)) for value in range(0x80))
 _COMPARATOR = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 _LEVELS_MAX = 16
 _INDEX_ENTRY = struct.Struct(">qi")
@@ -149,9 +149,9 @@ def encode_trailer(
         (9, 0 if data_index_count else _NO_OFFSET),
         (10, last_data_block_offset),
     )
-    message = b"".join(_encode_uvarint(field << 3) + _encode_uvarint(value) for field, value in numbers)
-    message += _encode_bytes_field(11, _COMPARATOR) + _encode_uvarint(12 << 3) + _encode_uvarint(codec)
-    start = _TRAILER_MAGIC + _encode_uvarint(len(message)) + message
+    message = b"".join(encode_varint(field << 3) + encode_varint(value) for field, value in numbers)
+    message += _encode_bytes_field(11, _COMPARATOR) + encode_varint(12 << 3) + encode_varint(codec)
+    start = _TRAILER_MAGIC + encode_varint(len(message)) + message
     return start.ljust(TRAILER_BYTES - 4, b"\0") + struct.pack(">i", _MAJOR_VERSION)
 
 
@@ -232,7 +232,7 @@ def decode_file_info(data: bytes, path: str, offset: int) -> Mapping[str, bytes]
 def encode_file_info(info: Mapping[str, bytes]) -> bytes:
     """Inverse of `decode_file_info`; entries keep their order."""
     message = b"".join(_encode_info(key, value) for key, value in info.items())
-    return _FILE_INFO_MAGIC + _encode_uvarint(len(message)) + message
+    return _FILE_INFO_MAGIC + encode_varint(len(message)) + message
 
 
 @lru_cache(maxsize=128)
@@ -293,7 +293,7 @@ def _decode_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _encode_bytes_field(field: int, value: bytes) -> bytes:
-    return _encode_uvarint(field << 3 | 2) + _encode_uvarint(len(value)) + value
+    return encode_varint(field << 3 | 2) + encode_varint(len(value)) + value
 
 
 def _decode_uvarint(data: bytes, at: int) -> tuple[int, int]:
@@ -306,17 +306,6 @@ def _decode_uvarint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
     raise ValueError("varint of more than ten bytes")
-
-
-def _encode_uvarint(value: int) -> bytes:
-    if value <= 0x7F:
-        return _SINGLE_BYTES[value]
-    parts = bytearray()
-    while value > 0x7F:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    parts.append(value)
-    return bytes(parts)
 
 
 def _decode_vint(data: bytes, at: int) -> tuple[int, int]:

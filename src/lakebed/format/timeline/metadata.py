@@ -88,18 +88,21 @@ def decode_commit(data: bytes, *, path: str) -> CommitMetadata:
 def encode_commit(metadata: CommitMetadata, *, replace: bool) -> bytes:
     """The content of a commit or delta commit, or, with `replace`, of a replace commit."""
     assert replace or not metadata.replaced_file_ids, "only replace commits replace file groups"
+    write_stats = {
+        partition: [_encode_stat(stat) for stat in stats] for partition, stats in metadata.write_stats.items()
+    }
     document = {
-        "partitionToWriteStats": {
-            partition: [_encode_stat(stat) for stat in stats] for partition, stats in metadata.write_stats.items()
-        },
+        # Each with its branch of a union: else all that is in them would be looked through to find that.
+        "partitionToWriteStats": ("map", write_stats),
         "compacted": metadata.compacted,
-        "extraMetadata": dict(metadata.extra_metadata),
+        "extraMetadata": ("map", dict(metadata.extra_metadata)),
         "version": None,
         "operationType": metadata.operation,
     }
     if not replace:
         return encode_document(document, _COMMIT)
-    document["partitionToReplaceFileIds"] = {key: list(value) for key, value in metadata.replaced_file_ids.items()}
+    replaced = {key: list(value) for key, value in metadata.replaced_file_ids.items()}
+    document["partitionToReplaceFileIds"] = ("map", replaced)
     return encode_document(document, _REPLACE_COMMIT)
 
 
