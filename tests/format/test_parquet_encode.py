@@ -54,7 +54,7 @@ def encode(
     codecs = dict.fromkeys(columns, codec)
     assert can_encode(schema, columns, codecs)
     encoder = ParquetEncoder(schema, columns, codecs=codecs, repetitive=repetitive)
-    picked = table.num_rows if rows is None else np.array(rows)
+    picked = np.arange(table.num_rows) if rows is None else np.array(rows)
     return encoder.encode(picked, ENTRIES, lambda size: memoryview(bytearray(size)), alike)
 
 
@@ -153,7 +153,7 @@ def test_columns_that_are_the_same_in_memory_are_encoded_once() -> None:
         taken.append(size)
         return memoryview(bytearray(size))
 
-    encoded = encoder.encode(500, ENTRIES, memory)
+    encoded = encoder.encode(np.arange(500), ENTRIES, memory, {})
     assert decode(encoded).equals(table)
     assert taken[0] < 2 * 500 * 9
     file = pa.BufferReader(b"".join(encoded.parts))
@@ -173,6 +173,14 @@ def test_dictionaries_of_any_width(count: int) -> None:
     chunk = pq.ParquetFile(pa.BufferReader(b"".join(encoded.parts))).metadata.row_group(0).column(0)
     assert "RLE_DICTIONARY" in chunk.encodings
     check_spreads(encoded, table)
+
+
+def test_a_dictionary_that_is_larger_than_what_refers_to_it_is_compressed() -> None:
+    words = [f"a long word that repeats itself {n:04}" for n in range(200)]
+    table = pa.table({"a": pa.array(words * 50)})
+    encoded = encode(table, "ZSTD", ("a",), rows=[3] * 1000)
+    assert decode(encoded)["a"].to_pylist() == [words[3]] * 1000
+    assert sum(map(len, encoded.parts)) < sum(map(len, words)) // 4
 
 
 def test_columns_that_come_with_a_dictionary() -> None:
@@ -216,7 +224,7 @@ def test_sizes_are_those_of_the_chunks() -> None:
     encoded = encode(pa.table({"a": [f"same text {n % 9}" for n in range(3000)], "b": np.arange(3000)}), "ZSTD", ("a",))
     row_group = pq.ParquetFile(pa.BufferReader(b"".join(encoded.parts))).metadata.row_group(0)
     chunks = [row_group.column(number) for number in range(2)]
-    stored = sum(map(len, encoded.parts[1:-2]))
+    stored = sum(map(len, encoded.parts[1:-1]))
     assert sum(chunk.total_compressed_size for chunk in chunks) == stored
     assert chunks[0].dictionary_page_offset == 4
     assert chunks[1].data_page_offset == 4 + chunks[0].total_compressed_size

@@ -1,15 +1,13 @@
 """Parquet files of flat columns in one row group, encoded by compiled code.
 
-For files as small as log blocks Arrow's writer takes most of its time to get ready, and rows that are spread over many
-files have to be brought together for it. Here columns are prepared once, and each file is told which of their rows it
-has; one call encodes all its pages, and finds the bounds of columns on the way. Tables with columns that are not known
-here are Arrow's: see `can_encode`.
+Rows that are spread over many files have to be brought together for Arrow's writer, and it does not tell the bounds of
+columns. Here columns are prepared once, and each file is told which of their rows it has; one call encodes all its
+pages, and finds bounds on the way. Tables with columns that are not known here are Arrow's: see `can_encode`.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -17,33 +15,30 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pyarrow.types as pat
 
 from lakebed.format.arrow import ArrowArray
-from lakebed.format.thrift import (
-    RAW,
-    decode_struct,
-    encode_struct,
-    integer,
-    integer_list,
-    struct_list,
-    text,
-    text_list,
+from lakebed.format.parquet_structs import (
+    MAGIC,
+    PLAIN,
+    RLE_DICTIONARY,
+    chunk_head,
+    chunk_metadata,
+    dictionary_header,
+    encode_footer,
+    page_header,
+    stored_schema,
 )
-from lakebed.format.varint import encode_varint, encode_zigzag
+from lakebed.format.varint import encode_varint
 
-_MAGIC, _TAIL = b"PAR1", struct.Struct("<I4s")
-_CREATED_BY, _VERSION = b"lakebed version 1", 2
 _SIGNED, _FLOAT, _TEXT, _LARGE_TEXT, _BITS, _CODES, _DECIMAL, _NUMBERED, _SNAPPY_NUMBERED = range(9)
-_PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
 _CODECS = {"NONE": 0, "SNAPPY": 1, "GZIP": 2, "ZSTD": 6}
 _WIDTHS = {pa.int32(): 4, pa.int64(): 8, pa.float32(): 4, pa.float64(): 8, pa.date32(): 4, pa.time64("us"): 8}
 _PAGE_BYTES = 1 << 20
 _DISTINCT_MAX = 0.5
 """Up to this share of distinct values among the rows of a file a column gets a dictionary."""
 _SMALL_BYTES = 256
-"""Column chunks up to this size are not compressed."""
+"""Column chunks whose pages are all up to this size are not compressed."""
 _PREFIX_MAX = 200
 """Bytes before the number of a numbered text: compiled code knows no longer ones."""
 
@@ -106,7 +101,7 @@ class ParquetEncoder:
 
         Those that are `repetitive` get a dictionary, as those do that come with one, if it is small beside each file.
         """
-        self._schema = _stored_schema(schema)
+        self._schema = stored_schema(schema)
         self._codecs = codecs
         known: dict[object, _Source] = {}
         self._sources = {
@@ -118,23 +113,22 @@ class ParquetEncoder:
 
     def encode(
         self,
-        rows: Rows | int,
+        rows: Rows,
         entries: Mapping[bytes, bytes],
         memory: Memory,
-        alike: Mapping[str, Numbered | Constant] | None = None,
+        alike: Mapping[str, Numbered | Constant],
     ) -> EncodedFile:
-        """A file with some of the rows, one or more, or as many as there are; and with footer `entries`.
+        """A file with the rows of these numbers, one or more, and footer `entries`.
 
         Columns in which all rows are `alike` are told by that. Parts of the file lie in `memory`.
         """
-        count, last = (rows, rows - 1) if isinstance(rows, int) else (len(rows), int(rows.max()))
-        assert last < self._rows, "compiled code does not look"
-        assert isinstance(rows, int) or rows.min() >= 0, "compiled code does not look"
-        tasks = _Tasks(rows)
-        planned = [self._plan(name, count, tasks, alike or {}) for name in self._schema.names]
+        assert rows.min() >= 0, "compiled code does not look"
+        assert rows.max() < self._rows, "compiled code does not look"
+        tasks, count = _Tasks(rows), len(rows)
+        planned = [self._plan(name, tasks, alike) for name in self._schema.names]
         made = tasks.run(memory)
-        parts: list[bytes | memoryview] = [_MAGIC]
-        at, chunks = len(_MAGIC), []
+        parts: list[bytes | memoryview] = [MAGIC]
+        at, chunks = len(MAGIC), []
         stored: dict[object, _Chunk] = {}
         for column, kind in zip(planned, self._schema.kinds, strict=True):
             chunk = stored.get(column.identity)
@@ -143,24 +137,24 @@ class ParquetEncoder:
                 parts += chunk.parts
                 at += chunk.size
             chunks.append(chunk.metadata(column, kind))
-        footer = _encode_footer(self._schema, count, at - len(_MAGIC), chunks, entries)
+        footer = encode_footer(self._schema, count, at - len(MAGIC), chunks, entries)
         spreads = {column.name: spread for column in planned if (spread := column.spread(made)) is not None}
-        return EncodedFile([*parts, footer, _TAIL.pack(len(footer), _MAGIC)], spreads)
+        return EncodedFile([*parts, footer], spreads)
 
-    def _plan(self, name: str, count: int, tasks: _Tasks, alike: Mapping[str, Numbered | Constant]) -> _Column:
+    def _plan(self, name: str, tasks: _Tasks, alike: Mapping[str, Numbered | Constant]) -> _Column:
         codec, value = self._codecs.get(name, "NONE"), alike.get(name)
         if isinstance(value, Constant):
-            return _Column(name, codec, [_constant_page(count)], dictionary=_text_dictionary(value))
+            return _Column(name, codec, [_constant_page(tasks.count)], dictionary=_text_dictionary(value))
         if isinstance(value, Numbered):
-            return _Column(name, codec, [tasks.add_numbered(value, count, codec)])
+            return _Column(name, codec, [tasks.add_numbered(value, codec)])
         source = self._sources[name]
-        return _Column(name, codec, tasks.add(source, count), source, source.dictionary)
+        return _Column(name, codec, tasks.add(source), source, source.dictionary)
 
 
 class PageTask(NamedTuple):
     """A page, for compiled code: rows of a column that lies at these addresses, and where in memory they go.
 
-    Rows are numbered from the `first`; those that were `picked` have their numbers at that address.
+    The numbers of the rows that were `picked` lie at that address, and count from the `first`.
     """
 
     kind: int
@@ -176,41 +170,36 @@ class PageTask(NamedTuple):
 
 
 class _Tasks:
-    """Pages of a file that are to be encoded."""
+    """Pages of a file with some rows that are to be encoded."""
 
-    def __init__(self, rows: Rows | int) -> None:
-        self._rows = None if isinstance(rows, int) else np.ascontiguousarray(rows, np.int64)
-        self._picked = 0 if self._rows is None else self._rows.ctypes.data
+    def __init__(self, rows: Rows) -> None:
+        self.count = len(rows)
+        self._rows = np.ascontiguousarray(rows, np.int64)
         self._pages: list[PageTask] = []
         self._of_source: dict[int, list[_Page]] = {}
         self._held: list[object] = []
 
-    def add(self, source: _Source, count: int) -> list[_Page]:
+    def add(self, source: _Source) -> list[_Page]:
         """The pages of a column; the record key often is a data column, too, and has them but once."""
         found = self._of_source.get(id(source))
         if found is None:
-            step = source.page_rows
-            found = [self._add(source, start, min(step, count - start)) for start in range(0, count, step)]
+            starts = range(0, self.count, source.page_rows)
+            found = [self._add(source, start, min(source.page_rows, self.count - start)) for start in starts]
             self._of_source[id(source)] = found
         return found
 
-    def add_numbered(self, texts: Numbered, count: int, codec: str) -> _Page:
+    def add_numbered(self, texts: Numbered, codec: str) -> _Page:
         """The one page of numbered texts, which snappy does not have to compress."""
         prefix = np.frombuffer(texts.prefix.encode() or b"\0", np.uint8)
         length = len(texts.prefix.encode())
         assert length <= _PREFIX_MAX, texts
         self._held.append(prefix)
         kind = _SNAPPY_NUMBERED if codec == "SNAPPY" else _NUMBERED
-        self._pages.append(PageTask(kind, length, prefix.ctypes.data, 0, 0, texts.first, count, 1, 0, 0))
-        return _Page(count, len(self._pages) - 1, is_compressed=kind == _SNAPPY_NUMBERED)
+        self._pages.append(PageTask(kind, length, prefix.ctypes.data, 0, 0, texts.first, self.count, 1, 0, 0))
+        return _Page(self.count, len(self._pages) - 1, is_compressed=kind == _SNAPPY_NUMBERED)
 
     def _add(self, source: _Source, start: int, count: int) -> _Page:
-        task = source.task
-        if self._picked:
-            page = task._replace(rows=count, picked=self._picked + 8 * start)
-        else:
-            page = task._replace(rows=count, first=task.first + start)
-        self._pages.append(page)
+        self._pages.append(source.task._replace(rows=count, picked=self._rows.ctypes.data + 8 * start))
         return _Page(count, len(self._pages) - 1)
 
     def run(self, memory: Memory) -> _Made:
@@ -302,6 +291,8 @@ class _Column:
 
     def is_large(self, made: _Made) -> bool:
         """Whether it is worth compressing, or has been."""
+        if self.dictionary is not None and len(self.dictionary.page) > _SMALL_BYTES:
+            return True
         return any(page.is_compressed or len(page.read(made)) > _SMALL_BYTES for page in self.pages)
 
     def spread(self, made: _Made) -> Spread | None:
@@ -335,8 +326,8 @@ class _Chunk:
 
     def metadata(self, column: _Column, kind: int) -> bytes:
         """What the footer says of it for one of its columns."""
-        head = _chunk_head(column.name, kind, _CODECS[self.codec], has_dictionary=self.dictionary > 0)
-        return _chunk_metadata(head, self.rows, self.before, self.size, self.at, self.dictionary)
+        head = chunk_head(column.name, kind, _CODECS[self.codec], has_dictionary=self.dictionary > 0)
+        return chunk_metadata(head, self.rows, self.before, self.size, self.at, self.dictionary)
 
 
 def _one_value(values: ArrowArray) -> Spread:
@@ -412,9 +403,8 @@ def _coded_source(encoded: ArrowArray, *, is_optional: bool) -> _Source:
 
 def _plain_page(values: ArrowArray) -> bytes:
     """The page of the values of a dictionary."""
-    tasks = _Tasks(len(values))
-    source = _Source(_plain_task(values, is_optional=False), max(1, len(values)), values)
-    (page,) = tasks.add(source, len(values))
+    tasks = _Tasks(np.arange(len(values)))
+    (page,) = tasks.add(_Source(_plain_task(values, is_optional=False), len(values), values))
     return bytes(page.read(tasks.run(lambda size: memoryview(bytearray(size)))))
 
 
@@ -483,89 +473,13 @@ def _encode_chunk(column: _Column, rows: int, at: int, made: _Made) -> _Chunk:
     size, first = 0, 0
     if dictionary is not None:
         stored = _compressed(dictionary.page, codec)
-        header = _dictionary_header(len(dictionary.page), len(stored), len(dictionary.values))
+        header = dictionary_header(len(dictionary.page), len(stored), len(dictionary.values))
         parts += [header, stored]
         first, size = len(header) + len(stored), len(header) + len(dictionary.page)
-    encoding, total = _PLAIN if dictionary is None else _RLE_DICTIONARY, first
+    encoding, total = PLAIN if dictionary is None else RLE_DICTIONARY, first
     for page in column.pages:
         before, stored = page.stored(made, codec)
-        header = _page_header(before, len(stored), page.count, encoding)
+        header = page_header(before, len(stored), page.count, encoding)
         parts += [header, stored]
         size, total = size + len(header) + before, total + len(header) + len(stored)
     return _Chunk(parts, at, codec, rows, size, total, first)
-
-
-# Structs of which there is one for every page or column are spelled out: the heads of their fields, and numbers.
-
-
-def _page_header(size: int, stored: int, count: int, encoding: int) -> bytes:
-    """PageHeader: type 0, sizes; DataPageHeader: values, their encoding, RLE for the levels of both kinds."""
-    sizes, values = (
-        encode_zigzag(size) + b"\x15" + encode_zigzag(stored),
-        encode_zigzag(count) + b"\x15" + encode_zigzag(encoding),
-    )
-    return b"\x15\x00\x15" + sizes + b"\x2c\x15" + values + b"\x15\x06\x15\x06\x00\x00"
-
-
-def _dictionary_header(size: int, stored: int, count: int) -> bytes:
-    """PageHeader: type 2, sizes; DictionaryPageHeader: values, plain."""
-    sizes = encode_zigzag(size) + b"\x15" + encode_zigzag(stored)
-    return b"\x15\x04\x15" + sizes + b"\x4c\x15" + encode_zigzag(count) + b"\x15\x00\x00\x00"
-
-
-def _chunk_metadata(head: bytes, rows: int, size: int, stored: int, at: int, dictionary: int) -> bytes:
-    """ColumnChunk: where it begins; ColumnMetaData: its head, values, sizes, where its pages and dictionary begin."""
-    sizes = encode_zigzag(rows) + b"\x16" + encode_zigzag(size) + b"\x16" + encode_zigzag(stored)
-    places = encode_zigzag(at + dictionary) + (b"\x26" + encode_zigzag(at) if dictionary else b"")
-    return b"\x26" + encode_zigzag(at) + b"\x1c" + head + b"\x16" + sizes + b"\x26" + places + b"\x00\x00"
-
-
-@lru_cache(maxsize=1024)
-def _chunk_head(name: str, kind: int, codec: int, *, has_dictionary: bool) -> bytes:
-    """What ColumnMetaData begins with, which is the same in every file."""
-    encodings = [_PLAIN, _RLE, _RLE_DICTIONARY] if has_dictionary else [_PLAIN, _RLE]
-    fields = {
-        1: integer(kind, wide=False),
-        2: integer_list(encodings),
-        3: text_list([name.encode()]),
-        4: integer(codec, wide=False),
-    }
-    return encode_struct(fields)[:-1]
-
-
-@dataclass(frozen=True, slots=True)
-class _StoredSchema:
-    """The schema of a file, encoded, and the names and physical types of its columns."""
-
-    elements: bytes
-    names: tuple[str, ...]
-    kinds: tuple[int, ...]
-
-
-@lru_cache(maxsize=64)
-def _stored_schema(schema: pa.Schema) -> _StoredSchema:
-    """A schema as Arrow's writer stores it."""
-    sink = pa.BufferOutputStream()
-    pq.ParquetWriter(sink, schema, store_schema=False).close()
-    file = sink.getvalue().to_pybytes()
-    length, _ = _TAIL.unpack(file[-_TAIL.size :])
-    footer, _ = decode_struct(file[-_TAIL.size - length : -_TAIL.size])
-    root, *fields = footer[2]
-    kinds = tuple(field[1] for field in fields)
-    return _StoredSchema(struct_list(each[RAW] for each in (root, *fields)), tuple(schema.names), kinds)
-
-
-def _encode_footer(
-    schema: _StoredSchema, rows: int, size: int, chunks: Iterable[bytes], entries: Mapping[bytes, bytes]
-) -> bytes:
-    group = encode_struct({1: struct_list(chunks), 2: integer(size), 3: integer(rows)})
-    pairs = (encode_struct({1: text(key), 2: text(value)}) for key, value in entries.items())
-    fields = {
-        1: integer(_VERSION, wide=False),
-        2: schema.elements,
-        3: integer(rows),
-        4: struct_list([group]),
-        5: struct_list(pairs),
-        6: text(_CREATED_BY),
-    }
-    return encode_struct(fields)

@@ -96,8 +96,8 @@ def _task(tasks: Int64s, page: int) -> tuple[int, int, int, int, int, int, int, 
 
 @compiled
 def _row(picked: int, first: int, number: int) -> int:
-    """The row that comes so many after the first, or that is the so-manieth of those that were picked."""
-    return first + (load_long(picked + 8 * number) if picked else number)
+    """Of the rows that were picked, the one of a number."""
+    return first + load_long(picked + 8 * number)
 
 
 @compiled
@@ -221,7 +221,7 @@ def _put_texts(
     low, high, low_start, high_start, low_end, high_end = np.int64(-1), np.int64(-1), 0, 0, 0, 0
     least = greatest = np.uint64(0)
     for number in range(count):
-        if picked and number + _AHEAD < count:
+        if number + _AHEAD < count:
             prefetch_at(values + _start(offsets, kind, _row(picked, first, number + _AHEAD)))
         row = _row(picked, first, number)
         if _is_null(validity, row):

@@ -1,4 +1,4 @@
-"""Where many record keys live: each shard of the record index that they hash to is probed once, shards on threads.
+"""Where many record keys live: all shards of the record index that they hash to are probed by one kernel, on threads.
 
 A shard is a base file and log files on top, each with a table of its keys (see `shard_cache`). Keys are looked for in
 the newest file first; what it says of a key, that it is there or that it is deleted, counts. For a few keys the entries

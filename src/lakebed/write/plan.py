@@ -189,31 +189,34 @@ def _tasks(
     rows: pa.Table, assignments: Sequence[Assignment], context: WriteContext, *, is_blind: bool
 ) -> tuple[WriteTask, ...]:
     """Tasks with their rows. Those that append log files pick them out themselves, and know their new keys."""
-    if any(column.num_chunks > 1 for column in rows.columns):
-        rows = rows.combine_chunks()  # Picking from many chunks would put them together each time.
     tasks = [
         WriteTask(context, number, own.group, own.file_slice, Picked(rows, own), "", bool(len(own.inserts)), is_blind)
         for number, own in enumerate(assignments)
     ]
-    appends = [own for own, task in zip(assignments, tasks, strict=True) if is_append(task)]
-    others = [own for own, task in zip(assignments, tasks, strict=True) if not is_append(task)]
-    picked = {id(pick.assignment): pick for pick in (*_keyed(rows, appends), *_brought_together(rows, others))}
-    return tuple(replace(task, rows=picked[id(own)]) for task, own in zip(tasks, assignments, strict=True))
+    are_appends = [is_append(task) for task in tasks]
+    appended = _keyed(rows, [own for own, is_own in zip(assignments, are_appends, strict=True) if is_own])
+    others = _brought_together(rows, [own for own, is_own in zip(assignments, are_appends, strict=True) if not is_own])
+    return tuple(
+        replace(task, rows=next(appended if is_own else others))
+        for task, is_own in zip(tasks, are_appends, strict=True)
+    )
 
 
 def _keyed(rows: pa.Table, assignments: Sequence[Assignment]) -> Iterator[Picked]:
     """Rows that are picked out later, with the keys of inserts."""
+    whole = rows.combine_chunks()  # Picking from many chunks would put them together each time.
     inserts = np.concatenate([np.empty(0, np.int64), *(own.inserts for own in assignments)])
-    keys, start = joined(rows[RECORD_KEY]).take(pa.array(inserts)), 0
+    keys, start = joined(whole[RECORD_KEY]).take(pa.array(inserts)), 0
     for own in assignments:
-        yield Picked(rows, own, new_keys=keys.slice(start, len(own.inserts)))
+        yield Picked(whole, own, new_keys=keys.slice(start, len(own.inserts)))
         start += len(own.inserts)
 
 
 def _brought_together(rows: pa.Table, assignments: Sequence[Assignment]) -> Iterator[Picked]:
     """The rows of each file group: brought together at once, or by the tasks themselves if they are very many."""
     if rows.nbytes > _TAKEN_BYTES:
-        yield from (Picked(rows, own) for own in assignments)
+        whole = rows.combine_chunks()  # As above.
+        yield from (Picked(whole, own) for own in assignments)
         return
     ordered = take_rows(rows, np.concatenate([np.empty(0, np.int64), *(own.rows for own in assignments)]))
     start = 0
