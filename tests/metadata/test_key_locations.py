@@ -455,14 +455,15 @@ def test_a_table_that_cannot_be_stored_later_costs_time_only(tmp_path: Path, cap
 
 
 @pytest.mark.parametrize(
-    "sizes", [(0,), (3, 0), (0, 5, 400), (30_000, 30_000, 9), (40_000, 40_000, 9), (1, 1, 1, 1, 2000)]
+    "sizes",
+    [(0,), (3, 0), (0, 5, 400), (30_000, 30_000, 9), (40_000, 40_000, 9), (1, 1, 1, 1, 2000), (9, 2000, 5, 0), (7, 7)],
 )
 @pytest.mark.parametrize("marked_max", [0, 1 << 20])
 def test_the_newest_table_that_knows_a_key_counts(
     monkeypatch: pytest.MonkeyPatch, marked_max: int, sizes: tuple[int, ...]
 ) -> None:
     """Also if tables have so many keys that nothing marks them, and if they say that it is gone."""
-    monkeypatch.setattr(key_table, "_OLDEST_SLOTS_MAX", marked_max)
+    monkeypatch.setattr(key_table, "_LARGEST_SLOTS_MAX", marked_max)
     rng = np.random.default_rng(len(sizes))
     keys = pa.array([f"key-{number}" for number in range(40_000)])
     prints = fingerprints(keys, b"s" * 16)
@@ -480,7 +481,8 @@ def test_the_newest_table_that_knows_a_key_counts(
     joined = KeyTables.of(tables)
     for count in range(len(tables)):
         above = KeyTables.of(tables[: count + 1], KeyTables.of(tables[count + 1 :]) if tables[count + 1 :] else None)
-        assert above.marks.tobytes() == joined.marks.tobytes()
+        assert (above.largest, above.marks.tobytes()) == (joined.largest, joined.marks.tobytes())
+        assert above.largest_marks.tobytes() == joined.largest_marks.tobytes()
         found = key_locations._Found(len(keys))
         probe = key_locations._Probe.of([key_locations._Tables(above, 1, 0)], found, asked, np.array([0, len(keys)]))
         probe.run(prints, threads=None)

@@ -20,7 +20,7 @@ UInt32s = npt.NDArray[np.uint32]
 
 SLOT_WORDS = 5
 _SLOT_BYTES, _PRINT_BYTES, _ENTRY = 20, 16, 16
-_GONE, _TABLE, _MARKS = 0xFFFFFFFF, 6, 4
+_GONE, _TABLE, _MARKS = 0xFFFFFFFF, 6, 5
 """See `GONE` and `KeyTables` of `key_table`: compiled code goes by what its own file says."""
 _MARK_BITS = 3
 """Bits of a mark, all in one word: of a thousand keys without one, a few look as if they had one."""
@@ -211,29 +211,30 @@ def find_entries(
     The keys of shard s are `order[bounds[s] : bounds[s + 1]]`; only those from the first to before the last place
     of `span` in that order are looked for. The tables of shard s, the newest one first, are the rows
     `tables_of[s] : tables_of[s + 1]` of `tables`, and its marks the row s of `marks` (see `tables_at` and `marks_at` of
-    `key_table.KeyTables`): they tell most keys that the last table, or all the others, do not have. The number of
+    `key_table.KeyTables`): they tell most keys that the largest table, or all the others, do not have. The number of
     place p of the shard is `numbers[numbers_of[s] + p]`.
     """
     hits, first_print = 0, prints.ctypes.data
     for shard in range(len(bounds) - 1):
         start, end = max(span[0], bounds[shard]), min(span[1], bounds[shard + 1])
-        newest, oldest = tables_of[shard], tables_of[shard + 1] - 1
-        base, base_count = tables[_TABLE * oldest], tables[_TABLE * oldest + 1]
-        newer, newer_mask = marks[_MARKS * shard], marks[_MARKS * shard + 1] - 1
-        older, older_mask = marks[_MARKS * shard + 2], marks[_MARKS * shard + 3] - 1
+        newest, last = tables_of[shard], tables_of[shard + 1]
+        largest = newest + marks[_MARKS * shard + 4]
+        large, large_count = tables[_TABLE * largest], tables[_TABLE * largest + 1]
+        others, others_mask = marks[_MARKS * shard], marks[_MARKS * shard + 1] - 1
+        large_marks, large_mask = marks[_MARKS * shard + 2], marks[_MARKS * shard + 3] - 1
         for place in range(start, end):
             if place + _AHEAD < end:
-                at = base + _SLOT_BYTES * _home(first_print + _PRINT_BYTES * order[place + _AHEAD], base_count)
+                at = large + _SLOT_BYTES * _home(first_print + _PRINT_BYTES * order[place + _AHEAD], large_count)
                 prefetch_at(at)
                 prefetch_at(at + _NEXT)
             key = order[place]
             print_at = first_print + _PRINT_BYTES * key
             mark, number = _mark(print_at)
-            is_newer = _has_mark(newer, number & newer_mask, mark)
-            if not is_newer and not _has_mark(older, number & older_mask, mark):
+            is_other = _has_mark(others, number & others_mask, mark)
+            if not is_other and not _has_mark(large_marks, number & large_mask, mark):
                 continue
-            entry, table = np.int64(0), oldest
-            for table in range(newest if is_newer else oldest, oldest + 1):
+            entry, table = np.int64(0), largest
+            for table in range(newest if is_other else largest, last if is_other else largest + 1):
                 slot = _find_slot(tables[_TABLE * table], tables[_TABLE * table + 1], print_at)
                 entry = np.int64(np.uint32(load_int(slot + _ENTRY)))
                 if entry != 0:

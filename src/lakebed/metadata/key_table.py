@@ -49,10 +49,10 @@ _SLOT_BYTES = 20
 _NO_MARKS, _ALL_MARKS = np.zeros(1, np.uint64), ~np.zeros(1, np.uint64)
 """Marks of no key, and of every key. Marks tell most keys which a table does not have."""
 _MARK_WORDS = 1 << 13
-"""Of marks of log files: 64 KiB, which a processor has at hand all the time."""
+"""Of marks of all tables but the largest: 64 KiB, which a processor has at hand all the time."""
 _MARKED_SLOTS_MAX = 16 * _MARK_WORDS
 """With more slots for each word marks would tell too little."""
-_OLDEST_SLOTS_MAX, _OLDEST_SLOTS_PER_WORD = 1 << 20, 8
+_LARGEST_SLOTS_MAX, _LARGEST_SLOTS_PER_WORD = 1 << 20, 8
 """A larger table is not marked: that takes longer than looking for most numbers of keys in it."""
 
 
@@ -70,6 +70,11 @@ class KeyTable:
     places: tuple[FileGroupId, ...] = field(repr=False)
     ordering: Int64s = field(repr=False)
     replaces_others: bool = False
+
+    @property
+    def slot_count(self) -> int:
+        """How many slots there are, empty ones too."""
+        return self.slots.nbytes // _SLOT_BYTES
 
     @property
     def nbytes(self) -> int:
@@ -167,13 +172,16 @@ def _slot_count(keys: int) -> int:
 class KeyTables:
     """The tables of the files of a shard, the newest one first, as `find_entries` of `key_kernels` wants them.
 
-    `marks` are those of the keys in all of them but the oldest, and `oldest_marks` in that. `places` are those of all
-    tables, and `numbers` has for each table the number of each of its places among them.
+    Most keys are in the largest one: that of the base file or, before there is one, of the log file of a first load.
+    `marks` are those of the keys in all tables but that, and `largest_marks` in that. `places` are those of all tables,
+    and `numbers` has for each table the number of each of its places among them.
     """
 
     tables: tuple[KeyTable, ...]
+    largest: int
+    """Its number among the tables."""
     marks: Words = field(repr=False)
-    oldest_marks: Words = field(repr=False)
+    largest_marks: Words = field(repr=False)
     places: tuple[FileGroupId, ...] = field(repr=False)
     numbers: tuple[Int32s, ...] = field(repr=False)
     tables_at: Int64s = field(repr=False)
@@ -189,10 +197,13 @@ class KeyTables:
         ]
         layout = [_layout(*pair) for pair in zip(tables, numbers, strict=True)]
         every = (*tables, *(older.tables if older is not None else ()))
+        largest = max(range(len(every)), key=lambda number: (every[number].slot_count, number))
+        marked = older if older is not None and largest == len(tables) + older.largest else None
         return cls(
             every,
-            _marks(tables, every, older),
-            _oldest_marks(every[-1]) if older is None else older.oldest_marks,
+            largest,
+            _marks(tables, every, largest, marked),
+            _largest_marks(every[largest]) if marked is None else marked.largest_marks,
             tuple(places),
             (*numbers, *(older.numbers if older is not None else ())),
             np.concatenate([*layout, older.tables_at if older is not None else np.empty(0, np.int64)]),
@@ -201,49 +212,48 @@ class KeyTables:
     @property
     def nbytes(self) -> int:
         """About what it takes in memory besides the tables."""
-        marks = self.marks.nbytes + self.oldest_marks.nbytes
+        marks = self.marks.nbytes + self.largest_marks.nbytes
         return marks + self.tables_at.nbytes + sum(numbers.nbytes for numbers in self.numbers)
 
     @property
-    def marks_at(self) -> tuple[int, int, int, int]:
-        """Where both kinds of marks lie, and how many words they are."""
-        marks, oldest = self.marks, self.oldest_marks
-        return marks.ctypes.data, len(marks), oldest.ctypes.data, len(oldest)
+    def marks_at(self) -> tuple[int, int, int, int, int]:
+        """Where both kinds of marks lie, and how many words they are; then the number of the largest table."""
+        marks, largest = self.marks, self.largest_marks
+        return marks.ctypes.data, len(marks), largest.ctypes.data, len(largest), self.largest
 
 
 def _layout(table: KeyTable, numbers: Int32s) -> Int64s:
     arrays = (table.slots, table.place_of, table.instants_ms, table.ordering, numbers)
     slots, place_of, instants_ms, ordering, of_places = (array.ctypes.data for array in arrays)
     has_ordering = len(table.ordering) > 0
-    slot_count = len(table.slots) * 4 // _SLOT_BYTES
-    return np.array([slots, slot_count, place_of, instants_ms, ordering if has_ordering else 0, of_places], np.int64)
+    at = (slots, table.slot_count, place_of, instants_ms, ordering if has_ordering else 0, of_places)
+    return np.array(at, np.int64)
 
 
-def _marks(newer: Sequence[KeyTable], every: Sequence[KeyTable], older: KeyTables | None) -> Words:
-    """The marks of all tables but the oldest, by what those of the `older` ones are."""
+def _marks(newer: Sequence[KeyTable], every: Sequence[KeyTable], largest: int, older: KeyTables | None) -> Words:
+    """The marks of all tables but the largest, by what those of the `older` ones are, if that is among them."""
     from lakebed.metadata.key_kernels import mark_keys
 
     if len(every) == 1:
         return _NO_MARKS
-    if sum(len(table.slots) for table in every[:-1]) * 4 > _SLOT_BYTES * _MARKED_SLOTS_MAX:
+    if sum(table.slot_count for table in every) - every[largest].slot_count > _MARKED_SLOTS_MAX:
         return _ALL_MARKS
     marks = np.zeros(_MARK_WORDS, np.uint64)
     if older is not None:
         marks |= older.marks
-    for table in newer if older is not None else newer[:-1]:
-        mark_keys(table.slots.ctypes.data, len(table.slots) * 4 // _SLOT_BYTES, marks)
+    for table in newer if older is not None else (*every[:largest], *every[largest + 1 :]):
+        mark_keys(table.slots.ctypes.data, table.slot_count, marks)
     return marks
 
 
-def _oldest_marks(table: KeyTable) -> Words:
-    """The marks of the oldest table; of all keys if it is very large."""
+def _largest_marks(table: KeyTable) -> Words:
+    """The marks of the largest table; of all keys if it is very large."""
     from lakebed.metadata.key_kernels import mark_keys
 
-    slot_count = len(table.slots) * 4 // _SLOT_BYTES
-    if slot_count > _OLDEST_SLOTS_MAX:
+    if table.slot_count > _LARGEST_SLOTS_MAX:
         return _ALL_MARKS
-    marks = np.zeros(1 << (1 + slot_count // _OLDEST_SLOTS_PER_WORD).bit_length() - 1, np.uint64)
-    mark_keys(table.slots.ctypes.data, slot_count, marks)
+    marks = np.zeros(1 << (1 + table.slot_count // _LARGEST_SLOTS_PER_WORD).bit_length() - 1, np.uint64)
+    mark_keys(table.slots.ctypes.data, table.slot_count, marks)
     return marks
 
 
@@ -252,7 +262,7 @@ def encode_key_table(table: KeyTable, seed: bytes) -> list[bytes | memoryview]:
     places = json.dumps([[place.partition, place.file_id] for place in table.places]).encode()
     arrays = (table.slots, table.place_of, table.instants_ms, table.ordering)
     parts: list[bytes | memoryview] = [*(array.view(np.uint8).data for array in arrays), places]
-    counts = (len(table.slots) * 4 // _SLOT_BYTES, len(table.place_of), len(table.ordering))
+    counts = (table.slot_count, len(table.place_of), len(table.ordering))
     numbers = (*counts, len(places), int(table.replaces_others))
     checksum = _checksum(seed, numbers, parts)
     return [_HEADER.pack(_MAGIC, seed, *numbers, checksum), *parts]
