@@ -450,16 +450,18 @@ def test_a_store_that_does_not_answer() -> None:
 
 
 @pytest.mark.parametrize("lot_bytes", [1, 1 << 20])
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
 def test_log_files_of_one_write_are_noted_before_they_are_stored(
-    monkeypatch: pytest.MonkeyPatch, lot_bytes: int
+    monkeypatch: pytest.MonkeyPatch, lot_bytes: int, count: int
 ) -> None:
+    """And before they are noted, the write is declared."""
     monkeypatch.setattr(log_file, "_LOT_BYTES", lot_bytes)
     context = context_of()
     tasks = [
         replace(
             task_of(full(keys), context), number=number, token=f"{number}-7-8", group=FileGroupId("eu", f"f{number}-0")
         )
-        for number, keys in enumerate((["a"], [], ["b", "c"]))
+        for number, keys in enumerate([["a"], [], *(["b", "c"] for _ in range(7))][:count])
     ]
     tasks = [replace(task, file_slice=FileSlice(task.group, INSTANT, None)) for task in tasks]
     noted: list[frozenset[str]] = []
@@ -470,11 +472,18 @@ def test_log_files_of_one_write_are_noted_before_they_are_stored(
         assert noted[-1] >= files.keys()
         return create_all(storage, files)
 
+    def declare() -> None:
+        assert not load_markers(context.storage, INSTANT)
+        context.storage.create("declared", b"")
+
+    def is_declared() -> None:
+        assert context.storage.find("declared") == b""
+
     monkeypatch.setattr(type(context.storage), "create_all", create)
-    written = list(append_log_files(tasks))
-    assert [file.stat.num_writes for file in written] == [1, 2]
+    written = list(append_log_files(tasks, declare, is_declared))
+    assert [file.stat.num_writes for file in written] == [1, *[2] * (count - 2)]
     assert load_markers(context.storage, INSTANT) == {file.stat.path for file in written}
-    assert len(noted) == (2 if lot_bytes == 1 else 1)
+    assert len(noted) == (len(written) if lot_bytes == 1 else 1)
 
 
 # What Apache Hudi wrote

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,6 +44,10 @@ _VERSION = 1
 """Of a log file: one that outgrows a size limit would be followed by version 2; ours are written in one piece."""
 _LOT_BYTES = 4 << 20
 """Of log files that are stored at once, by a thread of its own while others are being encoded."""
+_LOTS_WAITING = 4
+"""No more than so many are being stored."""
+_BEGUN_FIRST = 2
+"""So many files are begun before the write is declared; none of them is done with before a third one is begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +80,26 @@ def append_log_files(
 ) -> tuple[WrittenFile, ...]:
     """As `append_log_file`, for tasks of one write, on threads. Files are stored several at once: a sync serves all.
 
-    What is to be done `before` any is stored is done while rows are got ready; what is to be done `meanwhile` comes
-    when all files have been begun.
+    What is to be done `before` any is noted or stored is done while the first are encoded; what is to be done
+    `meanwhile` comes when all files have been begun.
     """
 
     def begin() -> Iterator[WriteTask]:
-        yield from tasks
+        yield from tasks[:_BEGUN_FIRST]
+        before()
+        _mark(tasks)
+        yield from tasks[_BEGUN_FIRST:]
         meanwhile()
 
     (prepared,) = start([tasks], prepare_lot)
-    before()
-    together = prepared.result()
     lot: list[LogDraft] = []
     stored: list[Future[tuple[WrittenFile, ...]]] = []
     with aside() as begin_aside:
-        for draft in map_bounded(begin(), partial(_draft, lot=together)):
+        for draft in map_bounded(begin(), lambda task: _draft(task, prepared.result())):
             lot += [] if draft is None else [draft]
             if sum(len(each.data) for each in lot) >= _LOT_BYTES:
-                if len(stored) > 1:
-                    stored[-2].result()  # No more than two lots wait.
+                if len(stored) >= _LOTS_WAITING:
+                    stored[-_LOTS_WAITING].result()
                 stored.append(begin_aside(_store, lot))
                 lot = []
         last = _store(lot)
@@ -143,10 +147,10 @@ def _draft_of(lot: LogLot, task: WriteTask, rows: Picked) -> LogDraft | None:
 
 
 def _store(drafts: Sequence[LogDraft]) -> tuple[WrittenFile, ...]:
-    """Stores log files of one write, noted by markers before they are made."""
+    """Stores log files of one write, which are noted."""
     if not drafts:
         return ()
-    _store_files(drafts[0].task, {_path(draft.task, draft.log): draft.data for draft in drafts})
+    _create_files(drafts[0].task.context.storage, {_path(draft.task): draft.data for draft in drafts})
     return tuple(map(_written, drafts))
 
 
@@ -200,25 +204,32 @@ def _split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 def store_log_file(task: WriteTask, data: bytes) -> LogFile:
     """Writes the log file of a task, noted by a marker before it is made."""
-    log = _log_file(task, len(data))
-    _store_files(task, {_path(task, log): data})
-    return log
+    _mark([task])
+    _create_files(task.context.storage, {_path(task): data})
+    return _log_file(task, len(data))
 
 
 def _log_file(task: WriteTask, size: int) -> LogFile:
-    group, instant = task.group, task.context.instant
-    name = encode_log_file_name(group.file_id, instant, _VERSION, task.token)
-    return LogFile(name, group.file_id, instant, _VERSION, task.token, size=size)
+    return LogFile(_name(task), task.group.file_id, task.context.instant, _VERSION, task.token, size=size)
 
 
-def _path(task: WriteTask, log: LogFile) -> str:
-    return _slice_after(task, log).path(log.name)
+def _name(task: WriteTask) -> str:
+    return encode_log_file_name(task.group.file_id, task.context.instant, _VERSION, task.token)
 
 
-def _store_files(task: WriteTask, files: Mapping[str, bytes]) -> None:
-    """Stores files of a task, or of several of one write, of which it is the first."""
-    storage = task.context.storage
-    write_markers(storage, task.context.instant, files, task.token)
+def _path(task: WriteTask) -> str:
+    return "/".join(filter(None, (task.group.partition, _name(task))))
+
+
+def _mark(tasks: Sequence[WriteTask]) -> None:
+    """Notes the log files of tasks of one write, before they are made."""
+    noted = [task for task in tasks if task.rows.count]
+    if noted:
+        context = noted[0].context
+        write_markers(context.storage, context.instant, map(_path, noted), noted[0].token)
+
+
+def _create_files(storage: Storage, files: Mapping[str, bytes]) -> None:
     if not create_files(storage, files):
         raise WriteConflictError(
             f"one of {', '.join([*files][:3])} is there already, with other content",
@@ -236,7 +247,7 @@ def _write_stat(task: WriteTask, log: LogFile, records: int, inserts: int, delet
     size = log.size or 0
     stat = WriteStat(
         file_id=log.file_id,
-        path=_path(task, log),
+        path=_path(task),
         partition=task.group.partition,
         prev_commit=log.instant,
         num_writes=records,

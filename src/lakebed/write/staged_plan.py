@@ -35,6 +35,11 @@ class GroupRows:
     updates: tuple[RowRange, ...] = ()
     inserts: tuple[RowRange, ...] = ()
 
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return sum(each.rows for each in (*self.updates, *self.inserts))
+
     def read(self) -> pa.Table:
         """The rows, where their keys are, and the path of the partition that they are written to."""
         tables = (with_partition(table, self.partition) for table in self._tables())

@@ -37,6 +37,11 @@ NOT_COUNTED: Mapping[str, Any] = {
 class Rows(Protocol):
     """Prepared rows, wherever they lie."""
 
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        ...
+
     def read(self) -> pa.Table:
         """The rows: record key, partition path, data columns, and `lakebed.is_delete` if some are deletes."""
         ...
@@ -47,6 +52,11 @@ class InMemory:
     """Rows that are at hand."""
 
     table: pa.Table
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return int(self.table.num_rows)
 
     def read(self) -> pa.Table:
         """The rows."""
