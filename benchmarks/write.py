@@ -6,13 +6,13 @@ committing are in every figure. In the end the tables must agree.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.batches import BENCH, Batches, make_batches
+from benchmarks.batches import Batches, make_batches
+from benchmarks.folders import fresh_folder
 from benchmarks.report import Bar, Line, print_lines, seconds_text
 from benchmarks.settings import Settings
 from benchmarks.writers import TITLES, Spent, Writer, running_writers
@@ -92,8 +92,8 @@ def measure(
     contenders: Sequence[Contender], batches: Batches, settings: Settings, rounds: int
 ) -> tuple[Measured, Measured]:
     """Costs of first loads and of upserts. One of each is done before, and not counted."""
-    with tempfile.TemporaryDirectory(dir=BENCH) as made:
-        folders = [Path(made, f"load-{number}") for number in range(min(rounds, LOADS) + 1)]
+    with fresh_folder() as made:
+        folders = [made / f"load-{number}" for number in range(min(rounds, LOADS) + 1)]
         turns = Turns(settings.record_index)
         for number, folder in enumerate(folders):
             folder.mkdir()
