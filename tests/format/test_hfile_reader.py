@@ -4,6 +4,8 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 import lakebed
 from hfiles import Records, block, file_info, hbase_file, real_hfiles, record, root_index, trailer
 from lakebed.errors import CorruptTableError, UnsupportedTableError
-from lakebed.format.hfile import HFile, encode_hfile
+from lakebed.format.hfile import HFile, encode_hfile, reader
 from lakebed.model.source import BytesSource
 
 
@@ -173,6 +175,25 @@ def test_lookups_agree_with_a_dict(content: dict[bytes, bytes], block_bytes_max:
     assert list(file.items()) == records
     assert file.find(prefix) == content.get(prefix)
     assert list(file.scan_prefix(prefix)) == [pair for pair in records if pair[0].startswith(prefix)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 5), st.randoms(use_true_random=False))
+def test_lookups_one_after_the_other_remember_where_records_start(stride: int, chance: Random):
+    """In blocks of many records, whose values hold what looks like records of other keys; some keys are not there."""
+    keys = [f"k{number}".encode() for number in range(300)]
+    present = sorted(chance.sample(keys, 150))
+    records = [
+        (key, b"v" * chance.randrange(9) + record(chance.choice(keys), b"fake") * chance.randrange(3))
+        for key in present
+    ]
+    with patch.object(reader, "_STRIDE", stride):
+        file = HFile.open(BytesSource(encoded(records, block_bytes_max=chance.choice([500, 5_000, 1 << 20]))))
+        known = dict(records)
+        for key in chance.sample(keys, len(keys)):
+            assert file.find(key) == known.get(key)
+        assert file.find_many(keys) == known
+        assert all([*starts] == sorted({*starts}) for starts in file._starts.values())
 
 
 def test_one_key_lookups_import_neither_pyarrow_nor_numba():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -34,6 +35,8 @@ TAIL_BYTES = 32 * 1024
 """Read at once from the end of the file: trailer, file info and, up to some hundred blocks, the index."""
 _SEEKS_MAX = 64
 """From how many keys in one block on it is cheaper to walk the block once than to search it for each."""
+_STRIDE = 64
+"""Of the records of a block, the starts of so many are skipped for each that is remembered."""
 
 
 class HFile:
@@ -48,6 +51,7 @@ class HFile:
         self._trailer = trailer
         self._tail = tail
         self._tail_offset = source.size - len(tail)
+        self._starts: dict[int, array[int]] = {}
 
     @classmethod
     def open(cls, source: ByteSource) -> HFile:
@@ -243,22 +247,34 @@ class HFile:
         at = 0
         for key in keys:
             needle = len(key).to_bytes(2, "big") + key
-            here, hit = at, block.find(needle, at + 8)
+            hit = block.find(needle, at + 8)
             while hit >= 0:
-                here = self._skip_records(block, offset, here, hit - 8)
+                here = self._next_record(block, offset, hit - 8)
                 if here == hit - 8:
                     yield next(self._records(block[here:], offset))
                     at = here
                     break
                 hit = block.find(needle, here + 8)
 
-    def _skip_records(self, block: bytes, offset: int, at: int, until: int) -> int:
-        """Where the first record at or after `until` starts, walking from the record at `at`."""
+    def _next_record(self, block: bytes, offset: int, until: int) -> int:
+        """Where the first record at or after `until` starts, by walking from the last start before that is known.
+
+        One of many starts on the way is known from then on.
+        """
         unpack = RECORD_HEADER.unpack_from
+        known = self._starts.get(offset) or array("Q", (0,))
+        at, passed = known[bisect_right(known, until) - 1], array("Q")
         with parsing(self.path, "record", offset):
             while at < until:
-                key_length, value_length, _ = unpack(block, at)
-                if key_length < 2 or value_length < 0:
-                    raise ValueError("impossible lengths")
-                at += 9 + key_length + value_length
+                for _ in range(_STRIDE):
+                    key_length, value_length, _row_length = unpack(block, at)
+                    if key_length < 2 or value_length < 0:
+                        raise ValueError("impossible lengths")
+                    at += 9 + key_length + value_length
+                    if at >= until:
+                        break
+                else:
+                    passed.append(at)
+        if passed and passed[-1] > known[-1]:
+            self._starts[offset] = known + passed[bisect_right(passed, known[-1]) :]
         return at
