@@ -13,7 +13,7 @@ from interop.write_peer import WITH_METADATA, HudiPeer, running_peer
 from lakebed.api import Table, create_table, open_table
 from lakebed.format.metadata.record_index import decode_record_index
 from lakebed.model.source import BytesSource
-from lakebed.services.indexing import reshard as reshard_module
+from lakebed.services.indexing import renew as renew_module
 from lakebed.storage import open_storage
 
 pytestmark = pytest.mark.interop
@@ -121,7 +121,7 @@ def test_apache_hudi_goes_on_with_shards_that_caught_up_with_writers(
     """What both wrote while the shards were copied is in log files of the instant that their base files are of."""
     path = tmp_path / "trips"
     made(path, table_type).indexes.create("record_index", kind=kind, shards=4)
-    turns, publish = Turns(running_peer(), path, table_type, options), reshard_module.publish_copy
+    turns, publish = Turns(running_peer(), path, table_type, options), renew_module.publish_copy
 
     def write_first(*arguments: object) -> bool:
         turns.hudi_upserts()
@@ -130,9 +130,9 @@ def test_apache_hudi_goes_on_with_shards_that_caught_up_with_writers(
         return publish(*arguments)  # type: ignore[arg-type]
 
     for shards in (7, 2):
-        monkeypatch.setattr(reshard_module, "publish_copy", write_first)
+        monkeypatch.setattr(renew_module, "publish_copy", write_first)
         open_table(path).indexes.reshard("record_index", shards=shards)
-        monkeypatch.setattr(reshard_module, "publish_copy", publish)
+        monkeypatch.setattr(renew_module, "publish_copy", publish)
         turns.check()
         for turn in (turns.hudi_upserts, turns.lakebed_upserts, turns.hudi_upserts):
             turn()

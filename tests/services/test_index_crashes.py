@@ -14,7 +14,7 @@ from lakebed.errors import CorruptTableError, InvalidInputError, LakebedError, W
 from lakebed.format.timeline.instant_names import encode_instant_name
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.services.indexing import reshard as reshard_module
+from lakebed.services.indexing import renew as renew_module
 from lakebed.services.indexing.indexes import Indexes
 from lakebed.storage.faults import NEVER_REFUSED, Call, Crash, Fault
 from services.worlds import contents, faulty, indexes_on, made, rows
@@ -67,7 +67,7 @@ def test_a_crash_after_any_write_leaves_a_table_that_all_can_use(original: Path,
 def test_a_crash_after_any_write_while_shards_catch_up_with_writers(
     original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
 ) -> None:
-    before, publish = contents(open_table(original)), reshard_module.publish_copy
+    before, publish = contents(open_table(original)), renew_module.publish_copy
     after = [(key, ts) for key, ts in before if key != "k001"] + [(f"k{n}", 3) for n in range(400, 430)]
     for number in itertools.count(1):
         path = tmp_path / f"{number}"
@@ -78,11 +78,11 @@ def test_a_crash_after_any_write_while_shards_catch_up_with_writers(
             open_table(of).delete(["k001"])
             return publish(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(reshard_module, "publish_copy", write_first)
+        monkeypatch.setattr(renew_module, "publish_copy", write_first)
         try:
             WORKS[work](indexes_on(faulty(path, nth_write(number, Fault.CRASH_AFTER))))
         except Crash as crash:
-            monkeypatch.setattr(reshard_module, "publish_copy", publish)
+            monkeypatch.setattr(renew_module, "publish_copy", publish)
             expected = after if contents(open_table(path)) != before else before
             check_usable(path, expected, WORKS[work] if number % 2 else None, str(crash))
             shutil.rmtree(path)

@@ -131,8 +131,8 @@ def test_the_table_says_that_it_has_the_index(tmp_path: Path) -> None:
 
 def test_each_built_partition_has_an_instant_of_its_own(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
-    for _ in range(2):
-        table.indexes.create("record_index", kind="record", rebuild=True)
+    for kind in ("record", "record_partitioned"):
+        table.indexes.create("record_index", kind=kind, rebuild=True)
     names = sorted(path.name for path in (tmp_path / "t" / MDT / ".hoodie/timeline").glob("0000*_*.deltacommit"))
     assert [name[:17] for name in names] == [f"{n:017d}" for n in range(5)]
     files = {path.name for path in (tmp_path / "t" / MDT / "record_index").glob("*.hfile")}

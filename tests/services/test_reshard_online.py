@@ -17,6 +17,7 @@ from lakebed.metadata.current_entries import are_current
 from lakebed.metadata.merging import merge_shard
 from lakebed.model.words import Action
 from lakebed.services.indexing import changes as changes_module
+from lakebed.services.indexing import renew as renew_module
 from lakebed.services.indexing import reshard as reshard_module
 from lakebed.services.indexing.keys import Layout
 from lakebed.services.indexing.stored_index import data_partition
@@ -101,7 +102,7 @@ class Between:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.copies = 0
         self.action: Callable[[], None] | None = None
-        publish, copy = reshard_module.publish_copy, reshard_module.make_copy
+        publish, copy = renew_module.publish_copy, renew_module.make_copy
 
         def counted(*arguments: object) -> object:
             self.copies += 1
@@ -113,8 +114,8 @@ class Between:
                 action()
             return publish(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(reshard_module, "make_copy", counted)
-        monkeypatch.setattr(reshard_module, "publish_copy", after_action)
+        monkeypatch.setattr(renew_module, "make_copy", counted)
+        monkeypatch.setattr(renew_module, "publish_copy", after_action)
 
 
 @pytest.fixture
@@ -152,8 +153,8 @@ def test_what_is_written_meanwhile_is_in_the_new_shards(
 def test_entries_keep_their_ordering_values_and_stay_current(
     tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch, kind: str, is_folded: bool
 ) -> None:
-    monkeypatch.setattr(reshard_module, "is_contested", lambda *_: is_folded)
-    monkeypatch.setattr(reshard_module, "_SECONDS_BETWEEN_LOOKS", 0)
+    monkeypatch.setattr(renew_module, "is_contested", lambda *_: is_folded)
+    monkeypatch.setattr(renew_module, "_SECONDS_BETWEEN_LOOKS", 0)
     world = World(tmp_path / "t", kind, ordering="current")
     between.action = lambda: write_all_sorts(world)
     world.table.indexes.reshard(shards=5)
@@ -269,8 +270,8 @@ def test_the_index_may_become_another_one_meanwhile(
 
     between.action = change
     world.table.indexes.reshard(shards=shards)
-    # The work has a copy of its own if it is a reshard. One to the same shards leaves nothing to do.
-    assert between.copies == {"drop": 2, "empty": 2, "rebuild": 2, "reshard": 3, "same": 2}[work]
+    # The work has a copy of its own if it leaves the index in place. A reshard to the same leaves nothing to do.
+    assert between.copies == {"drop": 2, "empty": 2, "rebuild": 3, "reshard": 3, "same": 2}[work]
     world.check(shards)
 
 
@@ -372,8 +373,8 @@ def test_both_ways_of_catching_up_come_to_the_same(
     tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for is_folded in (False, True):
-        monkeypatch.setattr(reshard_module, "is_contested", lambda *_, now=is_folded: now)
-        monkeypatch.setattr(reshard_module, "_SECONDS_BETWEEN_LOOKS", 0)
+        monkeypatch.setattr(renew_module, "is_contested", lambda *_, now=is_folded: now)
+        monkeypatch.setattr(renew_module, "_SECONDS_BETWEEN_LOOKS", 0)
         world = World(tmp_path / f"{is_folded}", GLOBAL)
         between.action = lambda of=world: write_all_sorts(of)
         world.table.indexes.reshard(shards=5)
@@ -385,7 +386,7 @@ def test_the_last_copy_is_made_under_the_lock(
     tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(tmp_path / "t", GLOBAL)
-    monkeypatch.setattr(reshard_module, "find_changes", lambda *_: None)
+    monkeypatch.setattr(renew_module, "find_changes", lambda *_: None)
     steps: list[tuple[int, int]] = []
     world.table.indexes.reshard(shards=5, progress=lambda *step: steps.append(step))
     assert between.copies == reshard_module._COPIES_MAX + 1
@@ -423,7 +424,7 @@ def test_writers_commit_while_the_copy_is_made(
     copying, committed, done = threading.Event(), threading.Event(), threading.Event()
     events: list[str] = []
     errors: list[BaseException] = []
-    copy = reshard_module.make_copy
+    copy = renew_module.make_copy
 
     def slow(*arguments: object) -> object:
         found = copy(*arguments)  # type: ignore[arg-type]
@@ -447,7 +448,7 @@ def test_writers_commit_while_the_copy_is_made(
             errors.append(error)
             committed.set()
 
-    monkeypatch.setattr(reshard_module, "make_copy", slow)
+    monkeypatch.setattr(renew_module, "make_copy", slow)
     thread = threading.Thread(target=write)
     thread.start()
     world.table.indexes.reshard(shards=shards)
@@ -462,8 +463,8 @@ def test_writers_commit_while_the_copy_is_made(
 def test_a_look_does_not_take_for_added_what_was_there(tmp_path: Path) -> None:
     world = World(tmp_path / "t", GLOBAL)
 
-    def look() -> reshard_module.StoredIndex:
-        return reshard_module.StoredIndex.of(world.table._handle.state())
+    def look() -> renew_module.StoredIndex:
+        return renew_module.StoredIndex.of(world.table._handle.state())
 
     seen = changes_module.Seen.of(look())
     nothing = changes_module.find_changes(seen, look(), world.table.timeline)
@@ -481,7 +482,7 @@ def test_a_look_does_not_take_for_added_what_was_there(tmp_path: Path) -> None:
 def test_what_apache_hudi_has_added_is_found(unpack, name: str) -> None:
     """Its delta commits name log files of others, too, and merged ones may be gone."""
     state = open_handle(unpack(name).path).state()
-    index = reshard_module.StoredIndex.of(state)
+    index = renew_module.StoredIndex.of(state)
     seen = changes_module.Seen.of(index)
     built = {time: done for time, done in seen.counted.items() if time.startswith("0000")}
     found = changes_module.find_changes(replace(seen, counted=built), index, state.timeline)
@@ -496,7 +497,7 @@ def test_what_apache_hudi_has_added_is_found(unpack, name: str) -> None:
         assert set(entries.deletes.to_pylist()).isdisjoint(merged.keys.to_pylist())
 
 
-def shard_sets_of(index: reshard_module.StoredIndex) -> dict[str, tuple[str, ...]]:
+def shard_sets_of(index: renew_module.StoredIndex) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for file_slice in index.slices:
         of = data_partition(file_slice.group.file_id)

@@ -31,7 +31,8 @@ from lakebed.services.doctor.listing import (
     list_metadata_table_files,
 )
 from lakebed.services.doctor.look import Moment, by_name, look_at_config, look_at_leftovers, written_at
-from lakebed.services.indexing.create import create_index, fresh_state
+from lakebed.services.indexing.create import fresh_state
+from lakebed.services.indexing.rebuild import build_index
 from lakebed.services.indexing.request import parse_request
 from lakebed.services.indexing.steps import settle
 from lakebed.services.restore import restore
@@ -224,7 +225,7 @@ def _rebuild(surgery: Surgery, name: str) -> None:
     columns = definition.source_fields if definition is not None and name == COLUMN_STATS else None
     kind = "record_partitioned" if definition is not None and definition.is_partitioned else None
     request = parse_request(name, columns, kind, shards=None, on_duplicate="fail", rebuild=True)
-    create_index(surgery.transactions, state, request, parse_index_options(surgery.options))
+    build_index(surgery.transactions, state, request, parse_index_options(surgery.options))
 
 
 def _moment(surgery: Surgery) -> Moment:

@@ -36,7 +36,7 @@ from lakebed.metadata.table import ROOT
 from lakebed.model.index import IndexDefinition, IndexWindow
 from lakebed.options import IndexOptions
 from lakebed.services.indexing.files import bloom_source, column_stats_source, files_source, partition_stats_source
-from lakebed.services.indexing.keys import key_source, plan_layout, rows_in_window
+from lakebed.services.indexing.keys import Layout, key_source, plan_layout, rows_in_window
 from lakebed.services.indexing.request import FILES, IndexRequest
 from lakebed.services.indexing.shards import Meter, Progress, Source, Target, store_shards
 from lakebed.services.indexing.steps import (
@@ -138,7 +138,7 @@ def _build(
     section: Section, state: TableState, request: IndexRequest, options: IndexOptions, progress: Progress | None
 ) -> None:
     partition = request.partition
-    definition = _definition(state, request, options)
+    definition = plan_definition(state, request, options)
     file_ids, source = _plan(state, request, definition, options)
     ready = [name for name in section.config.metadata_partitions if name != partition]
     _take_out(section, partition)
@@ -201,7 +201,8 @@ def _build_files(section: Section, state: TableState, progress: Progress | None)
     set_ready(section, [*ready, FILES])
 
 
-def _definition(state: TableState, request: IndexRequest, options: IndexOptions) -> IndexDefinition | None:
+def plan_definition(state: TableState, request: IndexRequest, options: IndexOptions) -> IndexDefinition | None:
+    """What index.json is to say of an index; None if nothing."""
     if request.partition == RECORD_INDEX:
         asked = options.ordering  # A table without rows may have no schema yet.
         ordering = None if asked == "off" else ask_ordering(asked, state.config, state.data_schema(state.latest))
@@ -224,14 +225,8 @@ def _plan(
     """The shards of the index, and where their entries come from."""
     if request.partition == RECORD_INDEX:
         assert definition is not None
-        rows = rows_in_window(state, definition.window)
-        is_partitioned = definition.is_partitioned
-        sizing = options.partitioned_sizing if is_partitioned else options.global_sizing
-        layout = plan_layout(
-            state, rows, is_partitioned=is_partitioned, shards=request.shards, sizing=ShardSizing(*sizing)
-        )
-        source = key_source(state, layout, sum(rows.values()), definition, on_duplicate=request.on_duplicate)
-        return layout.file_ids, source
+        layout, rows = plan_key_shards(state, request, definition, options)
+        return layout.file_ids, key_source(state, layout, rows, definition, on_duplicate=request.on_duplicate)
     file_ids = group_ids(request.partition, request.shards or SHARDS[request.partition])
     if request.partition == BLOOM_FILTERS:
         commits = state.timeline.commits()
@@ -241,3 +236,14 @@ def _plan(
         return file_ids, column_stats_source(state, definition, file_ids)
     assert isinstance(state.metadata, MetadataTable), "its column statistics are ready"
     return file_ids, partition_stats_source(state, state.metadata, state.definitions[COLUMN_STATS], file_ids)
+
+
+def plan_key_shards(
+    state: TableState, request: IndexRequest, definition: IndexDefinition, options: IndexOptions
+) -> tuple[Layout, int]:
+    """The shards of a record index, and about how many rows it is to know."""
+    rows = rows_in_window(state, definition.window)
+    is_partitioned = definition.is_partitioned
+    sizing = ShardSizing(*(options.partitioned_sizing if is_partitioned else options.global_sizing))
+    layout = plan_layout(state, rows, is_partitioned=is_partitioned, shards=request.shards, sizing=sizing)
+    return layout, sum(rows.values())

@@ -11,8 +11,8 @@ from lakebed.metadata import MetadataTable
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.model.index import IndexDefinition
 from lakebed.options import parse_index_options
-from lakebed.services.indexing.create import create_index
 from lakebed.services.indexing.drop import drop_index
+from lakebed.services.indexing.rebuild import build_index
 from lakebed.services.indexing.request import parse_request
 from lakebed.services.indexing.reshard import reshard_index
 from lakebed.services.indexing.shards import Progress
@@ -91,7 +91,7 @@ class Indexes:
         )
         options = parse_index_options(self._options)
         with self._changes():
-            create_index(self._transactions(), self._handle.state(), request, options, progress)
+            build_index(self._transactions(), self._handle.state(), request, options, progress)
         return self._find(request.partition)
 
     def drop(self, name: str) -> None:

@@ -46,6 +46,15 @@ class StoredIndex:
         return frozenset(file_slice.group.file_id for file_slice in self.slices)
 
     @property
+    def shards(self) -> dict[str, tuple[str, ...]]:
+        """Their file ids, in shard order, by data partition."""
+        found: dict[str, tuple[str, ...]] = {}
+        for file_slice in self.slices:
+            file_id = file_slice.group.file_id
+            found[data_partition(file_id)] = (*found.get(data_partition(file_id), ()), file_id)
+        return found
+
+    @property
     def partitions(self) -> frozenset[str]:
         """The data partitions that have shards of their own; one without a name if the index is global."""
         return frozenset(data_partition(file_id) for file_id in self.file_ids)

@@ -1,0 +1,89 @@
+"""Building an index: anew while writers go on, if it is a record index that stays what it is; else under the lock.
+
+The entries of a record index are made of the rows of a snapshot, as when it was created, and what writes have added to
+the old index since goes on top (see `renew`). Of the old one no file is read that was there before: whatever is wrong
+with these, nobody waits for the repair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakebed.errors import CorruptTableError
+from lakebed.metadata import MetadataTable
+from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.model.index import IndexDefinition
+from lakebed.options import IndexOptions
+from lakebed.services.indexing.create import check_request, create_index, plan_definition, plan_key_shards
+from lakebed.services.indexing.keys import Layout, key_source
+from lakebed.services.indexing.renew import Renewal, renew_online
+from lakebed.services.indexing.request import IndexRequest
+from lakebed.services.indexing.shards import Progress, Source
+from lakebed.services.indexing.stored_index import StoredIndex
+from lakebed.table import TableState
+from lakebed.transaction.transactions import Transactions
+
+_COPIES_MAX = 2
+"""So often it is tried without the lock."""
+
+
+def build_index(
+    transactions: Transactions,
+    table: TableState,
+    request: IndexRequest,
+    options: IndexOptions,
+    progress: Progress | None = None,
+) -> None:
+    """Makes an index that is not there yet, or, if that is asked for, one that is."""
+    is_there = isinstance(table.metadata, MetadataTable) and table.metadata.has(request.partition)
+    if request.partition == RECORD_INDEX and request.rebuild and is_there:
+        work = Renewal(transactions, table, progress)
+        if any(_rebuild_online(work, request, options) for _ in range(_COPIES_MAX)):
+            return
+    create_index(transactions, table, request, options, progress)
+
+
+def _rebuild_online(work: Renewal, request: IndexRequest, options: IndexOptions) -> bool:
+    """Whether the index was built anew; not if it becomes another one, or too much happened meanwhile."""
+
+    def plan(state: TableState, index: StoredIndex) -> FromRows | None:
+        check_request(state, request)
+        definition = plan_definition(state, request, options)
+        if definition is None or definition != index.definition:
+            return None
+        return FromRows(state, definition, *plan_key_shards(state, request, definition, options), request.on_duplicate)
+
+    try:
+        return renew_online(work, plan)
+    except CorruptTableError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class FromRows:
+    """The entries of about so many rows of a table, in shards that were `planned` for them."""
+
+    table: TableState
+    definition: IndexDefinition
+    planned: Layout
+    rows: int
+    on_duplicate: str
+
+    def layout(self, index: StoredIndex) -> Layout:
+        """The shards that were planned; of data partitions that had no rows, or have come since, those they have."""
+        if not self.definition.is_partitioned:
+            every = dict.fromkeys((*self.planned.shards, *index.partitions), self.planned.file_ids)
+            return Layout(every, self.planned.file_ids)
+        others = {name: ids for name, ids in index.shards.items() if name not in self.planned.shards}
+        shards = dict(sorted({**self.planned.shards, **others}.items()))
+        return Layout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))
+
+    def source(self, index: StoredIndex, layout: Layout) -> Source:
+        """The keys of the rows."""
+        del index
+        return key_source(self.table, layout, self.rows, self.definition, on_duplicate=self.on_duplicate)
+
+    def is_done(self, index: StoredIndex) -> bool:
+        """Never: something is wrong with what is there."""
+        del index
+        return False

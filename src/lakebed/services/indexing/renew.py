@@ -1,0 +1,261 @@
+"""Putting new base files, and other shards, in the place of those of a record index, while writers go on.
+
+How many shards there are is told by a listing, for ever and for every engine, so old and new ones cannot lie side by
+side. First all entries are made, without the lock, as base files in a folder of this machine; a crash leaves nothing.
+Then, under the lock, a delta commit of the metadata table gives every shard a new base file:
+
+    1  catching up           what writes have added since the copy began is found
+    2  delta commit t        requested and in flight
+    3  base files            of the shards that are there already; readers and crashes know nothing of them
+    4  configuration         does not name the index: reads go without it
+    5  shards                that are new, with their base files
+    6  log files             of t, with what writes have added since, on top of the base files
+    7  delta commit t        completed: all of it counts at once
+    8  old files             go if shards become fewer; else they stay for readers that have begun
+    9  configuration         names the index again, and an indexing instant tells of it
+
+A crash before 4 leaves the old index, after 9 the new one; in between there is none, until it is created again.
+
+A write that is under way, and saw one of those that 1 finds, may change the same keys. Its log file is of an earlier
+instant than t, and would count below that of 6. So the end waits a little for a moment without such a write. If none
+comes, new base files take in what was added: the lock is then held while these are encoded.
+
+If what was copied was taken back meanwhile, or the index is another one, or nobody can tell what was added, the copy is
+of no use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+from lakebed.engine.randomness import new_write_token
+from lakebed.errors import CommitUnknownError, CorruptTableError, SnapshotExpiredError, WriteConflictError
+from lakebed.index.entries import Entries
+from lakebed.metadata.bootstrap import create_shards
+from lakebed.metadata.current_entries import next_extra
+from lakebed.metadata.entries import ShardWrite, write_shards
+from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.model.commit import WriteStat
+from lakebed.model.instant import InstantTime
+from lakebed.services.indexing.changes import ChangeReader, Seen, find_changes, is_contested
+from lakebed.services.indexing.create import fresh_state
+from lakebed.services.indexing.keys import Layout
+from lakebed.services.indexing.shards import Meter, Progress, Source, Target
+from lakebed.services.indexing.staging import StagedShard, Staging, store_staged
+from lakebed.services.indexing.steps import (
+    clear_partition,
+    complete_commit,
+    delta_commit,
+    record_indexing,
+    set_ready,
+    settle,
+    stored_definition,
+)
+from lakebed.services.indexing.stored_index import StoredIndex
+from lakebed.table import TableState
+from lakebed.transaction.rollback import targets_of_rollbacks
+from lakebed.transaction.section import Section
+from lakebed.transaction.times import format_time, timeline_zone
+from lakebed.transaction.transactions import Transactions
+
+_LOOKS_MAX = 8
+"""So often the table is looked at, under the lock, for a moment that suits the end."""
+_SECONDS_BETWEEN_LOOKS = 0.05
+
+
+class Plan(Protocol):
+    """What an index is to become."""
+
+    def layout(self, index: StoredIndex) -> Layout:
+        """The shards, for the data partitions that the index has by now."""
+        ...
+
+    def source(self, index: StoredIndex, layout: Layout) -> Source:
+        """Where the entries come from, as of the moment at which the index was looked at first."""
+        ...
+
+    def is_done(self, index: StoredIndex) -> bool:
+        """Whether there is nothing to do."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """Work on the record index of a table, and whom to tell how far it is."""
+
+    transactions: Transactions
+    table: TableState
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The entries of an index as they were `seen`, in base files of a new layout that nobody knows of yet."""
+
+    seen: Seen
+    staging: Staging
+    staged: Mapping[str, StagedShard]
+    meter: Meter
+
+
+def renew_online(work: Renewal, make_plan: Callable[[TableState, StoredIndex], Plan | None]) -> bool:
+    """Whether the index is as planned now; not if too much happened while it was made, or there is no plan."""
+    work.transactions.rollbacks.run()
+    with work.transactions.section() as section:
+        settle(work.transactions, section)
+        state = fresh_state(work.table, section)
+        index = StoredIndex.of(state)
+        seen, created_ms = Seen.of(index), section.ports.clock.now_ms()
+    with TemporaryDirectory(prefix="lakebed-") as folder:
+        try:
+            plan = make_plan(state, index)
+            if plan is None or plan.is_done(index):
+                return plan is not None
+            copy = make_copy(work, plan, index, seen, Staging(Path(folder), created_ms, index.has_ordering))
+        except (CorruptTableError, SnapshotExpiredError):
+            return False  # A file may have been cleaned meanwhile. If not, whoever holds the lock will tell.
+        return publish_copy(work, plan, copy)
+
+
+def renew_locked(work: Renewal, plan: Plan) -> None:
+    """Everything under the lock."""
+    work.transactions.rollbacks.run()
+    with work.transactions.section() as section, TemporaryDirectory(prefix="lakebed-") as folder:
+        settle(work.transactions, section)
+        index = StoredIndex.of(fresh_state(work.table, section))
+        if not plan.is_done(index):
+            _check_idle(section)
+            staging = Staging(Path(folder), section.ports.clock.now_ms(), index.has_ordering)
+            copy = make_copy(work, plan, index, Seen.of(index), staging)
+            _publish(section, copy, index, plan.layout(index), {})
+
+
+def make_copy(work: Renewal, plan: Plan, index: StoredIndex, seen: Seen, staging: Staging) -> Copy:
+    """Makes the base files of all shards. Nothing is written to the table."""
+    layout = plan.layout(index)
+    source = plan.source(index, layout)
+    meter = Meter(source.pieces * source.passes + 2 * len(layout.file_ids), work.progress)
+    return Copy(seen, staging, staging.stage_all(source, layout.file_ids, meter), meter)
+
+
+def publish_copy(work: Renewal, plan: Plan, copy: Copy) -> bool:
+    """Catches up with writers and puts a copy in the place of the index; False if it is of no use any more.
+
+    What writers have added by the first look is read without the lock.
+    """
+    reader = ChangeReader(work.table.storage)
+    for looks_left in reversed(range(_LOOKS_MAX)):
+        with work.transactions.section() as section:
+            settle(work.transactions, section)
+            index = StoredIndex.of(fresh_state(work.table, section))
+            changes = find_changes(copy.seen, index, section.timeline)
+            if changes is None:
+                return False
+            is_late = is_contested(changes, section.timeline.pending())
+            is_calm = not is_late and _unsettled(section) is None
+            is_read = looks_left < _LOOKS_MAX - 1 or reader.has(changes)
+            if not looks_left or (is_calm and is_read):
+                _check_idle(section)
+                layout = plan.layout(index)
+                added = reader.entries(changes, layout, has_ordering=index.has_ordering)
+                _catch_up(section, copy, index, layout, added, in_base_files=is_late)
+                return True
+        reader.load(changes)
+        if not is_calm:
+            section.ports.clock.sleep(_SECONDS_BETWEEN_LOOKS)
+    raise AssertionError("the last look ends it")
+
+
+def _unsettled(section: Section) -> InstantTime | None:
+    """A write under way that has entries in the metadata table: they lie in the old shards; or one about to be undone,
+    which would leave its entries in the new ones."""
+    pending = {i.requested_at for i in section.timeline.pending()} | targets_of_rollbacks(section)
+    return min((i.requested_at for i in section.metadata_timeline if i.requested_at in pending), default=None)
+
+
+def _check_idle(section: Section) -> None:
+    instant = _unsettled(section)
+    if instant is not None:
+        raise WriteConflictError(
+            f"the write {instant} is about to complete, or to be rolled back, and has put entries into the index",
+            hint="run the call again when it has completed or was rolled back",
+        )
+
+
+def _catch_up(
+    section: Section,
+    copy: Copy,
+    index: StoredIndex,
+    layout: Layout,
+    added: Mapping[str, Entries],
+    *,
+    in_base_files: bool,
+) -> None:
+    """Publishes a copy with what was `added` since: in log files, or in new base files.
+
+    Shards of data partitions that were not there when the copy was made have all they have from there.
+    """
+    folded = {
+        file_id: added.get(file_id, Entries.of({}))
+        for file_id in layout.file_ids
+        if file_id not in copy.staged or (in_base_files and file_id in added)
+    }
+    anew = copy.staging.stage_changed([(copy.staged.get(id_), id_, entries) for id_, entries in folded.items()])
+    staged = {**copy.staged, **{shard.file_id: shard for shard in anew}}
+    logged = {file_id: entries for file_id, entries in added.items() if file_id not in folded}
+    _publish(section, replace(copy, staged=staged), index, layout, logged)
+
+
+def _publish(section: Section, copy: Copy, old: StoredIndex, layout: Layout, added: Mapping[str, Entries]) -> None:
+    """Steps 2 to 9."""
+    ready = section.config.metadata_partitions
+    instant = section.next_time()
+    try:
+        with delta_commit(section, instant) as ticket:
+            stats = _store(section, copy, old, layout, instant) + _store_added(section, old, instant, added)
+            complete_commit(section, ticket, instant, stats, next_extra(section, stored_definition(section)))
+    except CommitUnknownError:
+        raise
+    except Exception:
+        set_ready(section, ready)  # The old shards are as they were.
+        raise
+    if not old.file_ids <= set(layout.file_ids):
+        clear_partition(section.ports.storage, RECORD_INDEX, keep=instant)
+    set_ready(section, ready)
+    record_indexing(section, RECORD_INDEX)
+
+
+def _store(
+    section: Section, copy: Copy, old: StoredIndex, layout: Layout, instant: InstantTime
+) -> tuple[WriteStat, ...]:
+    """Steps 3 to 5."""
+    now = section.ports.clock.now_ms()
+    target = Target(section.ports.storage, RECORD_INDEX, instant, now, old.has_ordering)
+    kept = [file_id for file_id in layout.file_ids if file_id in old.file_ids]
+    new = [file_id for file_id in layout.file_ids if file_id not in old.file_ids]
+    stats = [*store_staged(target, [copy.staged[file_id] for file_id in kept], copy.meter, first=0)]
+    set_ready(section, [name for name in section.config.metadata_partitions if name != RECORD_INDEX])
+    date = format_time(now, timeline_zone(section.config))
+    create_shards(target.storage, RECORD_INDEX, new, instant=instant, date=date)
+    return (*stats, *store_staged(target, [copy.staged[id_] for id_ in new], copy.meter, first=len(kept)))
+
+
+def _store_added(
+    section: Section, old: StoredIndex, instant: InstantTime, added: Mapping[str, Entries]
+) -> tuple[WriteStat, ...]:
+    """Step 6."""
+    writes = [
+        ShardWrite(RECORD_INDEX, file_id, entries, has_ordering=old.has_ordering)
+        for file_id, entries in sorted(added.items())
+    ]
+    return write_shards(
+        section.ports.storage,
+        writes,
+        instant=instant,
+        token=new_write_token(len(old.file_ids)),
+        created_ms=section.ports.clock.now_ms(),
+    )
