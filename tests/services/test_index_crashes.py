@@ -24,6 +24,7 @@ WORKS: dict[str, Work] = {
     "create": lambda indexes: indexes.create("bloom", shards=2),
     "create_files": lambda indexes: indexes.create("files", rebuild=True),
     "create_record": lambda indexes: indexes.create("record_index", kind="record", shards=2, rebuild=True),
+    "create_other": lambda indexes: indexes.create("record_index", kind="record_partitioned", rebuild=True),
     "drop": lambda indexes: indexes.drop("record_index"),
     "grow": lambda indexes: indexes.reshard(shards=3),
     "shrink": lambda indexes: indexes.reshard(shards=1),
@@ -63,7 +64,7 @@ def test_a_crash_after_any_write_leaves_a_table_that_all_can_use(original: Path,
     assert number > 8
 
 
-@pytest.mark.parametrize("work", ["grow", "shrink"])
+@pytest.mark.parametrize("work", ["grow", "shrink", "create_record"])
 def test_a_crash_after_any_write_while_shards_catch_up_with_writers(
     original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
 ) -> None:

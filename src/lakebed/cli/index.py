@@ -48,11 +48,11 @@ def create(
     on_duplicate: Annotated[OnDuplicate, typer.Option(help="Let a record index find the newest of such rows.")] = (
         OnDuplicate.FAIL
     ),
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Replace an index that is there.")] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Replace the index; it stays of its kind.")] = False,
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
-    """Build an index from the rows of the table; writers wait as long."""
+    """Build an index from the rows of the table; writers wait as long, unless it is a record index built anew."""
     table = open_path(path, option)
     with _progress(f"building {name}") as progress:
         table.indexes.create(

@@ -87,7 +87,7 @@ def append_log_files(
     def begin() -> Iterator[WriteTask]:
         yield from tasks[:_BEGUN_FIRST]
         before()
-        _mark(tasks)
+        _mark([task for task in tasks if task.rows.count])
         yield from tasks[_BEGUN_FIRST:]
         meanwhile()
 
@@ -223,10 +223,9 @@ def _path(task: WriteTask) -> str:
 
 def _mark(tasks: Sequence[WriteTask]) -> None:
     """Notes the log files of tasks of one write, before they are made."""
-    noted = [task for task in tasks if task.rows.count]
-    if noted:
-        context = noted[0].context
-        write_markers(context.storage, context.instant, map(_path, noted), noted[0].token)
+    if tasks:
+        context = tasks[0].context
+        write_markers(context.storage, context.instant, map(_path, tasks), tasks[0].token)
 
 
 def _create_files(storage: Storage, files: Mapping[str, bytes]) -> None:

@@ -14,7 +14,6 @@ from lakebed.engine.engines import InProcess
 from lakebed.errors import LakebedError
 from lakebed.format.timeline.restores import decode_restore_plan
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.column_stats import COLUMN_STATS
 from lakebed.metadata.maintenance import maintain
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
@@ -221,10 +220,7 @@ def _maintain(surgery: Surgery) -> None:
 def _rebuild(surgery: Surgery, name: str) -> None:
     storage = surgery.ports.storage
     state = TableHandle(storage, load_config(storage)).state()
-    definition = state.definitions.get(name)
-    columns = definition.source_fields if definition is not None and name == COLUMN_STATS else None
-    kind = "record_partitioned" if definition is not None and definition.is_partitioned else None
-    request = parse_request(name, columns, kind, shards=None, on_duplicate="fail", rebuild=True)
+    request = parse_request(name, None, None, shards=None, on_duplicate="fail", rebuild=True)
     build_index(surgery.transactions, state, request, parse_index_options(surgery.options))
 
 

@@ -203,20 +203,32 @@ def _build_files(section: Section, state: TableState, progress: Progress | None)
 
 def plan_definition(state: TableState, request: IndexRequest, options: IndexOptions) -> IndexDefinition | None:
     """What index.json is to say of an index; None if nothing."""
+    known = state.definitions.get(request.partition) if request.keeps else None
     if request.partition == RECORD_INDEX:
-        asked = options.ordering  # A table without rows may have no schema yet.
-        ordering = None if asked == "off" else ask_ordering(asked, state.config, state.data_schema(state.latest))
-        window = None
-        if request.window is not None:
-            paths = (file_slice.group.partition for file_slice in state.latest_slices)
-            window = IndexWindow.of(paths, request.window, request.outside)
-        return record_index_definition(is_partitioned=request.kind != "record", ordering=ordering, window=window)
-    if request.partition != COLUMN_STATS:
-        return None
+        return _record_index_definition(state, request, options, known)
+    if request.partition != COLUMN_STATS or known is not None:
+        return known
     schema = state.data_schema(state.latest)
     if request.columns:
         schema = schema.empty_table().select(list(request.columns)).schema
     return column_stats_definition(schema, has_meta_columns=state.config.has_meta_columns)
+
+
+def _record_index_definition(
+    state: TableState, request: IndexRequest, options: IndexOptions, known: IndexDefinition | None
+) -> IndexDefinition:
+    """That of a record index; of one that is `known` what the request and the options leave as it is."""
+    asked = options.ordering  # A table without rows may have no schema yet.
+    if known is not None and asked == "off":
+        return known
+    ordering = None if asked == "off" else ask_ordering(asked, state.config, state.data_schema(state.latest))
+    if known is not None:
+        return record_index_definition(is_partitioned=known.is_partitioned, ordering=ordering, window=known.window)
+    window = None
+    if request.window is not None:
+        paths = (file_slice.group.partition for file_slice in state.latest_slices)
+        window = IndexWindow.of(paths, request.window, request.outside)
+    return record_index_definition(is_partitioned=request.kind != "record", ordering=ordering, window=window)
 
 
 def _plan(

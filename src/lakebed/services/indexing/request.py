@@ -31,7 +31,7 @@ class IndexRequest:
     """An index to create. `shards` are those of the whole index, or of each data partition of a partitioned one.
 
     A record index with a `window` knows the keys of so many of the newest partitions; rows for others are handled as
-    `outside` says.
+    `outside` says. One that is built anew, and of which nothing else is said, `keeps` what it is.
     """
 
     partition: str
@@ -42,6 +42,7 @@ class IndexRequest:
     rebuild: bool = False
     window: int | None = None
     outside: str = "scan"
+    keeps: bool = False
 
 
 def parse_request(
@@ -74,7 +75,8 @@ def parse_request(
     if on_duplicate not in ("fail", "latest"):
         raise InvalidInputError(f"on_duplicate is {on_duplicate!r}", hint='use "fail" or "latest"')
     _check_window(asked, window, outside)
-    return IndexRequest(KINDS[asked], asked, columns, shards, on_duplicate, rebuild, window, outside)
+    keeps = rebuild and kind is None and name == KINDS[asked] and not columns
+    return IndexRequest(KINDS[asked], asked, columns, shards, on_duplicate, rebuild, window, outside, keeps)
 
 
 def _check_window(kind: str, window: int | None, outside: str) -> None:

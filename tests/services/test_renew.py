@@ -1,8 +1,9 @@
-"""Writers go on while the record index gets other shards: whatever they do in between, the index says what rows say."""
+"""Writers go on while the record index gets other shards or is built anew: whatever they do meanwhile, it is right."""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,15 @@ import pyarrow as pa
 import pytest
 
 from lakebed.api import Table, open_table
+from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.metadata import MetadataTable
 from lakebed.metadata import maintenance as maintenance_module
 from lakebed.metadata.current_entries import are_current
 from lakebed.metadata.merging import merge_shard
+from lakebed.model.index import IndexDefinition
 from lakebed.model.words import Action
 from lakebed.services.indexing import changes as changes_module
+from lakebed.services.indexing import rebuild as rebuild_module
 from lakebed.services.indexing import renew as renew_module
 from lakebed.services.indexing import reshard as reshard_module
 from lakebed.services.indexing.keys import Layout
@@ -28,6 +32,8 @@ from services.worlds import made, rows
 MDT = ".hoodie/metadata"
 GLOBAL, PARTITIONED, WINDOWED = "record", "record_partitioned", "record_windowed"
 LAYOUTS = [(kind, shards) for kind in (GLOBAL, PARTITIONED) for shards in (5, 1)]
+RESHARD, REBUILD = "reshard", "rebuild"
+BOTH = pytest.mark.parametrize("how", [RESHARD, REBUILD])
 SECONDS = 60
 """After so long a test gives up waiting for a thread."""
 
@@ -37,6 +43,7 @@ class World:
 
     def __init__(self, path: Path, kind: str, table_type: str = "mor", ordering: str = "off") -> None:
         self.path, self.is_global = path, kind == GLOBAL
+        self.asked: str | None = None
         made(path, table_type)
         indexes = open_table(path, options={"lakebed.record.index.ordering": ordering}).indexes
         indexes.create("record_index", kind=kind, shards=2, window=3 if kind == WINDOWED else None)
@@ -57,6 +64,14 @@ class World:
         keys = {f"k{number:03d}" for number in numbers}
         self.table.delete(sorted(keys))
         self.model = {place: row for place, row in self.model.items() if place[0] not in keys}
+
+    def renew(self, how: str, shards: int, progress: Callable[[int, int], None] | None = None) -> None:
+        """Gives the index so many shards."""
+        indexes = self.table.indexes
+        if how == RESHARD:
+            indexes.reshard(shards=shards, progress=progress)
+        else:
+            indexes.create("record_index", kind=self.asked, shards=shards, rebuild=True, progress=progress)
 
     def check(self, shards: int) -> None:
         """The index has its shards and is right; so it is after all that a write can do."""
@@ -136,28 +151,30 @@ def write_all_sorts(world: World) -> None:
     world.upsert(rows(2, 1, ts=9))
 
 
+@BOTH
 @pytest.mark.parametrize(("kind", "shards"), LAYOUTS)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_what_is_written_meanwhile_is_in_the_new_shards(
-    tmp_path: Path, between: Between, kind: str, shards: int, table_type: str
+    tmp_path: Path, between: Between, kind: str, shards: int, table_type: str, how: str
 ) -> None:
     world = World(tmp_path / "t", kind, table_type)
     between.action = lambda: write_all_sorts(world)
-    assert world.table.indexes.reshard(shards=shards).shards == len(world.file_ids())
+    world.renew(how, shards)
     assert between.copies == 1
     world.check(shards)
 
 
+@BOTH
 @pytest.mark.parametrize("is_folded", [False, True])
 @pytest.mark.parametrize("kind", [GLOBAL, PARTITIONED, WINDOWED])
 def test_entries_keep_their_ordering_values_and_stay_current(
-    tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch, kind: str, is_folded: bool
+    tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch, kind: str, is_folded: bool, how: str
 ) -> None:
     monkeypatch.setattr(renew_module, "is_contested", lambda *_: is_folded)
     monkeypatch.setattr(renew_module, "_SECONDS_BETWEEN_LOOKS", 0)
     world = World(tmp_path / "t", kind, ordering="current")
     between.action = lambda: write_all_sorts(world)
-    world.table.indexes.reshard(shards=5)
+    world.renew(how, 5)
     metadata = world.table._handle.state().metadata
     assert isinstance(metadata, MetadataTable)
     ordering = metadata.definitions["record_index"].ordering
@@ -169,10 +186,11 @@ def test_entries_keep_their_ordering_values_and_stay_current(
     world.check(5)
 
 
+@BOTH
 @pytest.mark.parametrize(("kind", "shards"), LAYOUTS)
 @pytest.mark.parametrize("merge_logs", [False, True])
 def test_the_metadata_table_may_be_compacted_meanwhile(
-    tmp_path: Path, between: Between, kind: str, shards: int, merge_logs: bool
+    tmp_path: Path, between: Between, kind: str, shards: int, merge_logs: bool, how: str
 ) -> None:
     world = World(tmp_path / "t", kind)
 
@@ -195,7 +213,7 @@ def test_the_metadata_table_may_be_compacted_meanwhile(
             assert metadata.timeline.log_compactions
 
     between.action = compact
-    world.table.indexes.reshard(shards=shards)
+    world.renew(how, shards)
     assert between.copies == 1
     world.check(shards)
 
@@ -238,14 +256,17 @@ def test_instants_that_are_archived_make_it_begin_anew(
     world.check(5)
 
 
+@BOTH
 @pytest.mark.parametrize(("kind", "shards"), LAYOUTS)
-def test_a_write_that_was_copied_may_be_rolled_back(tmp_path: Path, between: Between, kind: str, shards: int) -> None:
+def test_a_write_that_was_copied_may_be_rolled_back(
+    tmp_path: Path, between: Between, kind: str, shards: int, how: str
+) -> None:
     world = World(tmp_path / "t", kind)
     before = dict(world.model)
     world.upsert(rows(300, 30))
     world.model = before
     between.action = lambda: world.table.rollback(world.table.timeline.commits()[-1].requested_at)
-    world.table.indexes.reshard(shards=shards)
+    world.renew(how, shards)
     assert between.copies == 2
     world.check(shards)
 
@@ -292,6 +313,85 @@ def test_data_partitions_that_appear_meanwhile_get_as_many_shards(
     world.check(shards)
 
 
+def test_data_partitions_that_appear_while_it_is_built_anew_keep_their_shards(tmp_path: Path, between: Between) -> None:
+    world = World(tmp_path / "t", PARTITIONED)
+    old = world.file_ids()
+    between.action = lambda: world.upsert(moved(300, 20, "bonn"))
+    world.renew(REBUILD, 3)
+    assert between.copies == 1
+    cities = {data_partition(file_id) for file_id in old}
+    shards = Counter(map(data_partition, world.file_ids()))
+    assert shards == Counter({**dict.fromkeys(cities, 3), "bonn": shards["bonn"]})
+    assert world.table.indexes.validate("record_index").is_sound
+
+
+@pytest.mark.parametrize("kind", [GLOBAL, PARTITIONED])
+def test_a_broken_index_is_built_anew_while_writers_go_on(tmp_path: Path, between: Between, kind: str) -> None:
+    """No file of it is read that was there before."""
+    world = World(tmp_path / "t", kind)
+    world.upsert(rows(300, 30, ts=3))
+    folder = world.path / MDT / "record_index"
+    for path in folder.iterdir():
+        if path.suffix == ".hfile" or (".log." in path.name and "_0-0-0" not in path.name):
+            path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(CorruptTableError):
+        world.table.indexes.validate("record_index")
+
+    def write() -> None:
+        world.table.insert(rows(600, 5, ts=3))  # Which looks for no key.
+        for row in rows(600, 5, ts=3).to_pylist():
+            world.model[world._place(row["id"], row["city"])] = (row["city"], row["ts"])
+
+    between.action = write
+    world.renew(REBUILD, 2)
+    assert between.copies == 1
+    world.check(2)
+
+
+@pytest.mark.parametrize("broken", ["its log files", "its snapshot", "its kind"])
+def test_what_cannot_be_built_online_is_built_under_the_lock(
+    tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    world = World(tmp_path / "t", GLOBAL)
+    if broken == "its log files":  # Those that are added meanwhile.
+        monkeypatch.setattr(renew_module.ChangeReader, "load", raising(CorruptTableError("torn", path="x")))
+    elif broken == "its snapshot":
+        monkeypatch.setattr(rebuild_module, "plan_key_shards", raising(SnapshotExpiredError("gone", hint="again")))
+    else:
+        world.asked, world.is_global = PARTITIONED, False
+    between.action = lambda: world.upsert(moved(300, 30, "oslo"))
+    world.renew(REBUILD, 5)
+    assert between.copies == (rebuild_module._COPIES_MAX if broken == "its log files" else 0)
+    assert world.table.indexes.validate("record_index").is_sound
+    assert between.action is None or broken != "its log files"
+
+
+@pytest.mark.parametrize("ordering", ["off", "current"])
+@pytest.mark.parametrize("kind", [GLOBAL, PARTITIONED, WINDOWED])
+def test_an_index_that_is_built_anew_stays_what_it_is(
+    tmp_path: Path, between: Between, kind: str, ordering: str
+) -> None:
+    """Also by a process whose options say nothing of it."""
+    world = World(tmp_path / "t", kind, ordering=ordering)
+
+    def definition() -> IndexDefinition:
+        return world.table._handle.state().definitions["record_index"]
+
+    before = definition()
+    between.action = lambda: write_all_sorts(world)
+    world.table.indexes.create("record_index", shards=2, rebuild=True)
+    assert between.copies == 1
+    assert definition() == before
+    world.check(2)
+
+
+def raising(error: Exception) -> Callable[..., object]:
+    def fail(*_: object, **__: object) -> object:
+        raise error
+
+    return fail
+
+
 class Held:
     """A write on a thread that has done its work and waits until it may commit."""
 
@@ -324,9 +424,10 @@ class Held:
         assert not self._errors, self._errors
 
 
+@BOTH
 @pytest.mark.parametrize(("kind", "shards"), LAYOUTS)
 def test_a_write_that_saw_one_of_these_commits_after_the_index_changed(
-    tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch, kind: str, shards: int
+    tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch, kind: str, shards: int, how: str
 ) -> None:
     """Its instant is before that of the new shards: what it says must count all the same."""
     world, held = World(tmp_path / "t", kind), []
@@ -336,7 +437,7 @@ def test_a_write_that_saw_one_of_these_commits_after_the_index_changed(
         held.append(Held(monkeypatch, lambda: world.table.delete(["k303", "k011"])))
 
     between.action = write
-    world.table.indexes.reshard(shards=shards)
+    world.renew(how, shards)
     assert between.copies == 1
     world.check_now(shards)
     held[0].go()
@@ -344,15 +445,16 @@ def test_a_write_that_saw_one_of_these_commits_after_the_index_changed(
     world.check(shards)
 
 
+@BOTH
 @pytest.mark.parametrize(("kind", "shards"), LAYOUTS)
 def test_a_write_that_began_before_commits_after_the_index_changed(
-    tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch, kind: str, shards: int
+    tmp_path: Path, between: Between, monkeypatch: pytest.MonkeyPatch, kind: str, shards: int, how: str
 ) -> None:
     world = World(tmp_path / "t", kind)
     late = moved(800, 12, "oslo")
     held = Held(monkeypatch, lambda: world.table.upsert(late))
     between.action = lambda: world.delete(1, 2)  # Not in oslo.
-    world.table.indexes.reshard(shards=shards)
+    world.renew(how, shards)
     assert any(".log." in path.name for path in newest_files(world)), "what was added is in log files"
     held.go()
     for row in late.to_pylist():
@@ -394,16 +496,18 @@ def test_the_last_copy_is_made_under_the_lock(
     world.check(5)
 
 
-def test_progress_goes_on_to_the_end(tmp_path: Path, between: Between) -> None:
+@BOTH
+def test_progress_goes_on_to_the_end(tmp_path: Path, between: Between, how: str) -> None:
     world = World(tmp_path / "t", GLOBAL)
     steps: list[tuple[int, int]] = []
     between.action = lambda: write_all_sorts(world)
-    world.table.indexes.reshard(shards=5, progress=lambda *step: steps.append(step))
+    world.renew(how, 5, lambda *step: steps.append(step))
     assert [done for done, _ in steps] == list(range(1, len(steps) + 1))
     assert {total for _, total in steps} == {len(steps)}
 
 
-def test_a_crash_while_it_is_copied_leaves_nothing(tmp_path: Path, between: Between) -> None:
+@BOTH
+def test_a_crash_while_it_is_copied_leaves_nothing(tmp_path: Path, between: Between, how: str) -> None:
     world = World(tmp_path / "t", GLOBAL)
     before = sorted(path.name for path in world.path.rglob("*") if ".locks" not in path.parts)
 
@@ -412,13 +516,14 @@ def test_a_crash_while_it_is_copied_leaves_nothing(tmp_path: Path, between: Betw
 
     between.action = die
     with pytest.raises(KeyboardInterrupt):
-        world.table.indexes.reshard(shards=5)
+        world.renew(how, 5)
     assert sorted(path.name for path in world.path.rglob("*") if ".locks" not in path.parts) == before
 
 
+@BOTH
 @pytest.mark.parametrize(("kind", "shards"), LAYOUTS)
 def test_writers_commit_while_the_copy_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, shards: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, shards: int, how: str
 ) -> None:
     world = World(tmp_path / "t", kind)
     copying, committed, done = threading.Event(), threading.Event(), threading.Event()
@@ -451,7 +556,7 @@ def test_writers_commit_while_the_copy_is_made(
     monkeypatch.setattr(renew_module, "make_copy", slow)
     thread = threading.Thread(target=write)
     thread.start()
-    world.table.indexes.reshard(shards=shards)
+    world.renew(how, shards)
     done.set()
     thread.join(SECONDS)
     assert not errors, errors
