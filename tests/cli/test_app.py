@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -195,3 +197,13 @@ def test_warnings_are_one_line(unpack) -> None:
         "warning: unknown option hoodie.metadata.enabled has no effect; "
         "the nearest known one is hoodie.metadata.enable\n"
     )
+
+
+def test_the_timeline_shows_what_writes_say_of_the_record_index(tmp_path: Path) -> None:
+    rows = pa.table({"id": ["a", "b", "c"], "ts": [1, 1, 1]})
+    table = lakebed.create_table(tmp_path / "t", schema=rows.schema, key="id", ordering="ts", indexes=["record"])
+    table.bulk_insert(rows)
+    table.upsert(pa.table({"id": ["a", "x"], "ts": [2, 2]}))
+    loaded, upserted = run("timeline", tmp_path / "t").stdout.splitlines()[1:3]
+    assert "keys" not in loaded
+    assert re.search(r" 1 of 2 keys, [12] shards?  plan [\d.]+ ms, write [\d.]+ ms", upserted)

@@ -129,9 +129,13 @@ def test_apache_hudi_goes_on_with_shards_that_caught_up_with_writers(
         open_table(path).delete([f"k{n:04d}" for n in range(30, 40)])
         return publish(*arguments)  # type: ignore[arg-type]
 
-    for shards in (7, 2):
+    for shards, is_rebuilt in ((7, False), (3, True), (2, False)):
         monkeypatch.setattr(renew_module, "publish_copy", write_first)
-        open_table(path).indexes.reshard("record_index", shards=shards)
+        indexes = open_table(path).indexes
+        if is_rebuilt:
+            indexes.create("record_index", shards=shards, rebuild=True)
+        else:
+            indexes.reshard("record_index", shards=shards)
         monkeypatch.setattr(renew_module, "publish_copy", publish)
         turns.check()
         for turn in (turns.hudi_upserts, turns.lakebed_upserts, turns.hudi_upserts):

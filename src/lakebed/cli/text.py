@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -92,10 +92,14 @@ _TIMELINE = (
     _number("files", rank=8),
     _number("size", rank=7),
 )
+_MEASURED = (Column("record index", rank=11), Column("phases", rank=12))
+"""What lakebed's own writes say of themselves."""
 
 
 def _timeline(report: TimelineReport) -> Iterator[Grid | str]:
-    yield grid(_TIMELINE, [_timeline_row(entry) for entry in report.instants])
+    is_measured = any(entry.written is not None and entry.written.metrics for entry in report.instants)
+    columns = (*_TIMELINE, *(_MEASURED if is_measured else ()))
+    yield grid(columns, [_timeline_row(entry)[: len(columns)] for entry in report.instants])
     for entry in report.instants:
         if entry.problem:
             yield f"{entry.action} {entry.requested_at} cannot be read: {entry.problem}"
@@ -119,9 +123,17 @@ def _timeline_row(entry: TimelineEntry) -> tuple[str, ...]:
 
 def _written_cells(written: Written | None) -> tuple[str, ...]:
     if written is None:
-        return (NOTHING,) * 6
+        return (NOTHING,) * 8
     rows = (f"{number:,}" for number in (written.inserted, written.updated, written.deleted, written.files))
-    return (written.operation or NOTHING, *rows, size(written.bytes))
+    return (written.operation or NOTHING, *rows, size(written.bytes), *_measured_cells(written.metrics))
+
+
+def _measured_cells(metrics: Mapping[str, int]) -> tuple[str, str]:
+    """How many of the keys that a write looked for were found, and in how many shards; and what its phases took."""
+    probed, found, shards = (metrics.get(name, 0) for name in ("keys_probed", "keys_found", "shards_probed"))
+    phases = [f"{name[:-3]} {duration(taken / 1000)}" for name, taken in metrics.items() if name.endswith("_ms")]
+    index = f"{found:,} of {count(probed, 'key')}, {count(shards, 'shard')}" if probed else NOTHING
+    return index, ", ".join(phases) or NOTHING
 
 
 _FILES: tuple[Column, ...] = (
