@@ -325,6 +325,32 @@ def test_data_partitions_that_appear_while_it_is_built_anew_keep_their_shards(tm
     assert world.table.indexes.validate("record_index").is_sound
 
 
+@pytest.mark.parametrize("writes", [False, True])
+def test_entries_that_are_made_anew_are_current_again(tmp_path: Path, between: Between, writes: bool) -> None:
+    """Of what was written meanwhile nobody can tell, if they were not current before: then all begins anew."""
+    world = World(tmp_path / "t", GLOBAL, ordering="current")
+    world.upsert(rows(10, 9, ts=3), open_table(world.path, options={"hoodie.index.type": "SIMPLE"}))
+
+    def is_current() -> bool:
+        metadata = world.table._handle.state().metadata
+        assert isinstance(metadata, MetadataTable)
+        ordering = metadata.definitions["record_index"].ordering
+        return ordering is not None and are_current(metadata, ordering)
+
+    assert not is_current()
+    if writes:
+        between.action = lambda: write_all_sorts(world)
+    world.renew(RESHARD, 3)
+    assert not is_current()
+    if writes:
+        between.action = lambda: world.upsert(rows(20, 3, ts=5))
+    between.copies = 0
+    world.renew(REBUILD, 5)
+    assert between.copies == (2 if writes else 1)
+    assert is_current()
+    world.check(5)
+
+
 @pytest.mark.parametrize("kind", [GLOBAL, PARTITIONED])
 def test_a_broken_index_is_built_anew_while_writers_go_on(tmp_path: Path, between: Between, kind: str) -> None:
     """No file of it is read that was there before."""

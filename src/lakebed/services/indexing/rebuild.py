@@ -69,6 +69,11 @@ class FromRows:
     rows: int
     on_duplicate: str
 
+    @property
+    def is_anew(self) -> bool:
+        """So it is."""
+        return True
+
     def layout(self, index: StoredIndex) -> Layout:
         """The shards that were planned; of data partitions that had no rows, or have come since, those they have."""
         if not self.definition.is_partitioned:

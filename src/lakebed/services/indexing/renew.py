@@ -36,7 +36,7 @@ from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CommitUnknownError, CorruptTableError, SnapshotExpiredError, WriteConflictError
 from lakebed.index.entries import Entries
 from lakebed.metadata.bootstrap import create_shards
-from lakebed.metadata.current_entries import next_extra
+from lakebed.metadata.current_entries import first_extra, next_extra
 from lakebed.metadata.entries import ShardWrite, write_shards
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.model.commit import WriteStat
@@ -69,6 +69,11 @@ _SECONDS_BETWEEN_LOOKS = 0.05
 
 class Plan(Protocol):
     """What an index is to become."""
+
+    @property
+    def is_anew(self) -> bool:
+        """Whether entries are made of the rows, so that the index has all again that it may have come to lack."""
+        ...
 
     def layout(self, index: StoredIndex) -> Layout:
         """The shards, for the data partitions that the index has by now."""
@@ -131,7 +136,9 @@ def renew_locked(work: Renewal, plan: Plan) -> None:
             _check_idle(section)
             staging = Staging(Path(folder), section.ports.clock.now_ms(), index.has_ordering)
             copy = make_copy(work, plan, index, Seen.of(index), staging)
-            _publish(section, copy, index, plan.layout(index), {})
+            extra = _extra(section, plan, was_written=False)
+            assert extra is not None, "nobody has written"
+            _publish(section, copy, index, plan.layout(index), {}, extra)
 
 
 def make_copy(work: Renewal, plan: Plan, index: StoredIndex, seen: Seen, staging: Staging) -> Copy:
@@ -153,7 +160,8 @@ def publish_copy(work: Renewal, plan: Plan, copy: Copy) -> bool:
             settle(work.transactions, section)
             index = StoredIndex.of(fresh_state(work.table, section))
             changes = find_changes(copy.seen, index, section.timeline)
-            if changes is None:
+            extra = _extra(section, plan, was_written=changes is None or bool(changes.completed))
+            if changes is None or extra is None:
                 return False
             is_late = is_contested(changes, section.timeline.pending())
             is_calm = not is_late and _unsettled(section) is None
@@ -162,7 +170,7 @@ def publish_copy(work: Renewal, plan: Plan, copy: Copy) -> bool:
                 _check_idle(section)
                 layout = plan.layout(index)
                 added = reader.entries(changes, layout, has_ordering=index.has_ordering)
-                _catch_up(section, copy, index, layout, added, in_base_files=is_late)
+                _catch_up(section, copy, index, layout, added, extra, in_base_files=is_late)
                 return True
         reader.load(changes)
         if not is_calm:
@@ -192,6 +200,7 @@ def _catch_up(
     index: StoredIndex,
     layout: Layout,
     added: Mapping[str, Entries],
+    extra: Mapping[str, str],
     *,
     in_base_files: bool,
 ) -> None:
@@ -207,17 +216,36 @@ def _catch_up(
     anew = copy.staging.stage_changed([(copy.staged.get(id_), id_, entries) for id_, entries in folded.items()])
     staged = {**copy.staged, **{shard.file_id: shard for shard in anew}}
     logged = {file_id: entries for file_id, entries in added.items() if file_id not in folded}
-    _publish(section, replace(copy, staged=staged), index, layout, logged)
+    _publish(section, replace(copy, staged=staged), index, layout, logged, extra)
 
 
-def _publish(section: Section, copy: Copy, old: StoredIndex, layout: Layout, added: Mapping[str, Entries]) -> None:
+def _extra(section: Section, plan: Plan, *, was_written: bool) -> Mapping[str, str] | None:
+    """What the delta commit is to say of all entries: what was so before, or that they are whole, if made anew.
+
+    None if nobody can tell: not all was so before, and something `was_written` meanwhile.
+    """
+    definition = stored_definition(section)
+    known, whole = next_extra(section, definition), first_extra(definition)
+    if not plan.is_anew or known == whole:
+        return known
+    return None if was_written else whole
+
+
+def _publish(
+    section: Section,
+    copy: Copy,
+    old: StoredIndex,
+    layout: Layout,
+    added: Mapping[str, Entries],
+    extra: Mapping[str, str],
+) -> None:
     """Steps 2 to 9."""
     ready = section.config.metadata_partitions
     instant = section.next_time()
     try:
         with delta_commit(section, instant) as ticket:
             stats = _store(section, copy, old, layout, instant) + _store_added(section, old, instant, added)
-            complete_commit(section, ticket, instant, stats, next_extra(section, stored_definition(section)))
+            complete_commit(section, ticket, instant, stats, extra)
     except CommitUnknownError:
         raise
     except Exception:

@@ -24,6 +24,11 @@ class ByShards:
 
     shards: int
 
+    @property
+    def is_anew(self) -> bool:
+        """Not so: they are the entries that there were."""
+        return False
+
     def layout(self, index: StoredIndex) -> Layout:
         """These shards."""
         return index.layout(self.shards)
