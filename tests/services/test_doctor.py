@@ -334,6 +334,12 @@ def index_that_misses_keys(path: Path) -> Expected:
     return Expected(Kind.INDEX, "record_index", "6 missing", "miss rows", Remedy.REBUILD)
 
 
+def statistics_that_miss_files(path: Path) -> Expected:
+    for log in (path / ".hoodie/metadata/column_stats").glob(f".*_{newest(path)}.log*"):
+        log.unlink()
+    return Expected(Kind.INDEX, "column_stats", "missing", "miss rows", Remedy.REBUILD)
+
+
 def index_without_a_shard(path: Path) -> Expected:
     for file in (path / ".hoodie/metadata/record_index").glob("*record-index-0000-0*"):
         file.unlink()
@@ -409,6 +415,7 @@ CURED = [
     file_of_the_metadata_table,
     hole_in_the_list,
     index_that_misses_keys,
+    statistics_that_miss_files,
     index_without_a_shard,
     unfinished_reshard,
     half_an_index,
@@ -433,6 +440,7 @@ OF_FILES = (dead_clean, hole_in_the_list, lost_file, torn_file)
 OF_INDEXES = (
     unfinished_indexing,
     index_that_misses_keys,
+    statistics_that_miss_files,
     index_without_a_shard,
     unfinished_reshard,
     half_an_index,

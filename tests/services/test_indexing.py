@@ -140,6 +140,13 @@ def test_each_built_partition_has_an_instant_of_its_own(tmp_path: Path) -> None:
     assert all("_00000000000000004.hfile" in name for name in files), "nothing of the first is left"
 
 
+def test_statistics_that_are_built_anew_know_new_columns(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    known = table.indexes.create("column_stats", rebuild=True).columns
+    table.upsert(rows(0, 3).append_column("extra", pa.array([1, 2, 3])))
+    assert table.indexes.create("column_stats", rebuild=True).columns == (*known, "extra")
+
+
 def test_a_table_without_a_metadata_table_gets_one(unpack, tmp_path: Path) -> None:
     path = copied(unpack("hudi111_cow_part_no_mdt"), tmp_path)
     before = contents_of(open_table(path))

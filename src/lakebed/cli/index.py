@@ -48,7 +48,9 @@ def create(
     on_duplicate: Annotated[OnDuplicate, typer.Option(help="Let a record index find the newest of such rows.")] = (
         OnDuplicate.FAIL
     ),
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Replace the index; it stays of its kind.")] = False,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Replace the index; a record index stays as it is.")
+    ] = False,
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,10 +45,6 @@ _VERSION = 1
 """Of a log file: one that outgrows a size limit would be followed by version 2; ours are written in one piece."""
 _LOT_BYTES = 4 << 20
 """Of log files that are stored at once, by a thread of its own while others are being encoded."""
-_LOTS_WAITING = 4
-"""No more than so many are being stored."""
-_BEGUN_FIRST = 2
-"""So many files are begun before the write is declared; none of them is done with before a third one is begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +77,26 @@ def append_log_files(
 ) -> tuple[WrittenFile, ...]:
     """As `append_log_file`, for tasks of one write, on threads. Files are stored several at once: a sync serves all.
 
-    What is to be done `before` any is noted or stored is done while the first are encoded; what is to be done
-    `meanwhile` comes when all files have been begun.
+    What is to be done `before` any is noted or stored is done while rows are got ready; what is to be done `meanwhile`
+    comes when all files have been begun.
     """
 
     def begin() -> Iterator[WriteTask]:
-        yield from tasks[:_BEGUN_FIRST]
-        before()
-        _mark([task for task in tasks if task.rows.count])
-        yield from tasks[_BEGUN_FIRST:]
+        yield from tasks
         meanwhile()
 
     (prepared,) = start([tasks], prepare_lot)
+    before()
+    _mark([task for task in tasks if task.rows.count])
+    together = prepared.result()
     lot: list[LogDraft] = []
     stored: list[Future[tuple[WrittenFile, ...]]] = []
     with aside() as begin_aside:
-        for draft in map_bounded(begin(), lambda task: _draft(task, prepared.result())):
+        for draft in map_bounded(begin(), partial(_draft, lot=together)):
             lot += [] if draft is None else [draft]
             if sum(len(each.data) for each in lot) >= _LOT_BYTES:
-                if len(stored) >= _LOTS_WAITING:
-                    stored[-_LOTS_WAITING].result()
+                if len(stored) > 1:
+                    stored[-2].result()  # No more than two lots wait.
                 stored.append(begin_aside(_store, lot))
                 lot = []
         last = _store(lot)

@@ -26,7 +26,7 @@ def find_broken(infos: Iterable[IndexInfo]) -> Iterator[Finding]:
 
 def _rebuilt(name: str, problem: str, blocks: str, examples: tuple[str, ...] = ()) -> Finding:
     can = name in _BUILT and name != FILES
-    repair = "build it anew from the rows; writers wait as long" if can else "drop it and create it with Apache Hudi"
+    repair = "build it anew from the rows" if can else "drop it and create it with Apache Hudi"
     return Finding(Kind.INDEX, name, problem, blocks, Remedy.REBUILD if can else Remedy.BY_HAND, repair, examples)
 
 

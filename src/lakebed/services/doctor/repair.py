@@ -7,7 +7,7 @@ the store. What is deleted here, and not by a rollback, is deleted inside a sect
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from lakebed.engine.engines import InProcess
@@ -220,7 +220,7 @@ def _maintain(surgery: Surgery) -> None:
 def _rebuild(surgery: Surgery, name: str) -> None:
     storage = surgery.ports.storage
     state = TableHandle(storage, load_config(storage)).state()
-    request = parse_request(name, None, None, shards=None, on_duplicate="fail", rebuild=True)
+    request = replace(parse_request(name, None, None, shards=None, on_duplicate="fail", rebuild=True), keeps=True)
     build_index(surgery.transactions, state, request, parse_index_options(surgery.options))
 
 

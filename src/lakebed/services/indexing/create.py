@@ -206,7 +206,9 @@ def plan_definition(state: TableState, request: IndexRequest, options: IndexOpti
     known = state.definitions.get(request.partition) if request.keeps else None
     if request.partition == RECORD_INDEX:
         return _record_index_definition(state, request, options, known)
-    if request.partition != COLUMN_STATS or known is not None:
+    if request.partition != COLUMN_STATS:
+        return None
+    if known is not None:
         return known
     schema = state.data_schema(state.latest)
     if request.columns:

@@ -73,8 +73,8 @@ class Indexes:
         `kind` is "record" (keys are unique in the table), "record_partitioned" (unique in each partition),
         "column_stats" (`on` names the columns; the first 32 if it is left out), "partition_stats", "bloom" or "files".
         `shards` are as many as the rows need unless given. A record index is refused if a key occurs twice;
-        `on_duplicate="latest"` lets it find the newest row. `rebuild` replaces an index that is there; it stays of its
-        kind unless another one is given.
+        `on_duplicate="latest"` lets it find the newest row. `rebuild` replaces an index that is there; a record
+        index stays of its kind unless another one is given.
 
         "record_windowed" is an index for lakebed alone, of the keys of the newest `window` partitions and of those to
         come, in each of which they are unique. Rows for older ones are, as `outside` says, looked for in files

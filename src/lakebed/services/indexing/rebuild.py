@@ -71,7 +71,7 @@ class FromRows:
 
     @property
     def is_anew(self) -> bool:
-        """So it is."""
+        """Entries come from the rows."""
         return True
 
     def layout(self, index: StoredIndex) -> Layout:

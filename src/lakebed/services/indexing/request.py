@@ -31,7 +31,8 @@ class IndexRequest:
     """An index to create. `shards` are those of the whole index, or of each data partition of a partitioned one.
 
     A record index with a `window` knows the keys of so many of the newest partitions; rows for others are handled as
-    `outside` says. One that is built anew, and of which nothing else is said, `keeps` what it is.
+    `outside` says. One that is built anew `keeps` its kind, window and ordering values unless told otherwise; so
+    statistics may keep their columns.
     """
 
     partition: str
@@ -75,7 +76,7 @@ def parse_request(
     if on_duplicate not in ("fail", "latest"):
         raise InvalidInputError(f"on_duplicate is {on_duplicate!r}", hint='use "fail" or "latest"')
     _check_window(asked, window, outside)
-    keeps = rebuild and kind is None and name == KINDS[asked] and not columns
+    keeps = rebuild and kind is None and name == RECORD_INDEX
     return IndexRequest(KINDS[asked], asked, columns, shards, on_duplicate, rebuild, window, outside, keeps)
 
 

@@ -26,7 +26,7 @@ class ByShards:
 
     @property
     def is_anew(self) -> bool:
-        """Not so: they are the entries that there were."""
+        """Entries stay what they were."""
         return False
 
     def layout(self, index: StoredIndex) -> Layout:
