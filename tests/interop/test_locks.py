@@ -254,6 +254,12 @@ def test_apache_hudi_takes_over_a_lease_that_ran_out(hudi: HudiLocks, tmp_path: 
     class Paused:
         """A process that does not come to its renewals."""
 
+        def later(self, action: Any) -> None:
+            action()
+
+        def drain(self) -> None:
+            pass
+
         def every(self, seconds: float, action: Any) -> Any:
             return lambda: None
 

@@ -178,5 +178,11 @@ def context_on(storage: Storage, *, timing: Timing | None = None) -> ServiceCont
 
 
 class _NoBackground:
+    def later(self, action: Any) -> None:
+        action()
+
+    def drain(self) -> None:
+        pass
+
     def every(self, seconds: float, action: Any) -> Any:
         return lambda: None

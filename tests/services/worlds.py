@@ -27,6 +27,12 @@ CITIES = ("oslo", "lima", "rome")
 class NoBackground:
     """Nothing goes on meanwhile."""
 
+    def later(self, action: Callable[[], None]) -> None:
+        action()
+
+    def drain(self) -> None:
+        pass
+
     def every(self, seconds: float, action: Callable[[], bool]) -> Callable[[], None]:
         del seconds, action
         return lambda: None

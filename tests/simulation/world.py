@@ -310,11 +310,26 @@ class SimClock:
 
 
 class SimBackground:
-    """Timers of a process: they crash and pause with it."""
+    """Timers of a process, and what it does beside its program: they crash and pause with it."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world = world
         self._process = process
+        self._later: list[Task] = []
+
+    def later(self, action: Callable[[], None]) -> None:
+        """Runs the action once, beside the program."""
+        if self._process.is_dead:
+            raise Crash
+        self._later.append(self._world.scheduler.start(self._process, action))
+
+    def drain(self) -> None:
+        """Waits for what runs beside the program."""
+        while any(task in self._world.scheduler.tasks for task in self._later):
+            self._world.scheduler.sleep(1)
+        self._later.clear()
+        if self._process.is_dead:
+            raise Crash
 
     def every(self, seconds: float, action: Callable[[], bool]) -> Callable[[], None]:
         """Runs the action at that interval; an error of the store only costs one beat."""
@@ -495,8 +510,9 @@ class SimStorage:
 
         return self._write("publish", final, effect)
 
-    def revoke(self, ticket: Ticket) -> Outcome:
+    def revoke(self, ticket: Ticket, *, in_use: bool = True) -> Outcome:
         """Ends a ticket; what was asked for before and is late finds it ended."""
+        del in_use
         return self._write("revoke", ticket.name, lambda: self._revoke(ticket))
 
     def source(self, path: str, size: int | None = None) -> BytesSource:
@@ -592,8 +608,9 @@ class LeaseOnlyStorage(SimStorage):
         found = [ticket for ticket in self._imagined if ticket.instant == instant]
         return tuple(sorted(found, key=lambda ticket: ticket.name))
 
-    def revoke(self, ticket: Ticket) -> Outcome:
+    def revoke(self, ticket: Ticket, *, in_use: bool = True) -> Outcome:
         """Has no effect on anyone else."""
+        del in_use
         self._imagined.discard(ticket)
         return DONE
 

@@ -31,6 +31,12 @@ class NoBackground:
     def __init__(self) -> None:
         self.actions: list[Callable[[], bool]] = []
 
+    def later(self, action: Callable[[], None]) -> None:
+        action()
+
+    def drain(self) -> None:
+        pass
+
     def every(self, seconds: float, action: Callable[[], bool]) -> Callable[[], None]:
         self.actions.append(action)
         return lambda: self.actions.remove(action) if action in self.actions else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from lakebed.errors import StorageUnavailableError
 
@@ -12,7 +13,27 @@ _LOG = logging.getLogger(__name__)
 
 
 class Threads:
-    """Runs actions at an interval. Threads are daemons: they never keep a process alive."""
+    """Runs actions at an interval, or once.
+
+    Threads of actions at an interval are daemons: they never keep a process alive. Those of actions that run once are
+    waited for, also by the interpreter when it ends.
+    """
+
+    def __init__(self) -> None:
+        self._later: list[threading.Thread] = []
+
+    def later(self, action: Callable[[], None]) -> None:
+        """Runs `action` once on a thread of its own."""
+        thread = threading.Thread(target=action, name="lakebed-later", daemon=False)
+        self._later.append(thread)
+        thread.start()
+
+    def drain(self) -> None:
+        """Returns once every action that was handed to `later` has run."""
+        for thread in tuple(self._later):
+            thread.join()
+            with suppress(ValueError):  # Another thread of the process may have waited for it, too.
+                self._later.remove(thread)
 
     def every(self, seconds: float, action: Callable[[], bool]) -> Callable[[], None]:
         """Runs `action` at that interval until it returns False or the returned function is called."""

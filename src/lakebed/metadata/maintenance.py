@@ -45,7 +45,7 @@ from lakebed.storage import Outcome, Storage, Ticket
 from lakebed.timeline import Archive, Snapshot, Timeline
 from lakebed.transaction.archive import archive
 from lakebed.transaction.rollback import targets_of_rollbacks, undone_times
-from lakebed.transaction.section import Section, revoke_tickets
+from lakebed.transaction.section import Section, end_tickets
 from lakebed.transaction.settle import delete_file
 from lakebed.transaction.times import shift_time
 from lakebed.transaction.transactions import Transactions
@@ -194,7 +194,7 @@ def _execute_compaction(
     ports.at("maintain.M3")
     done = Instant(instant, Action.COMMIT, State.COMPLETED, section.next_time())
     outcome = section.complete(ticket, done, encode_commit(metadata, replace=False), ROOT)
-    revoke_tickets(ports, instant)
+    end_tickets(ports, instant, outcome)
     return done.completed_at if outcome is Outcome.DONE else None
 
 
@@ -225,7 +225,7 @@ def _take_up_log_compaction(section: Section, engine: Engine) -> None:
     """Carries out one that is pending, before a compaction that would take its log files may be planned."""
     timeline = section.metadata_timeline
     for done in [i for i in timeline.commits() if i.requested_at in timeline.log_compactions][-1:]:
-        revoke_tickets(section.ports, done.requested_at)  # It may be left, as in `_end_last`.
+        end_tickets(section.ports, done.requested_at)  # It may be left, as in `_end_last`.
     for pending in [i for i in timeline.pending() if i.action is Action.LOG_COMPACTION]:
         _execute_log_compaction(section, engine, pending, _load_plan(section, pending))
 
@@ -246,8 +246,7 @@ def _execute_log_compaction(section: Section, engine: Engine, pending: Instant, 
     metadata = CommitMetadata(stats, operation="LOG_COMPACT", compacted=True, extra_metadata=extra)
     ports.at("maintain.M3")
     done = Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, section.next_time())
-    section.complete(ticket, done, encode_commit(metadata, replace=False), ROOT)
-    revoke_tickets(ports, instant)
+    end_tickets(ports, instant, section.complete(ticket, done, encode_commit(metadata, replace=False), ROOT))
 
 
 def _clean(section: Section, engine: Engine) -> None:
@@ -271,7 +270,7 @@ def _clean(section: Section, engine: Engine) -> None:
 def _end_last(section: Section, action: Action) -> None:
     """Ends the ticket of the last one, which a process left that died just after it had completed it."""
     for instant in [i for i in section.metadata_timeline.completed() if i.action is action][-1:]:
-        revoke_tickets(section.ports, instant.requested_at)
+        end_tickets(section.ports, instant.requested_at)
 
 
 def _put_in_flight(section: Section, pending: Instant, ticket: Ticket) -> None:
@@ -309,8 +308,7 @@ def _execute_clean(section: Section, pending: Instant, plan: CleanPlan) -> None:
     )
     ports.at("maintain.M3")
     done = Instant(instant, Action.CLEAN, State.COMPLETED, section.next_time())
-    section.complete(ticket, done, encode_clean(metadata), ROOT)
-    revoke_tickets(ports, instant)
+    end_tickets(ports, instant, section.complete(ticket, done, encode_clean(metadata), ROOT))
 
 
 def _cleaned(plan: CleanPlan) -> Mapping[str, CleanedPartition]:

@@ -240,7 +240,7 @@ def _pending(section: Section, time: InstantTime) -> Iterator[Instant]:
 def _complete(
     context: ServiceContext, attempt: Attempt, plan: RestorePlan, undone: dict[str, RollbackMetadata]
 ) -> InstantTime:
-    with context.transactions.section(opens=attempt.instant) as section:
+    with context.transactions.section(opens=attempt) as section:
         if attempt.in_state(State.INFLIGHT) not in section.timeline.pending() or not attempt.heartbeat.is_certain():
             raise taken_over(attempt.instant)
         if attempt.ticket not in section.ports.storage.find_tickets(attempt.instant):
@@ -248,7 +248,7 @@ def _complete(
         section.ports.at("restore.complete")
         completed_at = section.next_time()
         document = encode_restore(attempt.instant, plan, undone)
-        outcome = section.complete(attempt.ticket, attempt.completed(completed_at), document)
+        outcome = attempt.publish(section, attempt.completed(completed_at), document)
     if outcome is not Outcome.DONE:
         raise taken_over(attempt.instant)
     return completed_at

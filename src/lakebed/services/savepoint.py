@@ -13,7 +13,7 @@ from lakebed.services.values import ServiceContext
 from lakebed.storage import Outcome
 from lakebed.table import TableState
 from lakebed.transaction.rollback import targets_of_rollbacks
-from lakebed.transaction.section import Section, revoke_tickets
+from lakebed.transaction.section import Section, end_tickets, revoke_tickets
 
 
 def savepoint(
@@ -99,6 +99,6 @@ def _add(section: Section, target: InstantTime, metadata: SavepointMetadata) -> 
     ticket = section.open_ticket(target)
     done = Instant(target, Action.SAVEPOINT, State.COMPLETED, section.next_time())
     outcome = section.complete(ticket, done, encode_savepoint(metadata))
-    revoke_tickets(section.ports, target)
+    end_tickets(section.ports, target, outcome)
     if outcome is not Outcome.DONE:
         raise WriteConflictError(f"the savepoint on {target} could not be made", hint="run the call again")

@@ -234,9 +234,9 @@ class FaultyStorage:
         """Creates `final` while the ticket is alive."""
         return self._write("publish", final, lambda: self.inner.publish(ticket, final, data))
 
-    def revoke(self, ticket: Ticket) -> Outcome:
+    def revoke(self, ticket: Ticket, *, in_use: bool = True) -> Outcome:
         """Ends a ticket."""
-        return self._write("revoke", ticket.path, lambda: self.inner.revoke(ticket), NEVER_REFUSED)
+        return self._write("revoke", ticket.path, lambda: self.inner.revoke(ticket, in_use=in_use), NEVER_REFUSED)
 
     def source(self, path: str, size: int | None = None) -> ByteSource:
         """The file for codecs, through this storage's faults."""

@@ -223,12 +223,13 @@ class LocalStorage:
                     raise
                 return Outcome.REFUSED
 
-    def revoke(self, ticket: Ticket) -> Outcome:
-        """Moves the ticket's folder away, then removes what was staged in it.
+    def revoke(self, ticket: Ticket, *, in_use: bool = True) -> Outcome:
+        """Moves the ticket's folder away, then removes what was staged in it: it never waits.
 
         The second step is for a link that had already looked its source up when the folder moved: it fails once the
         source has no name left, or it took place before this returns.
         """
+        del in_use
         alive, dead = self._file(ticket.path), self._file(f"{TICKETS}/.revoked-{ticket.name}")
         self.counts.add("deletes")
         with os_errors_typed(ticket.path):

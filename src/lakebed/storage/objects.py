@@ -178,10 +178,10 @@ class ObjectStorage:
         copy = self._stores.once.copy
         return _outcome(final, lambda: copy(ticket.path, final, overwrite=False), absent=Outcome.REFUSED)
 
-    def revoke(self, ticket: Ticket) -> Outcome:
-        """Deletes the ticket's object, then waits for copies that the store has already accepted."""
+    def revoke(self, ticket: Ticket, *, in_use: bool = True) -> Outcome:
+        """Deletes the ticket's object; if it may be in use, waits for copies that the store has already accepted."""
         outcome = self.delete(ticket.path)
-        if outcome is Outcome.DONE and self._stores.revoke_wait_s:
+        if in_use and outcome is Outcome.DONE and self._stores.revoke_wait_s:
             time.sleep(self._stores.revoke_wait_s)
         return outcome
 

@@ -206,8 +206,11 @@ class Storage(Protocol):
         """`create(final, data)`, refused also if the ticket is not alive. Only its one owner publishes by a ticket."""
         ...
 
-    def revoke(self, ticket: Ticket) -> Outcome:
-        """Ends a ticket, or finds it ended: once this returns DONE no file can appear through it any more."""
+    def revoke(self, ticket: Ticket, *, in_use: bool = True) -> Outcome:
+        """Ends a ticket, or finds it ended: once this returns DONE no file can appear through it any more.
+
+        With `in_use` false the caller knows that no publish by it is in flight, and waits for none.
+        """
         ...
 
     def source(self, path: str, size: int | None = None) -> ByteSource:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from lakebed.errors import RolledBackError
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.storage import Ticket
-from lakebed.transaction.heartbeats import Heartbeat
-from lakebed.transaction.section import Look, Section, revoke_tickets
+from lakebed.storage import Outcome, Ticket
+from lakebed.transaction.heartbeats import Heartbeat, Timing
+from lakebed.transaction.ports import Ports
+from lakebed.transaction.section import Look, Section, open_section, revoke_tickets
 
 
 @dataclass(slots=True)
@@ -26,6 +27,15 @@ class Attempt:
     heartbeat: Heartbeat
     ticket: Ticket
     look: Look | None = None
+    is_publishing: bool = False
+    """Whether a publish by the ticket may be in flight: it was interrupted, or its outcome is unknown."""
+
+    def publish(self, section: Section, instant: Instant, data: bytes, root: str = "") -> Outcome:
+        """Publishes a state of the instant by the ticket."""
+        self.is_publishing = True
+        outcome = section.complete(self.ticket, instant, data, root)
+        self.is_publishing = outcome is Outcome.UNKNOWN
+        return outcome
 
     @contextmanager
     def given_up_on_failure(self) -> Iterator[None]:
@@ -43,6 +53,12 @@ class Attempt:
     def completed(self, completed_at: InstantTime) -> Instant:
         """The instant once it has taken place."""
         return Instant(self.instant, self.action.when_completed, State.COMPLETED, completed_at)
+
+
+def open_section_of(ports: Ports, timing: Timing, attempt: Attempt) -> AbstractContextManager[Section]:
+    """A section in which the instant of an attempt is to be completed."""
+    own = None if attempt.is_publishing else attempt.ticket
+    return open_section(ports, timing, opens=attempt.instant, ticket=own)
 
 
 def begin_attempt(section: Section, action: Action) -> Attempt:

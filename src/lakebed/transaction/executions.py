@@ -20,6 +20,7 @@ from lakebed.errors import (
 )
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
+from lakebed.storage import Outcome
 from lakebed.timeline import Timeline
 from lakebed.transaction.attempt import Attempt, put_in_flight, start_attempt, taken_over
 from lakebed.transaction.heartbeats import Timing
@@ -156,7 +157,7 @@ def cancel_plan(section: Section, plan: Instant) -> None:
     """
     ports, instant = section.ports, plan.requested_at
     ports.at("service.cancel")
-    ticket = section.open_ticket(instant)
+    ticket, is_done = section.open_ticket(instant), False
     try:
         revoke_tickets(ports, instant, but=ticket)
         section.forget_timeline()
@@ -164,9 +165,9 @@ def cancel_plan(section: Section, plan: Instant) -> None:
             raise WriteConflictError(
                 f"{plan.action} {instant} completed first, or was taken away", hint="run the call again"
             )
-        ports.storage.publish(ticket, cancel_marker(instant), b"")
+        is_done = ports.storage.publish(ticket, cancel_marker(instant), b"") is Outcome.DONE
     finally:
-        revoke_ticket(ports, ticket)
+        revoke_ticket(ports, ticket, in_use=not is_done)
     if not is_cancelled(ports.storage, instant):
         raise lost_lock(ports)
 

@@ -15,7 +15,7 @@ _PATH = ".hoodie/.tickets/.head.json"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """`open` is the instant that the last section of its kind set out to complete; `epoch` counts such sections."""
+    """`open` is the instant that a section is to complete, None once it is over; `epoch` counts changes."""
 
     epoch: int = 0
     open: InstantTime | None = None
@@ -31,6 +31,13 @@ def load_head(storage: Storage) -> tuple[Head, str | None]:
         return Head(int(found["epoch"]), instant_time(found["open"]) if found["open"] else None), stored[1]
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptTableError(f"not a head record ({error})", path=_PATH, hint="delete the file") from error
+
+
+def close_head(storage: Storage, epoch: int) -> None:
+    """Says that the section of that `epoch` is over, unless the record is another holder's by now."""
+    head, etag = load_head(storage)
+    if head.epoch == epoch:
+        swap_head(storage, Head(epoch + 1), etag)
 
 
 def swap_head(storage: Storage, head: Head, etag: str | None) -> bool:

@@ -34,6 +34,14 @@ class Lock(Protocol):
 class Background(Protocol):
     """Something that goes on while protocol code waits or works: a thread, or a simulated actor."""
 
+    def later(self, action: Callable[[], None]) -> None:
+        """Runs `action` once, beside the caller; the process does not end before it has."""
+        ...
+
+    def drain(self) -> None:
+        """Returns once every action that was handed to `later` has run."""
+        ...
+
     def every(self, seconds: float, action: Callable[[], bool]) -> Callable[[], None]:
         """Runs `action` at that interval until it returns False or the returned function is called."""
         ...

@@ -19,14 +19,14 @@ from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Storage
 from lakebed.timeline import Archive, Documents
 from lakebed.transaction.archive import finish_archiving
-from lakebed.transaction.attempt import Attempt, put_in_flight, start_attempt, taken_over
+from lakebed.transaction.attempt import Attempt, open_section_of, put_in_flight, start_attempt, taken_over
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing, heartbeat_path
 from lakebed.transaction.markers import drop_markers, load_markers
 from lakebed.transaction.pending import planned_groups
 from lakebed.transaction.plans import SERVICES, cancel_marker, is_cancelled, is_recent, is_removable
 from lakebed.transaction.ports import Ports
-from lakebed.transaction.section import METADATA, Section, open_section, revoke_tickets
+from lakebed.transaction.section import METADATA, Section, end_tickets, open_section, revoke_tickets
 from lakebed.transaction.settle import delete_file
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
@@ -137,7 +137,7 @@ class Rollbacks:
 
     def _finish(self, attempt: Attempt, plan: RollbackPlan) -> None:
         target = InstantTime(plan.target.requested_at)
-        with open_section(self._ports, self._timing, opens=attempt.instant) as section:
+        with open_section_of(self._ports, self._timing, attempt) as section:
             self._ports.at("rollback.R3")
             if not _is_pending(section, attempt.instant) or not attempt.heartbeat.is_certain():
                 raise taken_over(attempt.instant)
@@ -152,12 +152,12 @@ class Rollbacks:
             undo_metadata(section, target, rollback=attempt)
             _remove_target(section, plan.target, stays=stays)
             document = encode_rollback(_metadata_of(attempt.instant, plan, self._ports.storage.url))
-            outcome = section.complete(attempt.ticket, attempt.completed(section.next_time()), document)
+            outcome = attempt.publish(section, attempt.completed(section.next_time()), document)
         if outcome is not Outcome.DONE:
             raise taken_over(attempt.instant)
         self._ports.at("rollback.R4")
         delete_file(self._ports.storage, cancel_marker(target))
-        revoke_tickets(self._ports, attempt.instant)
+        end_tickets(self._ports, attempt.instant)
         attempt.heartbeat.stop()
 
     def delete_late_files(self, instant: InstantTime) -> None:
@@ -279,7 +279,7 @@ def _tell(section: Section, rollback: Attempt, instant: Instant, data: bytes) ->
     """
     if section.ports.storage.find(section.path(instant, METADATA)) is not None:
         return
-    if section.complete(rollback.ticket, instant, data, METADATA) is not Outcome.DONE:
+    if rollback.publish(section, instant, data, METADATA) is not Outcome.DONE:
         raise taken_over(rollback.instant)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
-from lakebed.errors import LockUnavailableError, StorageUnavailableError, TableRestoredError
+from lakebed.errors import LakebedError, LockUnavailableError, StorageUnavailableError, TableRestoredError
 from lakebed.format.timeline.instant_names import encode_instant_name
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
@@ -18,7 +18,7 @@ from lakebed.storage import Outcome, Storage, Ticket
 from lakebed.timeline import Archive, Timeline
 from lakebed.timeline.active import list_instants
 from lakebed.timeline.config import load_config
-from lakebed.transaction.head import Head, load_head, swap_head
+from lakebed.transaction.head import Head, close_head, load_head, swap_head
 from lakebed.transaction.heartbeats import Timing, load_heartbeats
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.settle import create_file, delete_file
@@ -26,6 +26,7 @@ from lakebed.transaction.times import following_time, format_time, highest_time,
 
 METADATA = ".hoodie/metadata/"
 """The root of the metadata table, which has a timeline of its own under the same lock."""
+_CLOSED = Head()
 _TRIES = 5
 _SECONDS_BETWEEN_TRIES = 0.5
 
@@ -47,14 +48,16 @@ class Look:
 class Section:
     """Configuration and timelines as they are under the lock; nobody else completes anything meanwhile."""
 
-    def __init__(self, ports: Ports, timing: Timing) -> None:
+    def __init__(self, ports: Ports, timing: Timing, head: Head = _CLOSED) -> None:
         self.ports = ports
         self.timing = timing
         self.config: TableConfig = load_config(ports.storage)
         self.files: Storage = ports.storage
         """Where files of the instant are created that this section completes."""
         self._highest: InstantTime | None = None
-        self._announced: InstantTime | None = None
+        self._head = head
+        self._is_publishing = False
+        """Whether a publish may be in flight: it was interrupted, or its outcome is unknown."""
         self._files: dict[str, tuple[Instant, ...]] = {}
         self._timelines: dict[str, Timeline] = {}
 
@@ -89,6 +92,28 @@ class Section:
             )
         self._highest = drawn
         return drawn
+
+    def leave(self) -> None:
+        """Gives the lock back, when a clock that is behind has passed the times drawn here."""
+        try:
+            self._close()
+            if self.timing.skew_ms:
+                self.outwait_skew()
+        finally:
+            self.ports.lock.release()
+
+    def fail(self) -> None:
+        """Gives the lock back at once: what the section was about failed."""
+        try:
+            self._close()
+        finally:
+            self.ports.lock.release()
+
+    def _close(self) -> None:
+        """Says that nothing of this section is in flight; if that fails, the next holder revokes as after a crash."""
+        if self._head.open is not None and not self._is_publishing:
+            with suppress(LakebedError):
+                close_head(self.ports.storage, self._head.epoch)
 
     def outwait_skew(self) -> None:
         """Returns once a clock that is behind by the skew has passed the times drawn here.
@@ -149,16 +174,18 @@ class Section:
         if self.complete(ticket or self.open_ticket(instant.requested_at), instant, data, root) is not Outcome.DONE:
             raise lost_lock(self.ports)
         if ticket is None:
-            revoke_tickets(self.ports, instant.requested_at)
+            end_tickets(self.ports, instant.requested_at)
 
     def complete(self, ticket: Ticket, instant: Instant, data: bytes, root: str = "") -> Outcome:
         """Publishes an instant; REFUSED if the ticket was revoked."""
         self.check_lease()
+        self._is_publishing = True
         outcome = self.ports.storage.publish(ticket, self.path(instant, root), data)
         if outcome is not Outcome.DONE:
             outcome = self._settle(ticket, instant, data, root)
             if outcome is Outcome.DONE and not data and not self.has_lease():
                 outcome = Outcome.REFUSED  # Another process may have drawn the same time, and its file is as empty.
+        self._is_publishing = outcome is Outcome.UNKNOWN
         if outcome is Outcome.DONE:
             self._note(root, (*self._listed(root), instant))
         return outcome
@@ -182,7 +209,7 @@ class Section:
             if storage.open_ticket(ticket) is Outcome.DONE or ticket in storage.find_tickets(instant):
                 if self.has_lease():
                     return ticket
-                revoke_ticket(self.ports, ticket)
+                revoke_ticket(self.ports, ticket, in_use=False)
                 raise lost_lock(self.ports)
         raise StorageUnavailableError(
             f"{storage.url}: no ticket could be had for {instant}", hint="run the write again"
@@ -220,13 +247,14 @@ class Section:
 
     def _announce(self, instant: InstantTime) -> None:
         """Tells whoever takes the lock over which instant's tickets to revoke."""
-        if self._announced == instant:
+        if self._head.open == instant:
             return
         head, etag = load_head(self.ports.storage)
-        if not self.has_lease() or not swap_head(self.ports.storage, Head(head.epoch + 1, instant), etag):
+        opened = Head(head.epoch + 1, instant)
+        if not self.has_lease() or not swap_head(self.ports.storage, opened, etag):
             raise lost_lock(self.ports)
+        self._head = opened
         self.check_lease()
-        self._announced = instant
 
     def remove(self, instant: Instant, root: str = "") -> None:
         """Takes the file of one state off the timeline."""
@@ -297,32 +325,54 @@ def instant_path(config: TableConfig, instant: Instant, root: str = "") -> str:
 
 
 @contextmanager
-def open_section(ports: Ports, timing: Timing, opens: InstantTime | None = None) -> Iterator[Section]:
-    """Holds the lock. `opens` names the instant that the section is to complete, for whoever takes the lock over."""
+def open_section(
+    ports: Ports, timing: Timing, opens: InstantTime | None = None, ticket: Ticket | None = None
+) -> Iterator[Section]:
+    """Holds the lock. `opens` names the instant that the section is to complete, for whoever takes the lock over.
+
+    `ticket` is the caller's own, by which nothing is in flight. Where clocks may differ the lock is given back some
+    time after the section, beside the caller; the next section of the same ports waits for that.
+    """
+    ports.background.drain()
     ports.lock.acquire()
     try:
-        if ports.lock.can_be_lost:
-            _take_over(ports, opens)
-        section = Section(ports, timing)
-        section.check_lease()
-        yield section
-        if timing.skew_ms:
-            section.outwait_skew()
-    finally:
+        section = _enter(ports, timing, opens, ticket)
+    except BaseException:
         ports.lock.release()
+        raise
+    try:
+        yield section
+    except BaseException:
+        section.fail()
+        raise
+    if timing.skew_ms:
+        ports.background.later(section.leave)
+    else:
+        section.leave()
 
 
-def _take_over(ports: Ports, opens: InstantTime | None) -> None:
+def _enter(ports: Ports, timing: Timing, opens: InstantTime | None, ticket: Ticket | None) -> Section:
+    head = _take_over(ports, opens, ticket) if ports.lock.can_be_lost else _CLOSED
+    section = Section(ports, timing, head)
+    section.check_lease()
+    return section
+
+
+def _take_over(ports: Ports, opens: InstantTime | None, ticket: Ticket | None) -> Head:
     """Fences off the holder before us, who may be paused in the middle of completing an instant, and takes its place.
 
     The record is swapped, never just written: a holder that lost the lock and wakes up here must not erase the name of
-    the one that has it now. It is not cleared in the end, for that is one more write; a dead ticket dies only once.
+    the one that has it now. A section that ends in order closes the record, so that nobody waits for its ticket.
     """
     head, etag = load_head(ports.storage)
     if head.open is not None:
-        revoke_tickets(ports, head.open)
-    if opens is not None and not swap_head(ports.storage, Head(head.epoch + 1, opens), etag):
+        revoke_tickets(ports, head.open, but=ticket)
+    if opens is None:
+        return _CLOSED
+    opened = Head(head.epoch + 1, opens)
+    if not swap_head(ports.storage, opened, etag):
         raise lost_lock(ports)
+    return opened
 
 
 def lost_lock(ports: Ports) -> LockUnavailableError:
@@ -340,7 +390,13 @@ def revoke_tickets(ports: Ports, instant: InstantTime, but: Ticket | None = None
             revoke_ticket(ports, ticket)
 
 
-def revoke_ticket(ports: Ports, ticket: Ticket) -> None:
+def end_tickets(ports: Ports, instant: InstantTime, outcome: Outcome = Outcome.DONE) -> None:
+    """Ends the tickets of an instant that its owner is done with, without waiting unless the `outcome` is open."""
+    for ticket in ports.storage.find_tickets(instant):
+        revoke_ticket(ports, ticket, in_use=outcome is not Outcome.DONE)
+
+
+def revoke_ticket(ports: Ports, ticket: Ticket, *, in_use: bool = True) -> None:
     """Ends a ticket, however often the store has to be asked."""
-    while ports.storage.revoke(ticket) is not Outcome.DONE:
+    while ports.storage.revoke(ticket, in_use=in_use) is not Outcome.DONE:
         ports.clock.sleep(0.1)

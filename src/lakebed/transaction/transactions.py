@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from lakebed.model.words import Action, State
 from lakebed.storage import Outcome
 from lakebed.timeline import Archive, Documents
 from lakebed.timeline.config import load_config
-from lakebed.transaction.attempt import Attempt, begin_attempt, taken_over
+from lakebed.transaction.attempt import Attempt, begin_attempt, open_section_of, taken_over
 from lakebed.transaction.conflicts import Rival, WriteSet, find_conflict, overlapping, write_set_of
 from lakebed.transaction.executions import Executions, cancel_plan
 from lakebed.transaction.heartbeats import Timing
@@ -24,7 +24,15 @@ from lakebed.transaction.pending import pending_rivals
 from lakebed.transaction.plans import SERVICES, is_removable
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.rollback import Rollbacks, targets_of_rollbacks, undo_metadata
-from lakebed.transaction.section import METADATA, Section, instant_path, open_section, revoke_ticket, revoke_tickets
+from lakebed.transaction.section import (
+    METADATA,
+    Section,
+    end_tickets,
+    instant_path,
+    open_section,
+    revoke_ticket,
+    revoke_tickets,
+)
 from lakebed.transaction.settle import create_file
 
 _TRIES = 3
@@ -47,11 +55,11 @@ class Transactions:
         self.rollbacks = Rollbacks(ports, timing)
         self.executions = Executions(ports, timing, self.rollbacks)
 
-    @contextmanager
-    def section(self, opens: InstantTime | None = None) -> Iterator[Section]:
-        """A critical section of its own; `opens` names the instant that is completed in it."""
-        with open_section(self._ports, self._timing, opens=opens) as section:
-            yield section
+    def section(self, opens: Attempt | InstantTime | None = None) -> AbstractContextManager[Section]:
+        """A critical section; `opens` is the attempt, or the instant, that is completed in it."""
+        if isinstance(opens, Attempt):
+            return open_section_of(self._ports, self._timing, opens)
+        return open_section(self._ports, self._timing, opens=opens)
 
     def begin(self, action: Action, plan: bytes = b"") -> Attempt:
         """A new instant on the timeline. Dead writers that are found on the way are rolled back."""
@@ -109,14 +117,14 @@ class Transactions:
     ) -> InstantTime:
         """Completes an instant of any kind with what its file is to say, unless the `check` raises; when it did."""
         for _ in range(_TRIES):
-            with open_section(self._ports, self._timing, opens=attempt.instant) as section:
+            with self.section(opens=attempt) as section:
                 self._check_alive(section, attempt)
                 check(section)
                 if not self._commit_metadata(section, attempt, metadata_table):
                     continue
                 self._ports.at("commit.P7")
                 completed_at = section.next_time()
-                outcome = section.complete(attempt.ticket, attempt.completed(completed_at), data)
+                outcome = attempt.publish(section, attempt.completed(completed_at), data)
                 attempt.look = section.look()
             if outcome is Outcome.DONE:
                 # The write has taken place, whatever becomes of what is left to clear away.
@@ -135,12 +143,14 @@ class Transactions:
         self._ports.at("commit.P8")
         attempt.heartbeat.rest()
         drop_markers(self._ports.storage, attempt.instant)
-        revoke_tickets(self._ports, attempt.instant)
+        end_tickets(self._ports, attempt.instant)
         attempt.heartbeat.stop()
 
     def abandon(self, attempt: Attempt) -> None:
         """Undoes a write of this process that did not complete."""
         with attempt.given_up_on_failure():
+            if not attempt.is_publishing:
+                end_tickets(self._ports, attempt.instant)
             with self.section() as section:
                 pending = self.rollbacks.schedule(section, own=attempt.instant)
             attempt.heartbeat.rest()
@@ -212,7 +222,7 @@ class Transactions:
         assert written is not None, "the table's config names a metadata table"
         self._ports.at("commit.P6")
         done = delta.completed(section.next_time())
-        outcome = section.complete(attempt.ticket, done, encode_commit(written, replace=False), METADATA)
+        outcome = attempt.publish(section, done, encode_commit(written, replace=False), METADATA)
         if outcome is Outcome.UNKNOWN:
             raise _unknown(attempt.instant)
         return outcome is Outcome.DONE

@@ -27,7 +27,7 @@ from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.table import TableState
 from lakebed.transaction.pending import foreign_writes
-from lakebed.transaction.section import METADATA, Section, revoke_tickets
+from lakebed.transaction.section import METADATA, Section, end_tickets
 from lakebed.transaction.times import instant_ms, timeline_zone
 from lakebed.view import latest_slices
 from lakebed.view.listing import parse_data_files
@@ -173,8 +173,8 @@ def _write_ahead(section: Section, change: MetadataChange, update: Update, extra
         section.add(Instant(instant, Action.DELTA_COMMIT, state), root=METADATA)
     written = _write(section, change, replace(update, instant=instant), extra)
     done = Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, section.next_time())
-    section.complete(ticket, done, encode_commit(written, replace=False), METADATA)
-    revoke_tickets(section.ports, instant)
+    outcome = section.complete(ticket, done, encode_commit(written, replace=False), METADATA)
+    end_tickets(section.ports, instant, outcome)
 
 
 def obliged_partitions(section: Section) -> tuple[str, ...]:

@@ -32,6 +32,12 @@ class FakeBackground:
     def __init__(self) -> None:
         self.tasks: list[tuple[float, Callable[[], bool]]] = []
 
+    def later(self, action: Callable[[], None]) -> None:
+        action()
+
+    def drain(self) -> None:
+        pass
+
     def every(self, seconds: float, action: Callable[[], bool]) -> Callable[[], None]:
         task = (seconds, action)
         self.tasks.append(task)

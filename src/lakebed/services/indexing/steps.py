@@ -26,7 +26,7 @@ from lakebed.storage import Outcome, Storage, Ticket
 from lakebed.timeline import Archive
 from lakebed.transaction.config import change_config
 from lakebed.transaction.rollback import undo_metadata
-from lakebed.transaction.section import Section, revoke_tickets
+from lakebed.transaction.section import Section, end_tickets, revoke_tickets
 from lakebed.transaction.settle import delete_file, replace_shared_file
 from lakebed.transaction.transactions import Transactions
 
@@ -183,4 +183,4 @@ def _publish(section: Section, ticket: Ticket, done: Instant, data: bytes, root:
         raise LockUnavailableError(
             f"{section.ports.storage.url}: the table's lock was taken over", hint="run the call again"
         )
-    revoke_tickets(section.ports, done.requested_at)
+    end_tickets(section.ports, done.requested_at)
