@@ -10,6 +10,8 @@ from typing import Any
 
 from lakebed.errors import InvalidInputError
 
+ROLLBACK_DELAY = "table_service_rollback_delay"
+"""In minutes, as RFC-79 of Apache Hudi has it."""
 # Known to Apache Hudi's readers; only these values mean what lakebed does anyway.
 _ACCEPTED_VALUES = {
     "hoodie.datasource.merge.type": ("payload_combine",),
@@ -90,7 +92,7 @@ def storage_options(options: Mapping[str, str]) -> dict[str, str]:
     return {
         key: str(value)
         for key, value in options.items()
-        if not key.startswith(("hoodie.", "lakebed.", "as.of.")) and key != "path"
+        if not key.startswith(("hoodie.", "lakebed.", "as.of.")) and key not in ("path", ROLLBACK_DELAY)
     }
 
 
@@ -217,7 +219,7 @@ class WriteOptions:
     combine_inserts: bool = field(default=False, metadata={"hoodie": "hoodie.combine.before.insert"})
     heartbeat_ms: int = field(default=60_000, metadata={"hoodie": "hoodie.client.heartbeat.interval_in_ms"})
     heartbeat_misses: int = field(default=2, metadata={"hoodie": "hoodie.client.heartbeat.tolerable.misses"})
-    service_delay_minutes: int = field(default=10, metadata={"hoodie": "hoodie.table.service.rollback.delay.minutes"})
+    service_delay_minutes: int = field(default=10, metadata={"hoodie": ROLLBACK_DELAY})
     moves_rows: bool = field(default=True, metadata={"hoodie": "hoodie.record.index.update.partition.path"})
     metadata_log_compaction: bool = field(default=False, metadata={"hoodie": "hoodie.metadata.log.compaction.enable"})
     metadata_log_blocks_min: int = field(
@@ -229,6 +231,9 @@ class WriteOptions:
     def metadata_log_blocks(self) -> int | None:
         """From how many log files on those of a shard of the metadata table are merged; None: never."""
         return self.metadata_log_blocks_min if self.metadata_log_compaction else None
+
+
+_WRITE_ALIASES = {"hoodie.table.service.rollback.delay.minutes": ROLLBACK_DELAY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +273,8 @@ class IndexOptions:
 class InlineOptions:
     """Which table services follow a write in its process when they are due, and whether passes of the runner cluster.
 
-    Fields that end in `commits` say how many writes lie between two of them.
+    Fields that end in `commits` say how many writes lie between two of them. With `removable` plans of clusterings and
+    log compactions make way for writers, wherever they are made; a call may say otherwise.
     """
 
     clean: bool = field(default=True, metadata={"hoodie": "hoodie.clean.automatic"})
@@ -280,6 +286,7 @@ class InlineOptions:
     clustering_commits: int = field(default=4, metadata={"hoodie": "hoodie.clustering.inline.max.commits"})
     passes_cluster: bool = field(default=False, metadata={"hoodie": "hoodie.clustering.async.enabled"})
     passes_cluster_commits: int = field(default=4, metadata={"hoodie": "hoodie.clustering.async.max.commits"})
+    removable: bool = field(default=False, metadata={"hoodie": "lakebed.services.removable"})
 
 
 _INLINE_ALIASES = {
@@ -324,9 +331,8 @@ def known_options() -> dict[str, str]:
     """Every `hoodie.*` option that lakebed knows: supported, without effect, or the values that it may have."""
     kinds = (ReadOptions, WriteOptions, IndexOptions, InlineOptions)
     supported = [f.metadata["hoodie"] for kind in kinds for f in fields(kind) if f.metadata]
-    known = dict.fromkeys(
-        (*_SAID_IN_CALLS, *supported, *_INDEX_ALIASES, *_INLINE_ALIASES, *_OF_CREATION, *_OF_SERVICES), "supported"
-    )
+    aliases = (*_WRITE_ALIASES, *_INDEX_ALIASES, *_INLINE_ALIASES)
+    known = dict.fromkeys((*_SAID_IN_CALLS, *supported, *aliases, *_OF_CREATION, *_OF_SERVICES), "supported")
     known.update(dict.fromkeys(_WITHOUT_EFFECT, "no effect"))
     for key, values in {**_ACCEPTED_VALUES, **_WRITE_VALUES}.items():
         known[key] = f"only {' or '.join(values)}" if any(values) else "refused"
@@ -336,7 +342,15 @@ def known_options() -> dict[str, str]:
 def is_write_option(key: str) -> bool:
     """Whether a spelling means something to writes alone."""
     spellings = {*(f.metadata["hoodie"] for f in fields(WriteOptions) if f.metadata), *_INDEX_OPTIONS, *_INLINE_OPTIONS}
-    names = (*spellings, *_WRITE_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION, *_OF_SERVICES, *_SAID_IN_CALLS)
+    names = (
+        *spellings,
+        *_WRITE_ALIASES,
+        *_WRITE_VALUES,
+        *_WITHOUT_EFFECT,
+        *_OF_CREATION,
+        *_OF_SERVICES,
+        *_SAID_IN_CALLS,
+    )
     known = key in names or key.startswith("hoodie.write.lock.")
     return known and key not in _ACCEPTED_VALUES and key != "hoodie.metadata.enable"
 
@@ -352,8 +366,9 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     parse_inline_options(options)
     given: dict[str, Any] = {"lock": {k: str(v) for k, v in options.items() if k.startswith("hoodie.write.lock.")}}
     for key, value in options.items():
-        if key in spellings:
-            given[spellings[key].name] = _parse(key, str(value), spellings[key].type)
+        found = spellings.get(_WRITE_ALIASES.get(key, key))
+        if found is not None:
+            given[found.name] = _parse(key, str(value), found.type)
         elif key in _SAID_IN_CALLS:
             raise InvalidInputError(f"the option {key} has no effect here", hint=_SAID_IN_CALLS[key])
         elif key in _WRITE_VALUES:
@@ -363,6 +378,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     return WriteOptions(**given)
 
 
+_FROM_ZERO = ("hoodie.parquet.small.file.limit", ROLLBACK_DELAY, *_WRITE_ALIASES)
 _WANTED = {"bool": "true or false", "int": "a number above 0", "float": "a number from 1 up"}
 
 
@@ -382,7 +398,7 @@ def _parse(key: str, text: str, kind: object) -> object:
         if kind not in ("int", "float"):
             return word
         number = int(word) if kind == "int" else float(word)
-        if number < (0 if key == "hoodie.parquet.small.file.limit" else 1):
+        if number < (0 if key in _FROM_ZERO else 1):
             raise ValueError(word)
         return number
     except (KeyError, ValueError) as error:
@@ -391,6 +407,7 @@ def _parse(key: str, text: str, kind: object) -> object:
             "hoodie.bulkinsert.sort.mode": "none, partition_sort or global_sort",
             "lakebed.record.index.ordering": "off, on or current",
             "hoodie.logfile.data.block.format": "avro or parquet",
+            **dict.fromkeys(_FROM_ZERO, "a number, 0 or above"),
         }
         wanted = choices.get(key) or _WANTED[str(kind)]
         raise InvalidInputError(f"the option {key}={text} is not supported", hint=f"use {wanted}") from error

@@ -9,6 +9,7 @@ import typer
 from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
 
 if TYPE_CHECKING:
+    from lakebed.cli.reports import ServiceEntry
     from lakebed.services.values import ServiceResult
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
@@ -17,6 +18,9 @@ Service = Annotated[str, typer.Argument(metavar="SERVICE", help="compaction, log
 PlanTime = Annotated[str, typer.Argument(metavar="INSTANT", help="The time of a plan that waits on the timeline.")]
 WriteTime = Annotated[str, typer.Argument(metavar="INSTANT", help="The time of a completed write.")]
 Every = Annotated[str | None, typer.Option(metavar="TIME", help="Again and again: every 60s, 5m or 1h.")]
+Removable = Annotated[
+    bool, typer.Option("--removable", help="The plan makes way for writers; of clustering and logcompaction.")
+]
 
 Spark = Annotated[
     str | None, typer.Option(metavar="MASTER", help="Run tasks on Spark: local[4], spark://host:7077; else in process.")
@@ -29,9 +33,11 @@ def root() -> None:
 
 
 @app.command()
-def schedule(path: TablePath, service: Service, as_json: AsJson = False, option: Options = None) -> None:
+def schedule(
+    path: TablePath, service: Service, removable: Removable = False, as_json: AsJson = False, option: Options = None
+) -> None:
     """Put a plan on the timeline, for any process to execute."""
-    instant = open_path(path, option).services.schedule(service)
+    instant = open_path(path, option).services.schedule(service, removable=removable or None)
     _show(path, service, instant, "scheduled" if instant else "nothing to do", as_json)
 
 
@@ -82,17 +88,23 @@ def cluster(
     path: TablePath,
     order_by: Columns = None,
     layout: Annotated[str, typer.Option(help="linear, z-order or hilbert.")] = "linear",
+    removable: Removable = False,
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
     """Rewrite small files into large ones, sorted by columns."""
     services = open_path(path, option).services
-    _show_result(path, "clustering", services.cluster(split_columns(order_by) or (), layout=layout), as_json)
+    result = services.cluster(split_columns(order_by) or (), layout=layout, removable=removable or None)
+    _show_result(path, "clustering", result, as_json)
 
 
 def clean(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
-    """Delete files that no reader needs any more."""
-    _show_result(path, "clean", open_path(path, option).services.clean(), as_json)
+    """Undo what dead writers left, then delete files that no reader needs any more."""
+    from lakebed.cli.reports import ServiceEntry
+
+    services = open_path(path, option).services
+    undone = tuple(ServiceEntry("rollback", each, "rolled back") for each in services.rollback_failed_writes())
+    _show_result(path, "clean", services.clean(), as_json, undone)
 
 
 def rollback(
@@ -153,14 +165,16 @@ def parse_seconds(text: str) -> float:
     return seconds
 
 
-def _show_result(path: str, service: str, result: ServiceResult | None, as_json: bool) -> None:
+def _show_result(
+    path: str, service: str, result: ServiceResult | None, as_json: bool, before: tuple[ServiceEntry, ...] = ()
+) -> None:
+    """Show what a service did, after what was done `before`."""
     from lakebed.cli.reports import ServiceEntry, ServicesReport
 
-    if result is None:
-        _show(path, service, None, "nothing to do", as_json)
-    else:
+    entry = ServiceEntry(service, None, "nothing to do")
+    if result is not None:
         entry = ServiceEntry(result.service, result.instant, "done", result.counts)
-        show(ServicesReport(path, (entry,)), as_json)
+    show(ServicesReport(path, (*before, entry)), as_json)
 
 
 def _show(path: str, service: str, instant: str | None, state: str, as_json: bool) -> None:

@@ -72,21 +72,22 @@ class TableServices:
             raise InvalidInputError("there is no Spark session", hint="pass one: open_table(path, spark=spark)")
         return TableServices(replace(self._context, engine=OnSpark(self._session())), self._options, self._session)
 
-    def schedule(self, service: str) -> InstantTime | None:
+    def schedule(self, service: str, *, removable: bool | None = None) -> InstantTime | None:
         """Puts a plan on the timeline, for any process to execute; its instant, or None if there is nothing to do.
 
-        `service` is compaction, logcompaction, clustering or clean.
+        `service` is compaction, logcompaction, clustering or clean. A plan of a clustering or log compaction that is
+        `removable` makes way for writers, and can be cancelled; by default the option lakebed.services.removable says.
         """
         planners: dict[str, Callable[[], InstantTime | None]] = {
             "compaction": lambda: schedule_compaction(self._context, parse_compaction_options(self._options)),
-            "logcompaction": lambda: schedule_log_compaction(
-                self._context, parse_log_compaction_options(self._options)
-            ),
-            "clustering": self._schedule_clustering,
+            "logcompaction": partial(self._schedule_log_compaction, removable),
+            "clustering": partial(self._schedule_clustering, removable),
             "clean": lambda: schedule_clean(self._context, parse_retention(self._options)),
         }
         if service not in planners:
             raise InvalidInputError(f"there is no service {service!r}", hint=f"use one of {', '.join(planners)}")
+        if removable and service in _STAYS:
+            raise InvalidInputError(f"the plan of a {service} cannot be removable: {_STAYS[service]}", hint=_REMOVABLE)
         return planners[service]()
 
     def execute(self, instant: str) -> ServiceResult:
@@ -103,21 +104,29 @@ class TableServices:
         return self._run(self.schedule("logcompaction"))
 
     def cluster(
-        self, order_by: str | Sequence[str] = (), *, layout: str = "linear", removable: bool = False
+        self, order_by: str | Sequence[str] = (), *, layout: str = "linear", removable: bool | None = None
     ) -> ServiceResult | None:
         """Rewrites small files into large ones, sorted by columns; None if there is nothing to gain.
 
-        `layout` is linear, z-order or hilbert. A plan that is `removable` makes way for writers.
+        `layout` is linear, z-order or hilbert. A plan that is `removable` makes way for writers; by default the option
+        lakebed.services.removable says.
         """
         columns = (order_by,) if isinstance(order_by, str) else tuple(order_by)
-        sizing = parse_clustering_options(self._options).sizing
         plan = schedule_clustering(
-            self._context, order_by=columns, layout=parse_layout(layout), removable=removable, sizing=sizing
+            self._context,
+            order_by=columns,
+            layout=parse_layout(layout),
+            removable=self._is_removable(removable),
+            sizing=parse_clustering_options(self._options).sizing,
         )
         return self._run(plan)
 
     def clean(self) -> ServiceResult | None:
-        """Deletes files that no reader needs any more; None if there are none."""
+        """Undoes what dead processes left, which cleaning waits for, then deletes files that no reader needs any more.
+
+        None if there are no such files.
+        """
+        self.rollback_failed_writes()
         return self._run(self.schedule("clean"))
 
     def archive(self) -> int:
@@ -168,12 +177,20 @@ class TableServices:
             while not until() and time.monotonic() - began < every:
                 time.sleep(min(0.2, every))
 
-    def _schedule_clustering(self) -> InstantTime | None:
+    def _is_removable(self, asked: bool | None) -> bool:
+        return self._inline.asked.removable if asked is None else asked
+
+    def _schedule_log_compaction(self, removable: bool | None) -> InstantTime | None:
+        given = parse_log_compaction_options(self._options, removable=self._is_removable(removable))
+        return schedule_log_compaction(self._context, given)
+
+    def _schedule_clustering(self, removable: bool | None = None) -> InstantTime | None:
         given = parse_clustering_options(self._options)
         return schedule_clustering(
             self._context,
             order_by=given.order_by,
             layout=given.layout,
+            removable=self._is_removable(removable),
             partitions=given.partitions,
             sizing=given.sizing,
         )
@@ -208,7 +225,7 @@ class TableServices:
                 *self._executed(self.schedule("logcompaction")),
             ],
             "clustering": lambda: [*self._execute_waiting(Action.CLUSTERING), *self._cluster_if_due()],
-            "clean": lambda: self._executed(self.schedule("clean")),
+            "clean": self._clean,
             "archive": self._archive,
         }
 
@@ -240,6 +257,10 @@ class TableServices:
         due = self._inline.passes_cluster(self._context.handle.state())
         return self._executed(self._schedule_clustering()) if due else []
 
+    def _clean(self) -> Sequence[str]:
+        result = self.clean()
+        return [] if result is None else [result.instant]
+
     def _archive(self) -> Sequence[str]:
         count = self.archive()
         return [f"{count} instants"] if count else []
@@ -270,6 +291,11 @@ class TableServices:
 
 _Work = Callable[[], Sequence[str]]
 """Does something; the instants that it has brought about."""
+_STAYS = {
+    "compaction": "once it is there, writers put their log files onto what it is going to make",
+    "clean": "it is executed again as it is, however often that takes",
+}
+_REMOVABLE = "leave removable out; plans of clusterings and log compactions can be"
 _EXECUTE: Mapping[Action, Callable[[ServiceContext, InstantTime], ServiceResult]] = {
     Action.COMPACTION: execute_compaction,
     Action.LOG_COMPACTION: execute_log_compaction,

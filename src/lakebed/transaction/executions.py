@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 
 from lakebed.errors import (
     CommitUnknownError,
@@ -23,9 +25,10 @@ from lakebed.model.words import Action, State
 from lakebed.storage import Outcome
 from lakebed.timeline import Timeline
 from lakebed.transaction.attempt import Attempt, put_in_flight, start_attempt, taken_over
-from lakebed.transaction.heartbeats import Timing
+from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
+from lakebed.transaction.heartbeats import Timing, load_ages, spell_wait
 from lakebed.transaction.markers import open_markers
-from lakebed.transaction.plans import SERVICES, cancel_marker, is_cancelled, is_recent, is_removable
+from lakebed.transaction.plans import SERVICES, cancel_marker, is_cancelled, is_recent, is_removable, time_left
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.rollback import Rollbacks, rollbacks_by_target, targets_of_rollbacks
 from lakebed.transaction.section import Section, lost_lock, open_section, revoke_ticket, revoke_tickets
@@ -175,15 +178,18 @@ def cancel_plan(section: Section, plan: Instant) -> None:
 def _check_free(section: Section, plan: Instant) -> None:
     """X2 to X4: nobody is at the plan, and it may be executed still."""
     instant = plan.requested_at
-    if section.heartbeats.get(instant, False) or is_begun_elsewhere(section, plan):
-        raise _running(instant)
+    if section.heartbeats.get(instant, False):
+        raise _alive(section, instant)
+    if is_begun_elsewhere(section, plan):
+        raise _begun_elsewhere(section, plan)
     if is_cancelled(section.ports.storage, instant):
         raise _cancelled(instant)
     begun = plan.state is State.INFLIGHT or instant in targets_of_rollbacks(section)
     if begun and is_removable(section, plan):
+        wait = spell_wait(time_left(section, replace(plan, state=State.REQUESTED)))
         raise ServiceCancelledError(
             f"{plan.action} {instant} was begun by a process that died, and its plan is removable",
-            hint="table.services.rollback_failed_writes() removes it; then schedule a new one",
+            hint=f"table.services.rollback_failed_writes() removes it in {wait}; then schedule a new one",
         )
 
 
@@ -197,7 +203,24 @@ def is_begun_elsewhere(section: Section, plan: Instant) -> bool:
         return False
     if section.ports.storage.find_tickets(instant):
         return False
-    return is_recent(section, instant)
+    return is_recent(section, plan)
+
+
+def _alive(section: Section, instant: InstantTime) -> ServiceRunningError:
+    age = load_ages(section.ports, HEARTBEATS).get(instant, timedelta(0))
+    wait = spell_wait(section.timing.dead_after - age)
+    return ServiceRunningError(
+        f"another process is executing {instant}; its last sign of life was {max(0, int(age.total_seconds()))} s ago",
+        hint=f"leave it to that process; without another sign of life it counts as dead in {wait}",
+    )
+
+
+def _begun_elsewhere(section: Section, plan: Instant) -> ServiceRunningError:
+    return ServiceRunningError(
+        f"another engine has begun {plan.action} {plan.requested_at}, and may be executing it: it has no heartbeat",
+        hint=f"leave it to that engine; it counts as dead in {spell_wait(time_left(section, plan))}, as the option "
+        "table_service_rollback_delay says",
+    )
 
 
 def _running(instant: InstantTime) -> ServiceRunningError:

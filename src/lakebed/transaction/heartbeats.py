@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import ceil
 
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Outcome
@@ -12,6 +13,7 @@ from lakebed.transaction.ports import Ports
 from lakebed.transaction.settle import create_file, delete_file, replace_file, swap_file
 
 FOLDER = ".hoodie/.heartbeat"
+_IN_MINUTES_FROM_S = 120
 _CLOCK = ".hoodie/.tickets/.clock"
 """Written to learn what time it is for the store: its mtime is compared with those of heartbeats."""
 
@@ -125,12 +127,22 @@ def load_heartbeats(ports: Ports, timing: Timing) -> dict[str, bool]:
 
 def load_beats(ports: Ports, timing: Timing, folder: str) -> dict[str, bool]:
     """Whether each of the files in a folder is young enough, by the clock of the store."""
+    return {name: age <= timing.dead_after for name, age in load_ages(ports, folder).items()}
+
+
+def load_ages(ports: Ports, folder: str) -> dict[str, timedelta]:
+    """How long ago each of the files in a folder was written, by the clock of the store."""
     if not ports.storage.list(folder):
         return {}
     # The time comes first: if this process pauses in between, others look younger than they are, never older.
     now = storage_time(ports)
-    files = {listed.path.rpartition("/")[2]: listed.modified for listed in ports.storage.list(folder)}
-    return {name: now - modified <= timing.dead_after for name, modified in files.items()}
+    return {listed.path.rpartition("/")[2]: now - listed.modified for listed in ports.storage.list(folder)}
+
+
+def spell_wait(wait: timedelta) -> str:
+    """A time to wait as people say it: in seconds, and from two minutes on in minutes; never less than it takes."""
+    seconds = max(0, ceil(wait.total_seconds()))
+    return f"{seconds} s" if seconds < _IN_MINUTES_FROM_S else f"{ceil(seconds / 60)} min"
 
 
 def storage_time(ports: Ports) -> datetime:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 from lakebed.format.timeline.metadata import decode_compaction_plan
 from lakebed.format.timeline.plans import decode_clustering_plan
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Storage
+from lakebed.transaction.heartbeats import load_ages
 from lakebed.transaction.section import Section, instant_path
-from lakebed.transaction.times import format_time, shift_time, timeline_zone
 
 SERVICES = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING, Action.CLEAN)
 """Actions whose requested file is a plan that any process may execute."""
@@ -17,12 +20,19 @@ REMOVABLE = "lakebed.removable"
 """In the extra metadata of a plan: `true` if a rollback takes the plan away too."""
 CANCELLED = ".hoodie/.cancelled"
 """The folder of files that say which plans are cancelled."""
+_NO_TIME = timedelta(0)
 
 
-def is_recent(section: Section, plan: InstantTime) -> bool:
+def is_recent(section: Section, plan: Instant) -> bool:
     """Whether a plan was requested so lately that it is left to whoever may be about to execute it."""
-    until = shift_time(plan, round(section.timing.service_delay_seconds * 1000))
-    return format_time(section.ports.clock.now_ms(), timeline_zone(section.config)) < until
+    return time_left(section, replace(plan, state=State.REQUESTED)) > _NO_TIME
+
+
+def time_left(section: Section, instant: Instant) -> timedelta:
+    """How long a state of a plan is yet to be left alone, by the clock of the store; none if its file is gone."""
+    folder, _, name = section.path(instant).rpartition("/")
+    age = load_ages(section.ports, folder).get(name)
+    return _NO_TIME if age is None else timedelta(seconds=section.timing.service_delay_seconds) - age
 
 
 def is_removable(section: Section, plan: Instant) -> bool:

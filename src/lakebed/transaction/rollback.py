@@ -115,7 +115,7 @@ class Rollbacks:
         """Whether a plan is removable and nobody is to execute it any more."""
         if plan.action not in SERVICES or not is_removable(section, plan):
             return False
-        return not is_recent(section, plan.requested_at) or is_cancelled(self._ports.storage, plan.requested_at)
+        return is_cancelled(self._ports.storage, plan.requested_at) or not is_recent(section, plan)
 
     def _is_given_up(self, section: Section, instant: Instant, own: InstantTime | None) -> bool:
         return instant.requested_at == own or not section.heartbeats.get(instant.requested_at, False)
