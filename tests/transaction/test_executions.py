@@ -355,3 +355,29 @@ def test_an_interrupted_rollback_of_an_attempt_is_taken_up(storage: Storage, tra
     assert write.heartbeat.is_certain()
     complete(transactions, transactions.executions.begin(instant))
     assert timeline_of(storage).completion_of(instant) is not None
+
+
+def grow_old(storage: Storage, name: str, seconds: int = 1200) -> None:
+    """Has a file of the timeline be that old."""
+    path = Path(storage.url) / ".hoodie/timeline" / name
+    os.utime(path, (path.stat().st_atime, path.stat().st_mtime - seconds))
+
+
+@pytest.mark.parametrize("removable", [False, True])
+def test_whether_another_engine_is_at_a_plan_is_told_by_the_age_of_its_inflight_file(
+    storage: Storage, transactions: Transactions, removable: bool
+) -> None:
+    action = Action.LOG_COMPACTION if removable else Action.COMPACTION
+    instant = schedule(transactions, action, removable=removable)
+    grow_old(storage, f"{instant}.{action}.requested")
+    create_file(
+        storage, f".hoodie/timeline/{instant}.{action}.inflight", b""
+    )  # Apache Hudi begins, without a heartbeat.
+    with pytest.raises(ServiceRunningError, match="another engine"):
+        transactions.executions.begin(instant)
+    assert transactions.rollbacks.run() == ()
+    grow_old(storage, f"{instant}.{action}.inflight")
+    if removable:
+        assert transactions.rollbacks.run() == (instant,)
+    else:
+        complete(transactions, transactions.executions.begin(instant))

@@ -38,8 +38,8 @@ from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage import Storage
 from lakebed.table import TableState
 from lakebed.transaction.attempt import Attempt
-from lakebed.transaction.executions import is_begun_elsewhere
 from lakebed.transaction.leases import leased_points
+from lakebed.transaction.plans import is_begun_elsewhere
 from lakebed.transaction.rollback import targets_of_rollbacks
 from lakebed.transaction.section import Section
 from lakebed.transaction.settle import delete_file

@@ -28,7 +28,7 @@ from lakebed.transaction.attempt import Attempt, put_in_flight, start_attempt, t
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing, load_ages, spell_wait
 from lakebed.transaction.markers import open_markers
-from lakebed.transaction.plans import SERVICES, cancel_marker, is_cancelled, is_recent, is_removable, time_left
+from lakebed.transaction.plans import SERVICES, cancel_marker, is_begun_elsewhere, is_cancelled, is_removable, time_left
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.rollback import Rollbacks, rollbacks_by_target, targets_of_rollbacks
 from lakebed.transaction.section import Section, lost_lock, open_section, revoke_ticket, revoke_tickets
@@ -191,19 +191,6 @@ def _check_free(section: Section, plan: Instant) -> None:
             f"{plan.action} {instant} was begun by a process that died, and its plan is removable",
             hint=f"table.services.rollback_failed_writes() removes it in {wait}; then schedule a new one",
         )
-
-
-def is_begun_elsewhere(section: Section, plan: Instant) -> bool:
-    """Whether another engine may be executing a plan: it put it in flight, not long ago, and its services do not beat.
-
-    Whoever of us begins has a ticket, and a heartbeat. Two engines at one plan complete it twice.
-    """
-    instant = plan.requested_at
-    if plan.state is not State.INFLIGHT or instant in section.heartbeats:
-        return False
-    if section.ports.storage.find_tickets(instant):
-        return False
-    return is_recent(section, plan)
 
 
 def _alive(section: Section, instant: InstantTime) -> ServiceRunningError:

@@ -28,6 +28,18 @@ def is_recent(section: Section, plan: Instant) -> bool:
     return time_left(section, replace(plan, state=State.REQUESTED)) > _NO_TIME
 
 
+def is_begun_elsewhere(section: Section, plan: Instant) -> bool:
+    """Whether another engine may be executing a plan: it put it in flight not long ago, and its services do not beat.
+
+    Whoever of us begins has a ticket, and a heartbeat. Two engines at one plan complete it twice. The age is that of the
+    inflight file: a plan may have waited for long before it was begun.
+    """
+    instant = plan.requested_at
+    if plan.state is not State.INFLIGHT or instant in section.heartbeats:
+        return False
+    return not section.ports.storage.find_tickets(instant) and time_left(section, plan) > _NO_TIME
+
+
 def time_left(section: Section, instant: Instant) -> timedelta:
     """How long a state of a plan is yet to be left alone, by the clock of the store; none if its file is gone."""
     folder, _, name = section.path(instant).rpartition("/")

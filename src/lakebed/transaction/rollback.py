@@ -24,7 +24,7 @@ from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing, heartbeat_path
 from lakebed.transaction.markers import drop_markers, load_markers
 from lakebed.transaction.pending import planned_groups
-from lakebed.transaction.plans import SERVICES, cancel_marker, is_cancelled, is_recent, is_removable
+from lakebed.transaction.plans import SERVICES, cancel_marker, is_begun_elsewhere, is_cancelled, is_recent, is_removable
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.section import METADATA, Section, end_tickets, open_section, revoke_tickets
 from lakebed.transaction.settle import delete_file
@@ -115,7 +115,9 @@ class Rollbacks:
         """Whether a plan is removable and nobody is to execute it any more."""
         if plan.action not in SERVICES or not is_removable(section, plan):
             return False
-        return is_cancelled(self._ports.storage, plan.requested_at) or not is_recent(section, plan)
+        if is_cancelled(self._ports.storage, plan.requested_at):
+            return True
+        return not is_recent(section, plan) and not is_begun_elsewhere(section, plan)
 
     def _is_given_up(self, section: Section, instant: Instant, own: InstantTime | None) -> bool:
         return instant.requested_at == own or not section.heartbeats.get(instant.requested_at, False)
