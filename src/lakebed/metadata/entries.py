@@ -13,11 +13,10 @@ from functools import partial
 
 from lakebed.engine.threads import map_large
 from lakebed.errors import UnsupportedTableError, WriteConflictError
-from lakebed.format.file_names import decode_data_file_name, encode_log_file_name
+from lakebed.format.file_names import encode_log_file_name
 from lakebed.format.hfile import best_packing
 from lakebed.format.hfile.layout import Packing
 from lakebed.format.hfile.order import SMALL_COUNT
-from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_log
 from lakebed.index.bloom_filters import bloom_entries
@@ -33,7 +32,7 @@ from lakebed.metadata.key_table import KeyTable
 from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.metadata.stored_keys import KeyFiles, ShardSets, StoredEntries, shard_sets
-from lakebed.metadata.table import ROOT, MetadataTable
+from lakebed.metadata.table import ROOT
 from lakebed.model.commit import NO_LOGS, WriteStat
 from lakebed.model.files import FileGroupId
 from lakebed.model.index import IndexDefinition
@@ -88,7 +87,8 @@ class Update:
 
     `partitions` are the metadata-table partitions to bring up to date, `groups` their file groups, `instant_ms` the
     instant in milliseconds since 1970. A partitioned record index gives new data partitions `groups_per_partition`.
-    With `others_write`, another engine has a write under way, whose statistics may come to stand below these.
+    With `others_write`, another engine has a write under way, whose statistics may come to stand below these. Of
+    partitions that are still `building`, nobody can read what they know.
     """
 
     instant: InstantTime
@@ -99,21 +99,7 @@ class Update:
     stats: StatsReader
     groups_per_partition: int = 1
     others_write: bool = False
-
-
-def list_groups(storage: Storage, partitions: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The file groups of metadata-table partitions, also of those that are being built: whatever has a file."""
-    return {partition: _list_groups(storage, partition) for partition in partitions}
-
-
-def find_groups(metadata: MetadataTable, storage: Storage, partitions: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """As `list_groups`, under the lock and by a metadata table that is of today: only of what it does not know."""
-    known = {
-        partition: tuple(file_slice.group.file_id for file_slice in metadata.slices(partition))
-        for partition in partitions
-        if metadata.has(partition)
-    }
-    return known | list_groups(storage, [partition for partition in partitions if partition not in known])
+    building: frozenset[str] = frozenset()
 
 
 def plan_change(change: MetadataChange, update: Update) -> tuple[ShardWrite, ...]:
@@ -297,15 +283,6 @@ def log_stat(
     )
 
 
-def _list_groups(storage: Storage, mdt_partition: str) -> tuple[str, ...]:
-    folder = f"{ROOT}{mdt_partition}"
-    names = (listed.path.rpartition("/")[2] for listed in storage.list(folder))
-    files = (decode_data_file_name(name, folder=folder) for name in names)
-    file_ids = {file.file_id for file in files if file is not None and is_group_of(file.file_id, mdt_partition)}
-    # By number, not by name: `%04d` runs over after 9999.
-    return tuple(sorted(file_ids, key=lambda id_: (data_partition_of_group(id_) or "", group_index(id_) or 0)))
-
-
 def _plan_partition(partition: str, change: MetadataChange, update: Update) -> list[ShardWrite]:
     if partition == RECORD_INDEX:
         return plan_record_index(change, update)
@@ -328,10 +305,18 @@ def _small_entries(partition: str, change: MetadataChange, update: Update) -> En
     columns, version = definition.source_fields, definition.version
     if partition == "column_stats":
         return column_stats_entries(change.column_stats, change.deleted, columns=columns, version=version)
+    if partition in update.building:
+        return _stats_while_building(change, columns, version)
     stats, emptied = _partition_stats(change, columns, update.stats)
     return partition_stats_entries(
         stats, emptied, columns=columns, version=version, stand_alone=not update.others_write
     )
+
+
+def _stats_while_building(change: MetadataChange, columns: Sequence[str], version: str) -> Entries:
+    """Entries that widen what is being built: one that stands alone would hide it once the index is ready."""
+    found = {partition: stats_of_files(partition, added) for partition, added in change.column_stats.items()}
+    return partition_stats_entries(found, columns=columns, version=version, stand_alone=False)
 
 
 def _partition_stats(

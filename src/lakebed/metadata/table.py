@@ -20,7 +20,7 @@ from lakebed.model.words import Action, State
 from lakebed.storage import Storage
 from lakebed.timeline import Archive, Documents, Snapshot, Timeline, load_timeline
 from lakebed.timeline.active import list_instants
-from lakebed.timeline.config import decode_config
+from lakebed.timeline.config import decode_config, load_config
 from lakebed.view import latest_slices
 from lakebed.view.slices import Completions
 
@@ -116,6 +116,18 @@ class MetadataTable:
         if partition in self.stale:
             return False
         return partition in self.ready and (not needs_definition or partition in self.definitions)
+
+    def find_dropped(self) -> frozenset[str]:
+        """The partitions that were ready when the table was looked at, and that its configuration no longer names."""
+        return frozenset(self.ready).difference(load_config(self._storage).metadata_partitions, self.stale)
+
+    def has_changed(self) -> bool:
+        """Whether it was written to, or lost a partition, since the table was looked at."""
+        return bool(self.find_dropped()) or load_timeline(self._storage, self._config, ROOT) != self.timeline
+
+    def do_without(self, partitions: Iterable[str], reason: str) -> None:
+        """Has partitions count as not ready from now on."""
+        self.stale = {**self.stale, **dict.fromkeys(partitions, reason)}
 
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
         """The newest slice of each file group of an MDT partition, in the order of their file ids."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from lakebed.errors import InvalidInputError
+from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.record_index import RECORD_INDEX, find_locations
 from lakebed.model.files import FileGroupId
@@ -27,17 +27,30 @@ def lookup_keys(state: TableState, keys: Iterable[str], columns: Sequence[str] |
             f"table {state.config.name} has no record index to look keys up in",
             hint="filter a scan instead: table.to_arrow(where=\"key = 'k1'\")",
         )
-    by_group: dict[FileGroupId, set[str]] = {}
-    for key, places in find_locations(state.metadata, wanted).items():
-        for place in places:
-            by_group.setdefault(FileGroupId(place.partition, place.file_id), set()).add(key)
-    for group in outside_window(state):
-        by_group[group] = set(wanted)
+    by_group = _find_groups(state, state.metadata, wanted)
     found = (state.find_slice(group) for group in sorted(by_group))
     slices = tuple(file_slice for file_slice in found if file_slice is not None)
     plan = plan_slices(state, state.latest, slices, columns=columns, where=None, is_latest=True)
     tasks = tuple(replace(task, keys=frozenset(by_group[task.file_slice.group])) for task in plan.tasks)
     return read_arrow(replace(plan, tasks=tasks))
+
+
+def _find_groups(state: TableState, metadata: MetadataTable, keys: Sequence[str]) -> dict[FileGroupId, set[str]]:
+    """The file groups that may hold keys, and which: all of them, if the index was dropped meanwhile."""
+    by_group: dict[FileGroupId, set[str]] = {}
+    try:
+        for key, places in find_locations(metadata, keys).items():
+            for place in places:
+                by_group.setdefault(FileGroupId(place.partition, place.file_id), set()).add(key)
+    except CorruptTableError:
+        if not metadata.has_changed():
+            raise
+        metadata.do_without((RECORD_INDEX,), "it was dropped or built anew while keys were looked up")
+    if RECORD_INDEX in metadata.find_dropped() or not metadata.has(RECORD_INDEX):
+        return {file_slice.group: set(keys) for file_slice in state.latest_slices}
+    for group in outside_window(state):
+        by_group[group] = set(keys)
+    return by_group
 
 
 def outside_window(state: TableState) -> list[FileGroupId]:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import text_array
 from lakebed.format.metadata.secondary_keys import has_certain_text, secondary_value_text
 from lakebed.metadata import MetadataTable, Unusable
@@ -31,6 +32,8 @@ from lakebed.read.ranges import Ranges, may_match
 Slices = tuple[FileSlice, ...]
 KEYS_MAX = 10_000
 """More keys than this are not looked up: a scan is cheaper."""
+_PATHS = "partition path"
+_CHANGED = "it was dropped or built anew while the table was read"
 KEYS_FEW = 200
 """Up to so many keys are looked up one by one."""
 
@@ -65,15 +68,38 @@ Pruner = Callable[[Query, Slices], "Kept | NotUsed"]
 
 
 def prune_slices(query: Query, slices: Slices) -> tuple[Slices, tuple[PruneStep, ...]]:
-    """The slices that may hold a matching row, and what each index contributed."""
+    """The slices that may hold a matching row, and what each index contributed.
+
+    An index that was dropped meanwhile may have lost some of its files when it was asked: it is done without.
+    """
+    kept, steps = _prune(query, slices)
+    if isinstance(query.metadata, Unusable) or not any(step.used and step.index != _PATHS for step in steps):
+        return kept, steps
+    dropped = query.metadata.find_dropped()
+    if not dropped:
+        return kept, steps
+    query.metadata.do_without(dropped, _CHANGED)
+    return _prune(query, slices)
+
+
+def _prune(query: Query, slices: Slices) -> tuple[Slices, tuple[PruneStep, ...]]:
     steps = []
     for name, pruner in PRUNERS:
         before = len(slices)
-        outcome = pruner(query, slices) if slices else NotUsed("no file slice is left to exclude")
+        outcome = _ask(pruner, query, slices) if slices else NotUsed("no file slice is left to exclude")
         if isinstance(outcome, Kept):
             slices = outcome.slices
         steps.append(PruneStep(name, isinstance(outcome, Kept), outcome.reason, before, len(slices)))
     return slices, tuple(steps)
+
+
+def _ask(pruner: Pruner, query: Query, slices: Slices) -> Kept | NotUsed:
+    try:
+        return pruner(query, slices)
+    except CorruptTableError:
+        if isinstance(query.metadata, MetadataTable) and query.metadata.has_changed():
+            return NotUsed(_CHANGED)
+        raise
 
 
 def few_keys(query: Query, steps: tuple[PruneStep, ...]) -> frozenset[str] | None:
@@ -207,7 +233,7 @@ def _by_bloom_filters(query: Query, slices: Slices) -> Kept | NotUsed:
 
 
 PRUNERS: tuple[tuple[str, Pruner], ...] = (
-    ("partition path", _by_partition_path),
+    (_PATHS, _by_partition_path),
     ("partition_stats", _by_partition_stats),
     ("record_index", _by_record_index),
     ("secondary_index", _by_secondary_index),

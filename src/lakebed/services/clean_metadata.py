@@ -10,13 +10,14 @@ from lakebed.metadata import MetadataTable
 from lakebed.metadata.changes import MetadataChange
 from lakebed.metadata.current_entries import next_extra
 from lakebed.metadata.current_stats import CurrentStats
-from lakebed.metadata.entries import Update, find_groups, write_change
+from lakebed.metadata.entries import Update, write_change
+from lakebed.metadata.obliged import find_obliged
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.instant import InstantTime
 from lakebed.table import TableHandle
 from lakebed.transaction.section import Section
 from lakebed.transaction.times import instant_ms, timeline_zone
-from lakebed.write.metadata import metadata_commit, obliged_partitions
+from lakebed.write.metadata import metadata_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +32,20 @@ class FilesGone:
         state = self.handle.state().at(section.config, section.timeline)
         if not isinstance(state.metadata, MetadataTable):
             raise CorruptTableError(state.metadata.reason, path=".hoodie/metadata")
-        storage, partitions = section.ports.storage, obliged_partitions(section)
+        obliged = find_obliged(section, state.metadata)
         update = Update(
             instant=instant,
             instant_ms=instant_ms(instant, timeline_zone(section.config)),
-            partitions=partitions,
-            groups=find_groups(state.metadata, storage, partitions),
+            partitions=obliged.partitions,
+            groups=obliged.groups,
             definitions=state.definitions,
             stats=CurrentStats(state.metadata, _no_current_files),
+            building=obliged.building,
         )
         created_ms = section.ports.clock.now_ms()
         stats = write_change(section.files, self.change, update, token=new_write_token(0), created_ms=created_ms)
-        return metadata_commit(stats, next_extra(section, state.definitions.get("record_index")))
+        extra = next_extra(section, state.definitions.get("record_index")) | obliged.extra_metadata
+        return metadata_commit(stats, extra)
 
 
 def _no_current_files(partition: str) -> tuple[str, ...]:

@@ -31,8 +31,8 @@ def is_recent(section: Section, plan: Instant) -> bool:
 def is_begun_elsewhere(section: Section, plan: Instant) -> bool:
     """Whether another engine may be executing a plan: it put it in flight not long ago, and its services do not beat.
 
-    Whoever of us begins has a ticket, and a heartbeat. Two engines at one plan complete it twice. The age is that of the
-    inflight file: a plan may have waited for long before it was begun.
+    Whoever of us begins has a ticket, and a heartbeat. Two engines at one plan complete it twice. The age is that of
+    the inflight file: a plan may have waited for long before it was begun.
     """
     instant = plan.requested_at
     if plan.state is not State.INFLIGHT or instant in section.heartbeats:

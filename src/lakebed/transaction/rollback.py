@@ -22,6 +22,7 @@ from lakebed.transaction.archive import finish_archiving
 from lakebed.transaction.attempt import Attempt, open_section_of, put_in_flight, start_attempt, taken_over
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing, heartbeat_path
+from lakebed.transaction.index_plans import pending_plans
 from lakebed.transaction.markers import drop_markers, load_markers
 from lakebed.transaction.pending import planned_groups
 from lakebed.transaction.plans import SERVICES, cancel_marker, is_begun_elsewhere, is_cancelled, is_recent, is_removable
@@ -199,11 +200,14 @@ class Rollbacks:
 def _ownerless(section: Section) -> tuple[InstantTime, ...]:
     """Delta commits of the metadata table that nobody will complete: no instant of the table has their time.
 
-    A writer that lost the lock in the middle of a commit may have written there after it was rolled back.
+    A writer that lost the lock in the middle of a commit may have written there after it was rolled back. Those that
+    build an index belong to its pending plan: they are left alone, whoever is at work on it, or was.
     """
     known = {i.requested_at for i in section.timeline}
     pending = (i for i in section.metadata_timeline.pending() if i.action is Action.DELTA_COMMIT)
-    return tuple(i.requested_at for i in pending if i.requested_at not in known)
+    found = [i.requested_at for i in pending if i.requested_at not in known]
+    plans = [*pending_plans(section)] if found else []
+    return tuple(time for time in found if not any(plan.owns(time) for plan in plans))
 
 
 def targets_of_rollbacks(section: Section) -> frozenset[str]:

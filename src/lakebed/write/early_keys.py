@@ -5,7 +5,7 @@ from __future__ import annotations
 from lakebed.index.record_index import KeyChanges
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.current_stats import CurrentStats
-from lakebed.metadata.entries import Update, find_groups
+from lakebed.metadata.entries import Update
 from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.prepared_keys import PreparedKeys, prepare_keys
 from lakebed.metadata.record_index import RECORD_INDEX, is_partitioned
@@ -32,7 +32,7 @@ def prepare_entries(
         instant=context.instant,
         instant_ms=moment,
         partitions=(RECORD_INDEX,),
-        groups=find_groups(metadata, state.storage, (RECORD_INDEX,)),
+        groups={RECORD_INDEX: tuple(each.group.file_id for each in metadata.slices(RECORD_INDEX))},
         definitions=state.definitions,
         stats=CurrentStats(metadata, lambda _: ()),
     )

@@ -15,13 +15,15 @@ from lakebed.errors import RolledBackError, ServiceCancelledError, WriteConflict
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.index.record_index import KeyChanges
 from lakebed.metadata.changes import key_changes
-from lakebed.metadata.entries import list_groups
+from lakebed.metadata.obliged import complete_groups, list_groups
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.metadata.stored_keys import ShardSets, StoredKeys, shard_sets, store_keys
+from lakebed.metadata.table import ROOT
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.table import TableState
+from lakebed.timeline.active import list_instants
 from lakebed.transaction.markers import load_markers
 from lakebed.transaction.settle import delete_file
 from lakebed.write.base_file import create_base_file
@@ -96,15 +98,23 @@ class RunStaged:
 
 
 def key_shards(state: TableState) -> ShardSets | None:
-    """The shards that the keys of a write go to; None if the table keeps no record index."""
+    """The shards that the keys of a write go to; None if the table keeps no record index, or has but some of them."""
     config = state.config
     if RECORD_INDEX not in (*config.metadata_partitions, *config.metadata_partitions_inflight):
         return None
     definition = state.definitions.get(RECORD_INDEX)
     is_partitioned = definition is not None and definition.is_partitioned
     window = definition.window if definition is not None else None
-    groups = list_groups(state.storage, [RECORD_INDEX])[RECORD_INDEX]
-    return shard_sets(groups, is_partitioned=is_partitioned, window=window)
+    groups = _key_groups(state)
+    return None if groups is None else shard_sets(groups, is_partitioned=is_partitioned, window=window)
+
+
+def _key_groups(state: TableState) -> tuple[str, ...] | None:
+    """The shards of the record index; None while it is being built and they are not all there."""
+    if RECORD_INDEX in state.config.metadata_partitions:
+        return list_groups(state.storage, RECORD_INDEX)
+    begun = {instant.requested_at for instant in list_instants(state.storage, state.config, ROOT)}
+    return complete_groups(state.storage, RECORD_INDEX, begun)
 
 
 def hidden_keys(scan: SliceTask, rows: pa.Table) -> KeyChanges:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CorruptTableError, WriteConflictError
-from lakebed.format.timeline.metadata import decode_index_plan, encode_commit
+from lakebed.format.timeline.metadata import encode_commit
 from lakebed.index.ordering import find_ordering
 from lakebed.index.record_index import KeyChanges
 from lakebed.metadata import MetadataTable
@@ -16,12 +16,13 @@ from lakebed.metadata.changes import MetadataChange, change_of_commit
 from lakebed.metadata.column_stats import PARTITION_STATS
 from lakebed.metadata.current_entries import next_extra
 from lakebed.metadata.current_stats import CurrentStats
-from lakebed.metadata.entries import EncodedShard, Update, find_groups, write_change
+from lakebed.metadata.entries import EncodedShard, Update, write_change
 from lakebed.metadata.files import note_added
 from lakebed.metadata.new_tables import NewTables
+from lakebed.metadata.obliged import find_obliged
 from lakebed.metadata.prepared_keys import PreparedKeys
 from lakebed.metadata.stored_keys import KeyFiles
-from lakebed.model.commit import CommitMetadata, IndexedPartition, WriteStat, stats_by_partition
+from lakebed.model.commit import CommitMetadata, WriteStat, stats_by_partition
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
@@ -40,7 +41,8 @@ class CommitChanges:
 
     The keys of a large write are in `key_files`. With `compacts` the files take the place of whole file slices. With
     `keeps_current`, entries of the record index that were current are so afterwards. `tables` gets key tables of what
-    is added to a record index; some of that may be `prepared`.
+    is added to a record index; some of that may be `prepared`. A large write `knows_keys` if it
+    found shards to sort them by.
     """
 
     state: TableState
@@ -53,13 +55,15 @@ class CommitChanges:
     keeps_current: bool = True
     tables: NewTables | None = None
     prepared: PreparedKeys | None = None
+    knows_keys: bool = True
 
     def write(self, section: Section, instant: InstantTime) -> CommitMetadata:
         """Writes log files into the metadata table; what its delta commit is to say."""
         state = self.state.at(section.config, section.timeline)
         if not isinstance(state.metadata, MetadataTable):
             raise CorruptTableError(state.metadata.reason, path=".hoodie/metadata")
-        partitions = obliged_partitions(section)
+        obliged = find_obliged(section, state.metadata)
+        partitions = obliged.partitions
         self._check_prepared(partitions)
         others = foreign_writes(section, instant)
         known = CurrentStats(state.metadata, lambda partition: self._current_files(state, partition))
@@ -67,10 +71,11 @@ class CommitChanges:
             instant=instant,
             instant_ms=instant_ms(instant, timeline_zone(section.config)),
             partitions=partitions,
-            groups=find_groups(state.metadata, section.ports.storage, partitions),
+            groups=obliged.groups,
             definitions=state.definitions,
             stats=known,
             others_write=bool(others),
+            building=obliged.building,
         )
         change = change_of_commit(
             self.written,
@@ -81,7 +86,7 @@ class CommitChanges:
         )
         ordering = find_ordering(state.definitions, section.config)
         is_kept = self.keeps_current and ordering == self.context.entry_ordering
-        extra = next_extra(section, state.definitions.get("record_index"), kept=is_kept)
+        extra = next_extra(section, state.definitions.get("record_index"), kept=is_kept) | obliged.extra_metadata
         is_late = self._was_overtaken(state) or _has_later(section, instant) or any(t > instant for t in others)
         if PARTITION_STATS in partitions and is_late:
             _write_ahead(section, change, replace(update, partitions=(PARTITION_STATS,)), extra)
@@ -89,7 +94,7 @@ class CommitChanges:
         written = _write(section, change, update, extra, self.tables, ready)
         for stat in written.write_stats.get("files", ()):
             note_added(state.metadata, change, stat.path)
-        if not others and not is_late:
+        if not others and not is_late and PARTITION_STATS not in obliged.building:
             known.remember(_names(written.write_stats.get(PARTITION_STATS, ())))
         return written
 
@@ -105,7 +110,8 @@ class CommitChanges:
         brings_keys = any(file.inserted_keys is not None and len(file.inserted_keys) for file in self.written)
         is_fit = not self.replaced and not brings_keys and self.key_files is None
         for partition in partitions:
-            if partition not in known and not (partition == "record_index" and is_fit):
+            is_keys = partition == "record_index"
+            if (partition not in known and not (is_keys and is_fit)) or (is_keys and not self.knows_keys):
                 raise WriteConflictError(
                     f"the index {partition} was created while this write ran",
                     hint="run the write again: it then keeps the index up to date",
@@ -175,23 +181,6 @@ def _write_ahead(section: Section, change: MetadataChange, update: Update, extra
     done = Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, section.next_time())
     outcome = section.complete(ticket, done, encode_commit(written, replace=False), METADATA)
     end_tickets(section.ports, instant, outcome)
-
-
-def obliged_partitions(section: Section) -> tuple[str, ...]:
-    """The metadata-table partitions that a commit must write to: ready ones, those being built, those planned."""
-    planned = (
-        partition.partition
-        for instant in section.timeline.pending()
-        if instant.action is Action.INDEXING
-        for partition in _load_index_plan(section, instant)
-    )
-    config = section.config
-    return tuple(dict.fromkeys((*config.metadata_partitions, *config.metadata_partitions_inflight, *planned)))
-
-
-def _load_index_plan(section: Section, instant: Instant) -> Sequence[IndexedPartition]:
-    path = section.path(Instant(instant.requested_at, Action.INDEXING, State.REQUESTED))
-    return decode_index_plan(section.ports.storage.get(path), path=path).partitions
 
 
 def metadata_commit(stats: Sequence[WriteStat], extra: Mapping[str, str]) -> CommitMetadata:

@@ -103,6 +103,7 @@ class _Made:
     keys: KeyFiles | None = None
     tables: NewTables | None = None
     prepared: PreparedKeys | None = None
+    knows_keys: bool = True
 
 
 class Writer:
@@ -256,7 +257,8 @@ class Writer:
             made.files = run_write_tasks(plan.tasks, plan.engine, declare, prepare)
         else:
             declare()
-            run = RunStaged(plan.shelf, key_shards(state))
+            shards = key_shards(state)
+            run, made.knows_keys = RunStaged(plan.shelf, shards), shards is not None
             tasks: list[WriteTask | SliceTask] = [*plan.tasks, *_hidden_scans(state, plan)]
             results = plan.engine.map(tasks, run)
             made.files = tuple(file for result in results for file in result.files)
@@ -295,6 +297,7 @@ class Writer:
             keeps_current=plan.counts is not None or not plan.operation.finds_keys,
             tables=made.tables,
             prepared=made.prepared,
+            knows_keys=made.knows_keys,
         )
         completed_at = self._transactions.commit(
             attempt, plan.write_set, seen, metadata, changes, also=self._last_checks(state, plan)
@@ -359,6 +362,7 @@ def _replaced_keys(state: TableState, plan: WritePlan) -> tuple[KeyChanges, ...]
 def _hidden_scans(state: TableState, plan: WritePlan) -> Sequence[SliceTask]:
     """Scans of the keys that a write hides, if there is a record index to be told."""
     hidden = tuple(s for s in state.latest_slices if s.group in plan.replaced_groups)
-    if not hidden or "record_index" not in state.config.metadata_partitions:
+    config = state.config
+    if not hidden or RECORD_INDEX not in (*config.metadata_partitions, *config.metadata_partitions_inflight):
         return ()
     return plan_slices(state, state.latest, hidden, columns=[RECORD_KEY], where=None, is_latest=True).tasks

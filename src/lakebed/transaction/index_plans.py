@@ -1,0 +1,61 @@
+"""Plans to build indexes that are pending on the timeline, ours and those of other engines."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from lakebed.errors import CorruptTableError
+from lakebed.format.timeline.metadata import decode_index_plan
+from lakebed.model.commit import IndexPlan
+from lakebed.model.instant import Instant
+from lakebed.model.words import Action, State
+from lakebed.transaction.section import Section
+
+_LOG = logging.getLogger(__name__)
+SHARDS, BUILD = "lakebed.shards", "lakebed.build"
+"""In the extra metadata of a planned partition: how many shards it is to have, and the MDT instant that builds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPlan:
+    """A pending indexing instant and what it is to build."""
+
+    instant: Instant
+    plan: IndexPlan
+
+    def shards_of(self, partition: str) -> int | None:
+        """How many shards a partition is to have; None if the plan does not name it or does not say."""
+        said = self._extra(partition).get(SHARDS, "")
+        return int(said) if said.isdecimal() else None
+
+    def owns(self, build: str) -> bool:
+        """Whether a delta commit of the metadata table that no write has made may be the work of this plan.
+
+        A plan of another engine does not say which one is: each may be, while the plan is in flight. How long it has
+        been proves nothing, for a large index takes hours and its engine writes no heartbeats.
+        """
+        said = {self._extra(each.partition).get(BUILD) for each in self.plan.partitions} or {None}
+        return build in said or (None in said and self.instant.state is State.INFLIGHT)
+
+    def _extra(self, partition: str) -> Mapping[str, str]:
+        return next((each.extra_metadata for each in self.plan.partitions if each.partition == partition), {})
+
+
+def pending_plans(section: Section) -> Iterator[PendingPlan]:
+    """The plans that are pending. One that cannot be read obliges nobody, and owns what is being built."""
+    for instant in section.timeline.pending():
+        if instant.action is Action.INDEXING:
+            path = section.path(Instant(instant.requested_at, Action.INDEXING, State.REQUESTED))
+            data = section.ports.storage.find(path)
+            if data is not None:
+                yield PendingPlan(instant, _decode(data, path))
+
+
+def _decode(data: bytes, path: str) -> IndexPlan:
+    try:
+        return decode_index_plan(data, path=path)
+    except CorruptTableError as error:
+        _LOG.warning("an index plan cannot be read: %s", error)
+        return IndexPlan()
