@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -102,6 +103,7 @@ class HudiServer:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
+        self._running: list[tuple[threading.Thread, dict[str, Any]]] = []
 
     def read(self, path: str, outs: list[str], options: dict[str, str], filters: list[str]) -> dict[str, Any]:
         """Apache Hudi's rows of a table, meta columns first, as a Parquet file for each filter."""
@@ -134,6 +136,81 @@ class HudiServer:
             for key in settings or {}:
                 self.spark.conf.unset(key)
         return {"rows": [[str(value) for value in row] for row in rows]}
+
+    def schedule_index(self, path: str, kinds: list[str], options: dict[str, str]) -> dict[str, Any]:
+        """Plans indexes, as its indexer does; the instant of the plan."""
+        jvm = self.spark._jvm
+        types, none = jvm.java.util.ArrayList(), jvm.java.util.ArrayList()
+        for kind in kinds:
+            types.add(getattr(jvm.org.apache.hudi.metadata.MetadataPartitionType, kind))
+        client = self._client(path, options)
+        try:
+            return {"instant": client.scheduleIndexing(types, none).get()}
+        finally:
+            client.close()
+
+    def index(self, path: str, instant: str, options: dict[str, str]) -> dict[str, Any]:
+        """Executes the plan of an index."""
+        client = self._client(path, options)
+        try:
+            client.index(instant)
+        finally:
+            client.close()
+        return {}
+
+    def schedule_compaction(self, path: str, options: dict[str, str]) -> dict[str, Any]:
+        """Plans a compaction; its instant, or None if there is nothing to do."""
+        client = self._client(path, options)
+        try:
+            found = client.scheduleCompaction(self.spark._jvm.org.apache.hudi.common.util.Option.empty())
+            return {"instant": found.get() if found.isPresent() else None}
+        finally:
+            client.close()
+
+    def compact(self, path: str, instant: str, options: dict[str, str]) -> dict[str, Any]:
+        """Executes the plan of a compaction and commits it."""
+        client = self._client(path, options)
+        try:
+            done = client.compact(instant)
+            client.commitCompaction(instant, done, self.spark._jvm.org.apache.hudi.common.util.Option.empty())
+        finally:
+            client.close()
+        return {}
+
+    def start(self, what: str, **arguments: Any) -> dict[str, Any]:
+        """Begins another request, beside those that follow."""
+        answer: dict[str, Any] = {}
+
+        def run() -> None:
+            try:
+                answer.update(getattr(self, what)(**arguments))
+            except Exception as error:
+                sys.stderr.write(f"{error}\n")
+                answer["error"] = causes(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        self._running.append((thread, answer))
+        return {}
+
+    def is_running(self) -> dict[str, Any]:
+        """Whether what was started still runs."""
+        return {"running": any(thread.is_alive() for thread, _ in self._running)}
+
+    def join(self) -> dict[str, Any]:
+        """Waits for what was started; its answer."""
+        thread, answer = self._running.pop()
+        thread.join()
+        return answer
+
+    def _client(self, path: str, options: dict[str, str]) -> Any:
+        jvm = self.spark._jvm
+        properties = jvm.java.util.Properties()
+        for key, value in options.items():
+            properties.setProperty(key, value)
+        config = jvm.org.apache.hudi.config.HoodieWriteConfig.newBuilder().withPath(path).withProps(properties).build()
+        context = jvm.org.apache.hudi.client.common.HoodieSparkEngineContext(self.spark.sparkContext._jsc)
+        return jvm.org.apache.hudi.client.SparkRDDWriteClient(context, config)
 
     def _keep(self, frame: DataFrame, out: str) -> None:
         pq.write_table(pa.Table.from_batches(frame._collect_as_arrow(), to_arrow_schema(frame.schema)), out)

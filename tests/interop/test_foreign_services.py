@@ -1,0 +1,157 @@
+"""Indexes and compactions that Apache Hudi plans and executes while lakebed writes to the same table, under one lock."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from interop.write_peer import WITH_METADATA, HudiPeer, running_peer
+from lakebed.api import Table, create_table, open_table
+from lakebed.errors import LockUnavailableError, ServiceRunningError, WriteConflictError
+
+pytestmark = pytest.mark.interop
+
+KEYS = 30_000
+LOCK = {
+    "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+    "hoodie.cleaner.policy.failed.writes": "LAZY",
+    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider",
+    "hoodie.write.lock.num_retries": "60",
+    "hoodie.write.lock.client.num_retries": "60",
+    "hoodie.write.lock.wait_time_ms_between_retry": "200",
+}
+OURS = {"hoodie.write.lock.provider": LOCK["hoodie.write.lock.provider"]}
+HUDI = {
+    **LOCK,
+    "hoodie.table.name": "t",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.partitionpath.field": "city",
+    "hoodie.datasource.write.precombine.field": "ts",
+    "hoodie.metadata.enable": "true",
+    "hoodie.metadata.index.column.stats.enable": "true",
+    "hoodie.metadata.global.record.level.index.enable": "true",
+    "hoodie.metadata.global.record.level.index.min.filegroup.count": "4",
+    "hoodie.metadata.index.async": "true",
+    "hoodie.metadata.index.check.timeout.seconds": "60",
+    "hoodie.index.type": "GLOBAL_RECORD_LEVEL_INDEX",
+    "hoodie.compact.inline": "false",
+    "hoodie.compact.inline.max.delta.commits": "1",
+    "hoodie.upsert.shuffle.parallelism": "2",
+}
+
+
+def rows(first: int, count: int, ts: int) -> pa.Table:
+    numbers = range(first, first + count)
+    return pa.table(
+        {
+            "id": [f"k{n:06d}" for n in numbers],
+            "city": [("oslo", "lima", "rome")[n % 3] for n in numbers],
+            "ts": pa.array([ts] * count, pa.int64()),
+            "fare": [float(n) for n in numbers],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[HudiPeer]:
+    yield running_peer()
+
+
+@pytest.fixture(params=["cow", "mor"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    made = create_table(
+        tmp_path / "t",
+        schema=rows(0, 1, 0).schema,
+        key="id",
+        partition_by="city",
+        ordering="ts",
+        table_type=request.param,
+        options=OURS,
+    )
+    made.upsert(rows(0, KEYS, 1))
+    made.upsert(rows(0, 60, 2))
+    return made
+
+
+def hudi_options(table: Table) -> dict[str, str]:
+    """What Apache Hudi's client needs beside the options of a write: the schema, which it does not look for."""
+    state = table._handle.state()
+    return {**HUDI, "hoodie.avro.schema": state._declared_schema(state.latest)[0]}
+
+
+def upsert(table: Table, given: pa.Table) -> None:
+    """An upsert, again if another engine was faster."""
+    for _ in range(20):
+        try:
+            table.upsert(given)
+            return
+        except (WriteConflictError, LockUnavailableError):
+            time.sleep(0.2)
+    raise AssertionError("the write never went through")
+
+
+def test_a_plan_of_apache_hudi_refuses_no_writer_and_its_index_is_whole(
+    peer: HudiPeer, table: Table, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    instant = peer.ask("schedule_index", path=str(path), kinds=["RECORD_INDEX"], options=hudi_options(table))["instant"]
+    assert (path / f".hoodie/timeline/{instant}.indexing.requested").exists()
+    table.upsert(rows(KEYS, 30, 3))  # No second try: a plan refuses nobody.
+    peer.ask("index", path=str(path), instant=instant, options=hudi_options(table))
+    after = open_table(path, options=OURS)
+    assert "record_index" in after._handle.config.metadata_partitions
+    assert after.indexes.validate("record_index").is_valid
+    after.upsert(rows(KEYS - 30, 90, 4))
+    assert after.indexes.validate("record_index").is_valid
+    assert after.to_arrow().num_rows == KEYS + 60
+    assert peer.read(path, WITH_METADATA).num_rows == KEYS + 60
+
+
+def test_writers_leave_alone_what_apache_hudi_builds(peer: HudiPeer, table: Table, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    instant = peer.ask("schedule_index", path=str(path), kinds=["RECORD_INDEX"], options=hudi_options(table))["instant"]
+    peer.ask("start", what="index", path=str(path), instant=instant, options=hudi_options(table))
+    writes = 0
+    while peer.ask("is_running")["running"]:
+        upsert(open_table(path, options=OURS), rows(KEYS + writes, 1, 10 + writes))
+        writes += 1
+    peer.ask("join")
+    assert writes
+    after = open_table(path, options=OURS)
+    assert "record_index" in after._handle.config.metadata_partitions
+    assert after.to_arrow().num_rows == KEYS + writes
+    assert peer.read(path, WITH_METADATA).num_rows == KEYS + writes
+    found = after.indexes.validate("record_index")
+    print(writes, found)
+    upsert(after, rows(0, KEYS + writes, 1_000_000))
+    assert after.to_arrow().num_rows == KEYS + writes
+
+
+@pytest.mark.parametrize("table", ["mor"], indirect=True)
+def test_a_compaction_that_apache_hudi_has_just_begun_is_left_to_it(
+    peer: HudiPeer, table: Table, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    instant = peer.ask("schedule_compaction", path=str(path), options=hudi_options(table))["instant"]
+    assert instant
+    plan = path / f".hoodie/timeline/{instant}.compaction.requested"
+    old = plan.stat().st_mtime - 1200
+    os.utime(plan, (old, old))
+    peer.ask("start", what="compact", path=str(path), instant=instant, options=hudi_options(table))
+    inflight = path / f".hoodie/timeline/{instant}.compaction.inflight"
+    while not inflight.exists():
+        assert peer.ask("is_running")["running"]
+        time.sleep(0.02)
+    other = open_table(path, options=OURS)
+    with pytest.raises(ServiceRunningError, match="another engine"):
+        other.services.execute(instant)
+    assert other.services.rollback_failed_writes() is None
+    peer.ask("join")
+    assert [i.requested_at for i in other.timeline.completed() if i.requested_at == instant]
+    assert other.to_arrow().num_rows == KEYS
+    assert peer.read(path, WITH_METADATA).num_rows == KEYS
