@@ -244,11 +244,13 @@ def _check(report: CheckReport) -> Iterator[Grid | str]:
     )
     if check.examples:
         yield grid(columns, [(e.what, e.key, e.indexed or NOTHING, e.stored or NOTHING) for e in check.examples])
-    if report.is_sound:
+    if check.problem:
+        yield check.problem
+    kinds = ("missing", "extra", "different", "repeated")
+    told = ", ".join(f"{getattr(check, kind)} {kind}" for kind in kinds if getattr(check, kind))
+    if not told:
         yield f"{check.name} and the table agree: {count(check.checked, 'key')} checked"
     else:
-        kinds = ("missing", "extra", "different", "repeated")
-        told = ", ".join(f"{getattr(check, kind)} {kind}" for kind in kinds if getattr(check, kind))
         yield f"{check.name} and the table differ: {told}; {count(check.checked, 'key')} checked"
 
 

@@ -19,7 +19,7 @@ from lakebed.options import parse_index_options, parse_write_options, storage_op
 from lakebed.services.doctor.configuration import find_config_problems
 from lakebed.services.doctor.files import describe_strays, find_listing_differences, find_lost
 from lakebed.services.doctor.finding import REPAIRED, Finding, Kind, Remedy
-from lakebed.services.doctor.indexes import describe_check, find_broken, find_outgrown
+from lakebed.services.doctor.indexes import describe_check, find_broken, find_definition_problems, find_outgrown
 from lakebed.services.doctor.leftovers import find_dead_locks, find_leftovers
 from lakebed.services.doctor.listing import (
     gather_facts,
@@ -108,6 +108,7 @@ class Doctor:
             *find_dead_instants(look),
             *find_leftovers(look),
             *find_dead_locks(look.locks, moment, expire_minutes=self._expire_minutes),
+            *find_definition_problems(config.index_definitions_path, look.definitions),
             *find_metadata_problems(look),
             *_find_in_entries(look, self.options, quick=quick),
         )
@@ -159,7 +160,7 @@ def _find_in_entries(look: Look, options: Mapping[str, str], *, quick: bool) -> 
         yield from find_outgrown(look.metadata.slices(RECORD_INDEX), sizing)
     if not quick and not _is_cleaned(look):
         wanted = [name for name in look.config.metadata_partitions if name in CHECKS and name != FILES]
-        for name in sorted({*wanted} - broken):
+        for name in sorted({*wanted} - broken - {*look.definitions.without_window}):
             yield from _compared(look, name)
 
 
