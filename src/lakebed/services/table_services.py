@@ -143,6 +143,14 @@ class TableServices:
         """Sees to it that a removable plan never completes."""
         self._context.transactions.executions.cancel(InstantTime(instant))
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a pass sees to."""
+        asked = self._inline.asked
+        clusters = asked.clustering or asked.passes_cluster
+        steps = ("compaction", "clustering", "clean", "archive", "metadata table")
+        return ("rollback", "waiting plans", *(step for step in steps if clusters or step != "clustering"))
+
     def run(self) -> tuple[Done, ...]:
         """One pass: undoes what is dead, executes what waits, and does what is due. What fails waits for the next."""
         return tuple(self._pass(lambda: False, _unseen))
@@ -165,15 +173,20 @@ class TableServices:
         until: Callable[[], bool] = lambda: False,
         report: Callable[[Done], None] = lambda done: _LOG.info("%s", done),
         begin: Callable[[str], None] | None = None,
+        rest: Callable[[int], None] | None = None,
     ) -> None:
         """A pass every so many seconds, until told to stop. Safe to start many times, on any machine.
 
-        It stops when the step that is under way has ended. `begin` is told of every step, `report` of what came of it.
+        It stops when the step that is under way has ended. `begin` is told of every step, `report` of what came of it,
+        and `rest` after every pass how many things it did or tried.
         """
         while not until():
-            began = time.monotonic()
+            began, did = time.monotonic(), 0
             for done in self._pass(until, begin or _unseen):
                 report(done)
+                did += 1
+            if rest is not None:
+                rest(did)
             while not until() and time.monotonic() - began < every:
                 time.sleep(min(0.2, every))
 
