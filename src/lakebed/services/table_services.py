@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from lakebed.clock import SystemClock
 from lakebed.engine.engines import InProcess
 from lakebed.engine.spark import OnSpark
 from lakebed.errors import InvalidInputError, LakebedError, ServiceCancelledError, ServiceRunningError
@@ -136,7 +135,7 @@ class TableServices:
     def rollback_failed_writes(self) -> tuple[InstantTime, ...]:
         """Undoes what dead processes left; the instants that were undone."""
         undone = self._context.transactions.rollbacks.run()
-        sweep_rows(self._context.handle.storage, SystemClock())
+        sweep_rows(self._context.transactions.ports, self._context.transactions.timing)
         return undone
 
     def cancel(self, instant: str) -> None:

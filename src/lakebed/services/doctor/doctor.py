@@ -31,6 +31,7 @@ from lakebed.services.doctor.look import Look, Moment, look_at_config, take_look
 from lakebed.services.doctor.metadata_table import find_metadata_problems
 from lakebed.services.doctor.pending import find_dead_instants
 from lakebed.services.doctor.repair import Surgery, repair
+from lakebed.services.doctor.under_way import UnderWay, find_under_way
 from lakebed.services.indexing.indexes import BROKEN, describe_indexes
 from lakebed.services.indexing.request import FILES
 from lakebed.services.indexing.validate import CHECKS, validate_index
@@ -82,6 +83,14 @@ class Doctor:
             problems = repair(Surgery(self.ports, self.timing, self.options), todo)
             told |= {(f.kind, f.place): replace(f, outcome=problems.get(f, REPAIRED)) for f in todo}
         return tuple(told.values())
+
+    def under_way(self) -> tuple[UnderWay, ...]:
+        """What others are doing to the table, with their last signs of life; nothing of it is wrong."""
+        try:
+            config = load_config(self.ports.storage)
+        except CorruptTableError:
+            return ()
+        return find_under_way(self.ports, self.timing, config)
 
     def _seen(self) -> object:
         """What changes when others go on."""

@@ -41,6 +41,7 @@ from lakebed.transaction.markers import FOLDER as MARKERS
 from lakebed.transaction.pending import planned_groups
 from lakebed.transaction.plans import CANCELLED, SERVICES, can_be_removed
 from lakebed.transaction.section import METADATA, instant_path
+from lakebed.write.handover import StagedRows, list_staged
 
 Times = Mapping[str, datetime]
 """When files were written last, by name or path."""
@@ -82,6 +83,10 @@ class Leftovers:
     markers: Times
     cancelled: Times
     leases: Times
+    staged: Mapping[str, StagedRows] = field(default_factory=dict)
+    """Rows that saves have staged, by folder."""
+    staged_bytes: Mapping[str, int] = field(default_factory=dict)
+    """What rows take that writes have staged, by instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +275,17 @@ def join(partition: str, name: str) -> str:
 def look_at_leftovers(storage: Storage, heartbeats: Times) -> Leftovers:
     """What lies beside the timeline; `heartbeats` were listed before."""
     markers: dict[str, datetime] = {}
+    staged_bytes: dict[str, int] = {}
+    staged = list_staged(storage)
     for listed in storage.list(MARKERS, recursive=True):
         instant = listed.path.removeprefix(f"{MARKERS}/").partition("/")[0]
+        if f"{MARKERS}/{instant}" in staged:
+            continue
         markers[instant] = max(listed.modified, markers.get(instant, listed.modified))
+        if listed.path.endswith(".arrow"):
+            staged_bytes[instant] = staged_bytes.get(instant, 0) + listed.size
     cancelled, leases = by_name(storage.list(CANCELLED)), by_name(storage.list(LEASES))
-    return Leftovers(heartbeats, _tickets(storage), markers, cancelled, leases)
+    return Leftovers(heartbeats, _tickets(storage), markers, cancelled, leases, staged, staged_bytes)
 
 
 def _tickets(storage: Storage) -> frozenset[str]:

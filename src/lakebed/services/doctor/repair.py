@@ -55,6 +55,7 @@ from lakebed.transaction.rollback import targets_of_rollbacks
 from lakebed.transaction.section import Section, revoke_tickets
 from lakebed.transaction.settle import delete_file, replace_shared_file
 from lakebed.transaction.transactions import Transactions
+from lakebed.write.handover import sweep_rows
 
 _AT_ONCE_OR_NEVER = {"hoodie.write.lock.wait_time_ms": "0", "hoodie.write.lock.client.num_retries": "0"}
 """A lock that has run out can be had at once; one that was renewed meanwhile is not waited for."""
@@ -205,7 +206,10 @@ def _pending(section: Section) -> set[str]:
 
 
 def _clear(surgery: Surgery) -> None:
-    """Removes what is left of instants that are over, leases that ran out, and savepoints that were never made."""
+    """Removes what is left of instants that are over, leases that ran out, and savepoints that were never made.
+
+    And rows that saves have staged which gave no sign of life since.
+    """
     storage = surgery.ports.storage
     with surgery.transactions.section() as section:
         section.check_no_restore()
@@ -220,6 +224,7 @@ def _clear(surgery: Surgery) -> None:
         for path, _ in ended.cancellations():
             delete_file(storage, path)
         leased_points(section)
+        sweep_rows(section.ports, section.timing)
         written = by_name(storage.list(section.config.timeline_path))
         for pending in section.timeline.pending():
             if pending.action is Action.SAVEPOINT and moment.is_dead(written_at(written, section.config, pending)):
