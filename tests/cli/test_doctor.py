@@ -85,6 +85,15 @@ def test_writes_under_way_are_told_with_their_last_sign_of_life(path: Path) -> N
     assert "2,048 bytes" in dead["findings"][0]["problem"]
 
 
+def test_without_a_configuration_the_finding_is_shown(path: Path) -> None:
+    (path / ".hoodie/hoodie.properties").unlink()
+    shown = run(path, "--json")
+    assert shown.exit_code == 1
+    document = json.loads(shown.stdout)
+    assert [finding["kind"] for finding in document["findings"]] == ["configuration"]
+    assert document["under_way"] == []
+
+
 def test_their_age_is_by_the_clock_of_the_store(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = lakebed.open_table(path)._transactions.begin(Action.DELTA_COMMIT)
     attempt.heartbeat.rest()

@@ -88,8 +88,8 @@ class Doctor:
         """What others are doing to the table, with their last signs of life; nothing of it is wrong."""
         try:
             config = load_config(self.ports.storage)
-        except CorruptTableError:
-            return ()
+        except (CorruptTableError, InvalidInputError):
+            return ()  # What cannot be opened is a finding.
         return find_under_way(self.ports, self.timing, config)
 
     def _seen(self) -> object:
