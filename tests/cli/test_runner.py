@@ -56,6 +56,49 @@ def test_a_pipe_gets_one_line_for_each_thing_done(capsys: pytest.CaptureFixture[
     assert told == ["compaction 20261116093000000 done (7 ms)", "clean no answer hint: try again (8 ms)"]
 
 
+def test_a_pipe_hears_that_the_runner_lives(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line at the start, one for each thing done, and one for rounds that found nothing, every ten minutes."""
+    now = [0.0]
+    lines = TextLines(now=lambda: now[0])
+    lines.start("s3://lake/trips", "60s", ["rollback", "clean"])
+    for round_number in range(1, 26):
+        now[0] = round_number * 60.0
+        if round_number == 12:
+            lines.report(DONE)
+        lines.rest(1 if round_number == 12 else 0)
+    told = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert told == [
+        "s3://lake/trips: every 60s: rollback, clean",
+        "nothing to do in 10 rounds",
+        "compaction 20261116093000000 done (7 ms)",
+        "nothing to do in 10 rounds",
+    ]
+
+
+def test_a_runner_that_is_slower_than_that_tells_every_round(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    lines = TextLines(now=lambda: now[0])
+    for hour in (1, 2):
+        now[0] = hour * 3600.0
+        lines.rest(0)
+    told = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert told == ["nothing to do in 1 round", "nothing to do in 2 rounds"]
+
+
+def test_the_command_in_a_pipe_says_what_it_runs_at_once(tmp_path: Path) -> None:
+    lakebed.create_table(tmp_path, schema=SCHEMA, key="id", ordering="ts", table_type="mor")
+    code = "from lakebed.cli import main; main()"
+    command = [sys.executable, "-c", code, "services", "run", str(tmp_path), "--every", "1h"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        _, problems = process.communicate(timeout=120)
+    services = "rollback, waiting plans, compaction, clean, archive, metadata table"
+    assert line.partition(" ")[2] == f"{tmp_path}: every 1h: {services}\n"
+    assert (process.returncode, problems) == (0, "")
+
+
 def test_a_terminal_shows_the_step_under_way() -> None:
     screen = io.StringIO()
     with Console(file=screen, force_terminal=True, width=80).status("") as status:

@@ -33,6 +33,6 @@ def doctor(
     table = open_doctor_at(path, parse_pairs(option))
     findings = table.cure(quick=quick, announce=announce) if repair else table.examine(quick=quick)
     is_healthy = all(finding.is_repaired for finding in findings)
-    show(DoctorReport(path, is_healthy, findings), as_json)
+    show(DoctorReport(path, is_healthy, findings, table.under_way()), as_json)
     if not is_healthy:
         raise typer.Exit(1)

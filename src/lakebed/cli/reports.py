@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakebed.services.doctor.finding import Finding
+    from lakebed.services.doctor.under_way import UnderWay
     from lakebed.services.indexing.indexes import IndexInfo
     from lakebed.services.indexing.validate import IndexCheck
 
@@ -189,11 +190,12 @@ class RepairReport:
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
-    """What is wrong with a table; `is_healthy` if nothing is, or nothing any more."""
+    """What is wrong with a table; `is_healthy` if nothing is, or nothing any more. What is `under_way` is not wrong."""
 
     table: str
     is_healthy: bool
     findings: tuple[Finding, ...]
+    under_way: tuple[UnderWay, ...] = ()
 
 
 Report: TypeAlias = (

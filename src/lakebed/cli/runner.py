@@ -6,12 +6,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from lakebed.cli.json_text import encode_json
-from lakebed.cli.words import printable
+from lakebed.cli.words import count, printable
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -19,8 +19,15 @@ if TYPE_CHECKING:
     from lakebed.services.table_services import Done
 
 
+_TELL_EVERY_S = 600.0
+
+
 class Lines(Protocol):
     """Tells what services do, one line for each thing done."""
+
+    def start(self, table: str, every: str, services: Sequence[str]) -> None:
+        """The runner is at work."""
+        ...
 
     def begin(self, service: str) -> None:
         """A step is under way."""
@@ -30,9 +37,19 @@ class Lines(Protocol):
         """Something was done, or could not be."""
         ...
 
+    def rest(self, did: int) -> None:
+        """A round is over, in which so many things were done or tried."""
+        ...
+
 
 class JsonLines:
     """One JSON object a line."""
+
+    def start(self, table: str, every: str, services: Sequence[str]) -> None:
+        """Programs know what they started."""
+
+    def rest(self, did: int) -> None:
+        """Programs hear of what was done."""
 
     def begin(self, service: str) -> None:
         """Programs hear of what was done."""
@@ -51,10 +68,28 @@ class JsonLines:
 
 
 class TextLines:
-    """Plain lines; on a terminal, the step that is under way below them."""
+    """Plain lines; on a terminal, the step that is under way below them.
 
-    def __init__(self, status: Status | None = None) -> None:
+    In a pipe nobody sees steps go by. So a runner that finds nothing to do says that it lives, every ten minutes.
+    """
+
+    def __init__(self, status: Status | None = None, now: Callable[[], float] = time.monotonic) -> None:
         self._status = status
+        self._now = now
+        self._told_at = now()
+        self._idle_rounds = 0
+
+    def start(self, table: str, every: str, services: Sequence[str]) -> None:
+        """Say what runs, on which table, and how often."""
+        self._tell(f"{table}: every {every}: {', '.join(services)}")
+
+    def rest(self, did: int) -> None:
+        """Say that nothing was to be done, if nothing was said for long."""
+        self._idle_rounds = 0 if did else self._idle_rounds + 1
+        if self._status is not None:
+            self._status.update("waiting")
+        elif not did and self._now() - self._told_at >= _TELL_EVERY_S:
+            self._tell(f"nothing to do in {count(self._idle_rounds, 'round')}")
 
     def begin(self, service: str) -> None:
         """Show the step, where somebody looks."""
@@ -63,7 +98,11 @@ class TextLines:
 
     def report(self, done: Done) -> None:
         """Write a line."""
-        line = printable(f"{_now()} {' '.join(str(done).split())} ({done.milliseconds} ms)")
+        self._tell(f"{' '.join(str(done).split())} ({done.milliseconds} ms)")
+
+    def _tell(self, text: str) -> None:
+        self._told_at = self._now()
+        line = printable(f"{_now()} {text}")
         if self._status is None:
             print(line, flush=True)
         else:

@@ -60,7 +60,8 @@ def run(
 ) -> None:
     """Do all that is due: once, or with --every again and again until Ctrl-C or SIGTERM.
 
-    With --every, --json prints one JSON object a line.
+    With --every, --json prints one JSON object a line. Without it a line says what runs, one each what was done, and
+    one every ten minutes that there was nothing to do.
     """
     from lakebed.cli.reports import ServiceEntry, ServicesReport
     from lakebed.cli.runner import open_lines, stopped_by_signals
@@ -71,7 +72,8 @@ def run(
         services = services.on_spark()
     if seconds is not None:
         with stopped_by_signals() as stop, open_lines(as_json=as_json) as lines:
-            services.run_forever(seconds, stop.is_set, lines.report, lines.begin)
+            lines.start(path, every or "", services.names)
+            services.run_forever(seconds, stop.is_set, lines.report, lines.begin, lines.rest)
         return
     entries = tuple(ServiceEntry(done.service, done.instant, done.problem or "done") for done in services.run())
     show(ServicesReport(path, entries), as_json)

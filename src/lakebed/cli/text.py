@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakebed.services.doctor.finding import Finding
+    from lakebed.services.doctor.under_way import UnderWay
 
 _number = partial(Column, align="right")
 _STATES = {
@@ -244,11 +245,13 @@ def _check(report: CheckReport) -> Iterator[Grid | str]:
     )
     if check.examples:
         yield grid(columns, [(e.what, e.key, e.indexed or NOTHING, e.stored or NOTHING) for e in check.examples])
-    if report.is_sound:
+    if check.problem:
+        yield check.problem
+    kinds = ("missing", "extra", "different", "repeated")
+    told = ", ".join(f"{getattr(check, kind)} {kind}" for kind in kinds if getattr(check, kind))
+    if not told:
         yield f"{check.name} and the table agree: {count(check.checked, 'key')} checked"
     else:
-        kinds = ("missing", "extra", "different", "repeated")
-        told = ", ".join(f"{getattr(check, kind)} {kind}" for kind in kinds if getattr(check, kind))
         yield f"{check.name} and the table differ: {told}; {count(check.checked, 'key')} checked"
 
 
@@ -262,7 +265,32 @@ def _doctor(report: DoctorReport) -> Iterator[Grid | str]:
         yield grid(columns, [(f.kind, f.place, f.outcome or f"by hand: {f.repair}") for f in report.findings])
     else:
         yield from map(_finding, report.findings)
+    if report.under_way:
+        yield grid(_UNDER_WAY, [_under_way_row(each) for each in report.under_way])
     yield _verdict(report)
+
+
+_UNDER_WAY = (
+    Column("under way", style="cyan", fit="wrap"),
+    Column("action"),
+    Column("state", styles=_STATES),
+    Column("owner", rank=2, fit="shorten"),
+    _number("last sign of life"),
+    _number("dead in", rank=1),
+    _number("staged", rank=3),
+)
+
+
+def _under_way_row(each: UnderWay) -> tuple[str, ...]:
+    return (
+        each.place,
+        each.action,
+        each.state,
+        each.owner or NOTHING,
+        f"{duration(float(each.silent_s))} ago",
+        NOTHING if each.dead_in_s is None else duration(float(each.dead_in_s)),
+        size(each.staged_bytes) if each.staged_bytes else NOTHING,
+    )
 
 
 def _repair(report: RepairReport) -> Iterator[Grid | str]:

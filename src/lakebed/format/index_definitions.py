@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
+from lakebed.errors import CorruptTableError
 from lakebed.format.guard import decoding
 from lakebed.format.json_text import decode_json_object, encode_json_object
 from lakebed.model.index import IndexDefinition
@@ -18,6 +20,16 @@ def decode_index_definitions(data: bytes, *, path: str) -> dict[str, IndexDefini
     with decoding(path, "index definitions"):
         entries = _typed(content.get("indexDefinitions"), dict, {})
         return {name: _decode_definition(name, entry) for name, entry in entries.items()}
+
+
+def salvage_index_definitions(data: bytes) -> dict[str, IndexDefinition]:
+    """Those of the definitions in a broken file that can be read by themselves."""
+    found: dict[str, IndexDefinition] = {}
+    with suppress(CorruptTableError), decoding("", ""):
+        for name, entry in decode_json_object(data, path="", what="")["indexDefinitions"].items():
+            with suppress(CorruptTableError), decoding("", ""):
+                found[name] = _decode_definition(name, {**entry})
+    return found
 
 
 def encode_index_definitions(definitions: Mapping[str, IndexDefinition]) -> bytes:

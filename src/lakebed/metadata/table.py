@@ -65,8 +65,10 @@ class MetadataTable:
         definitions: Mapping[str, IndexDefinition],
         ready: tuple[str, ...],
         kept: Kept | None = None,
+        definitions_path: str = "",
     ) -> None:
         self.ready = ready
+        self._definitions_path = definitions_path
         self.stale: Mapping[str, str] = {}
         self.kept = kept or Kept()
         self.definitions = definitions
@@ -195,6 +197,7 @@ class MetadataTable:
 
     def _list_slices(self, partition: str) -> tuple[FileSlice, ...]:
         slices = self._in_window(partition, self._find_slices(partition))
+        self._check_defined(partition, (each.group.file_id for each in slices))
         if not slices and not self._may_be_empty(partition):
             raise CorruptTableError(
                 f"the table config lists {partition}, but the metadata table has no files of it",
@@ -259,6 +262,19 @@ class MetadataTable:
         if window is None:
             return slices
         return tuple(s for s in slices if window.holds(data_partition_of_group(s.group.file_id) or ""))
+
+    def check_defined(self, partition: str) -> None:
+        """Raises CorruptTableError if shards lie there that no definition explains."""
+        self._check_defined(partition, (file.file_id for file in self.list_files(partition)))
+
+    def _check_defined(self, partition: str, file_ids: Iterable[str]) -> None:
+        """Over shards of data partitions that are taken for those of the table keys are looked for in wrong places."""
+        if partition not in self.definitions and any(data_partition_of_group(id_) is not None for id_ in file_ids):
+            raise CorruptTableError(
+                f"it does not define {partition}, which has shards for each data partition",
+                path=self._definitions_path,
+                hint=f"lakebed doctor {self._storage.url} --repair brings the definition back",
+            )
 
     def _may_be_empty(self, partition: str) -> bool:
         """A partitioned record index gets its shards with the data partitions."""
@@ -365,7 +381,9 @@ def find_metadata_table(
     mdt_config = decode_config(data, _PROPERTIES)
     mdt_timeline = metadata_timeline or load_timeline(storage, mdt_config, ROOT)
     ready = config.metadata_partitions
-    found = MetadataTable(storage, mdt_config, mdt_timeline, timeline, definitions, ready, kept)
+    found = MetadataTable(
+        storage, mdt_config, mdt_timeline, timeline, definitions, ready, kept, config.index_definitions_path
+    )
     if config.own_partitions:
         newest = found.newest_delta_commit()
         if newest is None or not newest.extra_metadata.items() >= WINDOW_KEPT.items():

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from lakebed.clock import SystemClock
 from lakebed.engine.engines import InProcess
 from lakebed.engine.spark import OnSpark
 from lakebed.errors import InvalidInputError, LakebedError, ServiceCancelledError, ServiceRunningError
@@ -136,12 +135,20 @@ class TableServices:
     def rollback_failed_writes(self) -> tuple[InstantTime, ...]:
         """Undoes what dead processes left; the instants that were undone."""
         undone = self._context.transactions.rollbacks.run()
-        sweep_rows(self._context.handle.storage, SystemClock())
+        sweep_rows(self._context.transactions.ports, self._context.transactions.timing)
         return undone
 
     def cancel(self, instant: str) -> None:
         """Sees to it that a removable plan never completes."""
         self._context.transactions.executions.cancel(InstantTime(instant))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a pass sees to."""
+        asked = self._inline.asked
+        clusters = asked.clustering or asked.passes_cluster
+        steps = ("compaction", "clustering", "clean", "archive", "metadata table")
+        return ("rollback", "waiting plans", *(step for step in steps if clusters or step != "clustering"))
 
     def run(self) -> tuple[Done, ...]:
         """One pass: undoes what is dead, executes what waits, and does what is due. What fails waits for the next."""
@@ -165,15 +172,20 @@ class TableServices:
         until: Callable[[], bool] = lambda: False,
         report: Callable[[Done], None] = lambda done: _LOG.info("%s", done),
         begin: Callable[[str], None] | None = None,
+        rest: Callable[[int], None] | None = None,
     ) -> None:
         """A pass every so many seconds, until told to stop. Safe to start many times, on any machine.
 
-        It stops when the step that is under way has ended. `begin` is told of every step, `report` of what came of it.
+        It stops when the step that is under way has ended. `begin` is told of every step, `report` of what came of it,
+        and `rest` after every pass how many things it did or tried.
         """
         while not until():
-            began = time.monotonic()
+            began, did = time.monotonic(), 0
             for done in self._pass(until, begin or _unseen):
                 report(done)
+                did += 1
+            if rest is not None:
+                rest(did)
             while not until() and time.monotonic() - began < every:
                 time.sleep(min(0.2, every))
 

@@ -20,7 +20,6 @@ import pyarrow as pa
 from pyspark.sql import datasource as ds
 
 from lakebed.api import Table, open_table
-from lakebed.clock import SystemClock
 from lakebed.errors import InvalidInputError, StorageUnavailableError
 from lakebed.model.config import TableConfig
 from lakebed.model.words import TableType
@@ -29,12 +28,14 @@ from lakebed.services.due import parse_inline_services
 from lakebed.source.options import PARTITIONS_TO_DELETE, PROPERTIES, SaveOptions, check_agrees, parse_save_options
 from lakebed.storage import Storage, open_storage
 from lakebed.table import TableState, open_handle
-from lakebed.table.transactions import open_ports
+from lakebed.table.transactions import choose_timing, open_ports
 from lakebed.timeline.config import has_config
+from lakebed.transaction.heartbeats import Timing
+from lakebed.transaction.ports import Ports
 from lakebed.write.checks import check_writable
 from lakebed.write.create import INDEXES as CREATED_INDEXES
 from lakebed.write.create import TableSpec, create_files, metadata_partitions, parse_spec, table_properties
-from lakebed.write.handover import drop_rows, hand_over, new_folder, sweep_rows, take_over
+from lakebed.write.handover import drop_rows, hand_over, kept_alive, new_folder, sweep_rows, take_over
 from lakebed.write.inputs import arrow_batches, to_arrow_schema
 from lakebed.write.prepare import plan_rows
 from lakebed.write.writer import WriteResult
@@ -59,6 +60,13 @@ class SaveJob:
         """The files of the table."""
         return open_storage(self.path, storage_options(self.given.others))
 
+    @property
+    def world(self) -> tuple[Ports, Timing]:
+        """What heartbeats of the job need."""
+        given = parse_write_options(self.given.others)
+        ports = open_ports(self.storage, given.lock)
+        return ports, choose_timing(ports, heartbeat_ms=given.heartbeat_ms, heartbeat_misses=given.heartbeat_misses)
+
 
 @dataclass(frozen=True)
 class HandedOver(ds.WriterCommitMessage):
@@ -75,19 +83,21 @@ class LakebedWriter(ds.DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> HandedOver:
         """Stages the rows of a partition. Each attempt makes a file of its own; that of the one that counts is told."""
-        return HandedOver(hand_over(self._job.storage, self._job.folder, self._job.columns, iterator))
+        job = self._job
+        with kept_alive(*job.world, job.folder):
+            return HandedOver(hand_over(job.storage, job.folder, job.columns, iterator))
 
     def commit(self, messages: list[ds.WriterCommitMessage | None]) -> None:
         """Writes the rows in one commit."""
-        storage = self._job.storage
+        storage, world = self._job.storage, self._job.world
         paths = [message.path for message in messages if isinstance(message, HandedOver) and message.path]
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), kept_alive(*world, self._job.folder):
             warnings.simplefilter("ignore")  # They were shown when the save was planned.
             result = _save(self._job, storage, paths)
         _LOG.info("%s", result)
         with suppress(StorageUnavailableError):  # The write has taken place: what is left goes with the next sweep.
             drop_rows(storage, self._job.folder)
-            sweep_rows(storage, SystemClock())
+            sweep_rows(*world)
 
     def abort(self, messages: list[ds.WriterCommitMessage | None]) -> None:
         """Removes what was staged, by attempts that failed as well."""

@@ -9,17 +9,17 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptTableError, InvalidInputError, SnapshotExpiredError
 from lakebed.format.avro.schema import arrow_schema
-from lakebed.format.index_definitions import decode_index_definitions
 from lakebed.format.timeline.metadata import decode_commit
 from lakebed.metadata import MetadataTable, Unusable, find_metadata_table
 from lakebed.metadata.files import find_partition_files, list_metadata_files
 from lakebed.metadata.kept import Kept
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
-from lakebed.model.index import IndexDefinition, settled_definitions
+from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import META_COLUMNS, Action, State
 from lakebed.storage import Storage
+from lakebed.table.definitions import load_definitions
 from lakebed.timeline import Archive, Documents, Snapshot, Timeline
 from lakebed.timeline.active import list_instants
 from lakebed.view import latest_slices, list_data_files
@@ -41,6 +41,7 @@ class TableState:
         use_metadata: bool = True,
         kept: Kept | None = None,
         metadata_timeline: Timeline | None = None,
+        definitions: Mapping[str, IndexDefinition] | None = None,
     ) -> None:
         self.storage = storage
         self.config = config
@@ -51,6 +52,20 @@ class TableState:
         self._kept = kept
         self._metadata_timeline = metadata_timeline
         self._cleaned_since: DataFiles = {}
+        self._definitions = definitions
+
+    def with_definitions(self, definitions: Mapping[str, IndexDefinition]) -> TableState:
+        """The table at the same moment, with definitions of its indexes that are not those that are stored."""
+        return TableState(
+            self.storage,
+            self.config,
+            self.timeline,
+            self.documents,
+            use_metadata=self._use_metadata,
+            kept=self._kept,
+            metadata_timeline=self._metadata_timeline,
+            definitions=definitions,
+        )
 
     def at(self, config: TableConfig, timeline: Timeline) -> TableState:
         """The table at another moment; the same object if nothing has changed since this one was loaded."""
@@ -67,11 +82,10 @@ class TableState:
 
     @cached_property
     def definitions(self) -> dict[str, IndexDefinition]:
-        """Index definitions by metadata-table partition."""
-        path = self.config.index_definitions_path
-        data = self.storage.find(path)
-        found = {} if data is None else decode_index_definitions(data, path=path)
-        return settled_definitions(found, self.config.shared_partitions)
+        """Index definitions by metadata-table partition. CorruptTableError if they are lost or cannot be read."""
+        if self._definitions is not None:
+            return dict(self._definitions)
+        return load_definitions(self.storage, self.config)
 
     @cached_property
     def metadata(self) -> MetadataTable | Unusable:

@@ -50,8 +50,8 @@ class Transactions:
     """All that one process does to the timeline of one table."""
 
     def __init__(self, ports: Ports, timing: Timing) -> None:
-        self._ports = ports
-        self._timing = timing
+        self.ports = self._ports = ports
+        self.timing = self._timing = timing
         self.rollbacks = Rollbacks(ports, timing)
         self.executions = Executions(ports, timing, self.rollbacks)
 

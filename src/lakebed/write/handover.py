@@ -1,32 +1,66 @@
 """Rows that tasks of a Spark job hand over to the process that will write them: Arrow files in a folder of the job.
 
-The job has no instant yet, so no heartbeat tells whether it is alive. Its rows count for nothing but the one commit
-that is told their paths. A job that ends removes its folder; what a dead one left goes once it is a day old.
+The job has no instant yet. So each task of it, and the process that writes its rows, keeps a heartbeat of its own in
+the folder: the job is alive while something there is as young as a heartbeat has to be, by the clock of the store. Its
+rows count for nothing but the one commit that is told their paths. A job that ends removes its folder; what a dead one
+left goes with the next sweep.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta, timezone
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 
 import pyarrow as pa
 
-from lakebed.clock import Clock
 from lakebed.engine.randomness import new_token
 from lakebed.errors import CorruptTableError, WriteConflictError
 from lakebed.storage import Storage
-from lakebed.transaction.settle import create_file, delete_file
+from lakebed.transaction.heartbeats import Timing, storage_time
+from lakebed.transaction.ports import Ports
+from lakebed.transaction.settle import create_file, delete_file, replace_file
 from lakebed.write.conform import conform_batch
 
 _TEMP = ".hoodie/.temp"
 _PREFIX = "rows-"
-_DEAD_AFTER = timedelta(days=1)
-"""Time in which a job stages at least one file. One that does not is told to run again; nothing it did is lost."""
+_BEAT = ".beat"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """What tasks of a job have staged, and when it gave its last sign of life, by the clock of the store."""
+
+    folder: str
+    files: int
+    bytes: int
+    modified: datetime
 
 
 def new_folder() -> str:
     """A folder for the rows of one job."""
     return f"{_TEMP}/{_PREFIX}{new_token()}"
+
+
+@contextmanager
+def kept_alive(ports: Ports, timing: Timing, folder: str) -> Iterator[None]:
+    """Keeps a heartbeat in the folder of a job while its rows are staged or written; none if that takes no time."""
+    path, beats = f"{folder}/{ports.tokens()}{_BEAT}", 0
+
+    def beat() -> bool:
+        nonlocal beats
+        beats += 1
+        replace_file(ports.storage, path, str(beats).encode())
+        return True
+
+    stop = ports.background.every(timing.heartbeat_seconds, beat)
+    try:
+        yield
+    finally:
+        stop()
+        if beats:
+            delete_file(ports.storage, path)
 
 
 def hand_over(storage: Storage, folder: str, columns: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str | None:
@@ -54,17 +88,29 @@ def drop_rows(storage: Storage, folder: str) -> None:
         delete_file(storage, listed.path)
 
 
-def sweep_rows(storage: Storage, clock: Clock) -> None:
-    """Removes what jobs have staged that did not end."""
-    newest: dict[str, datetime] = {}
+def sweep_rows(ports: Ports, timing: Timing) -> None:
+    """Removes what jobs have staged that are dead, by the rule for heartbeats."""
+    if not list_staged(ports.storage):
+        return
+    # The time comes first: if this process pauses in between, others look younger than they are, never older.
+    now = storage_time(ports)
+    for folder, staged in list_staged(ports.storage).items():
+        if now - staged.modified > timing.dead_after:
+            drop_rows(ports.storage, folder)
+
+
+def list_staged(storage: Storage) -> Mapping[str, StagedRows]:
+    """What jobs have staged that did not end, by their folders."""
+    found: dict[str, StagedRows] = {}
     for listed in storage.list(_TEMP, recursive=True):
         folder = "/".join(listed.path.split("/")[:3])
         if folder.startswith(f"{_TEMP}/{_PREFIX}"):
-            newest[folder] = max(listed.modified, newest.get(folder, listed.modified))
-    now = datetime.fromtimestamp(clock.now_ms() / 1000, timezone.utc)
-    for folder, modified in newest.items():
-        if now - modified > _DEAD_AFTER:
-            drop_rows(storage, folder)
+            seen = found.get(folder, StagedRows(folder, 0, 0, listed.modified))
+            rows = 0 if listed.path.endswith(_BEAT) else 1
+            found[folder] = StagedRows(
+                folder, seen.files + rows, seen.bytes + rows * listed.size, max(seen.modified, listed.modified)
+            )
+    return found
 
 
 def _read(storage: Storage, paths: Iterable[str]) -> Iterator[pa.RecordBatch]:
@@ -79,5 +125,6 @@ def _open(storage: Storage, path: str) -> pa.NativeFile:
         return storage.arrow_file(path)
     except CorruptTableError as error:
         raise WriteConflictError(
-            f"rows that this job staged are gone: {path}", hint="run it again; it was taken for dead after a day"
+            f"rows that this job staged are gone: {path}",
+            hint="run it again: none of its tasks gave a sign of life for too long",
         ) from error

@@ -19,7 +19,7 @@ from lakebed.options import parse_index_options, parse_write_options, storage_op
 from lakebed.services.doctor.configuration import find_config_problems
 from lakebed.services.doctor.files import describe_strays, find_listing_differences, find_lost
 from lakebed.services.doctor.finding import REPAIRED, Finding, Kind, Remedy
-from lakebed.services.doctor.indexes import describe_check, find_broken, find_outgrown
+from lakebed.services.doctor.indexes import describe_check, find_broken, find_definition_problems, find_outgrown
 from lakebed.services.doctor.leftovers import find_dead_locks, find_leftovers
 from lakebed.services.doctor.listing import (
     gather_facts,
@@ -31,6 +31,7 @@ from lakebed.services.doctor.look import Look, Moment, look_at_config, take_look
 from lakebed.services.doctor.metadata_table import find_metadata_problems
 from lakebed.services.doctor.pending import find_dead_instants
 from lakebed.services.doctor.repair import Surgery, repair
+from lakebed.services.doctor.under_way import UnderWay, find_under_way
 from lakebed.services.indexing.indexes import BROKEN, describe_indexes
 from lakebed.services.indexing.request import FILES
 from lakebed.services.indexing.validate import CHECKS, validate_index
@@ -83,6 +84,14 @@ class Doctor:
             told |= {(f.kind, f.place): replace(f, outcome=problems.get(f, REPAIRED)) for f in todo}
         return tuple(told.values())
 
+    def under_way(self) -> tuple[UnderWay, ...]:
+        """What others are doing to the table, with their last signs of life; nothing of it is wrong."""
+        try:
+            config = load_config(self.ports.storage)
+        except (CorruptTableError, InvalidInputError):
+            return ()  # What cannot be opened is a finding.
+        return find_under_way(self.ports, self.timing, config)
+
     def _seen(self) -> object:
         """What changes when others go on."""
         storage = self.ports.storage
@@ -108,6 +117,7 @@ class Doctor:
             *find_dead_instants(look),
             *find_leftovers(look),
             *find_dead_locks(look.locks, moment, expire_minutes=self._expire_minutes),
+            *find_definition_problems(config.index_definitions_path, look.definitions),
             *find_metadata_problems(look),
             *_find_in_entries(look, self.options, quick=quick),
         )
@@ -159,7 +169,7 @@ def _find_in_entries(look: Look, options: Mapping[str, str], *, quick: bool) -> 
         yield from find_outgrown(look.metadata.slices(RECORD_INDEX), sizing)
     if not quick and not _is_cleaned(look):
         wanted = [name for name in look.config.metadata_partitions if name in CHECKS and name != FILES]
-        for name in sorted({*wanted} - broken):
+        for name in sorted({*wanted} - broken - {*look.definitions.without_window}):
             yield from _compared(look, name)
 
 

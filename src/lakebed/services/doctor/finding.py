@@ -35,6 +35,7 @@ class Remedy(Word):
 
     RESTORE_CONFIG = "restore the configuration"
     RELEASE = "release the lock"
+    RESTORE_DEFINITIONS = "restore the definitions of indexes"
     FINISH_RESTORE = "finish the restore"
     ROLL_BACK = "roll back"
     FINISH_INDEXING = "finish the indexing"

@@ -8,11 +8,33 @@ from lakebed.index.record_index import ShardSizing
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.model.files import FileSlice
 from lakebed.services.doctor.finding import Finding, Kind, Remedy
+from lakebed.services.doctor.look import Definitions
 from lakebed.services.indexing.indexes import BROKEN, UNFINISHED, IndexInfo
 from lakebed.services.indexing.request import FILES, KINDS
 from lakebed.services.indexing.validate import IndexCheck
 
 _BUILT = frozenset(KINDS.values())
+_DROP = "drop it, lakebed index drop PATH {}, and create it again with Apache Hudi"
+
+
+def find_definition_problems(path: str, definitions: Definitions) -> Iterator[Finding]:
+    """Definitions that are lost or broken, and indexes that nothing defines."""
+    if definitions.problem is not None:
+        blocks = "every write, and reads through the metadata table"
+        repair = " ".join(_restoring(definitions))
+        problem = definitions.problem.removeprefix(f"{path}: ")
+        yield Finding(Kind.INDEX, path, problem, blocks, Remedy.RESTORE_DEFINITIONS, repair)
+    for name in definitions.undefined:
+        problem = "its definition is lost, and nothing else tells what it is on"
+        yield Finding(Kind.INDEX, name, problem, "reads by it, and every write", Remedy.BY_HAND, _DROP.format(name))
+
+
+def _restoring(definitions: Definitions) -> Iterator[str]:
+    yield "write it anew from what the metadata table tells of its indexes"
+    if definitions.unknown:
+        yield f"but for {', '.join(definitions.unknown)}: nothing tells what they are on"
+    if definitions.without_window:
+        yield f"and drop {', '.join(definitions.without_window)}: nothing else tells its window; create it again"
 
 
 def find_broken(infos: Iterable[IndexInfo]) -> Iterator[Finding]:

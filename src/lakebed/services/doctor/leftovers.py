@@ -42,6 +42,11 @@ def find_leftovers(look: Look) -> Iterator[Finding]:
     for name, modified in look.leftovers.leases.items():
         if look.moment.is_dead(modified):
             yield _clear(f"{LEASES}/{name}", "the lease of a reader that did not renew it")
+    for folder, staged in look.leftovers.staged.items():
+        if look.moment.is_dead(staged.modified):
+            files = f"{staged.files} file{'s' if staged.files != 1 else ''}"
+            problem = f"rows that a save has staged and that it will not write: {files}, {staged.bytes:,} bytes"
+            yield _clear(folder, problem)
 
 
 def _clear(place: str, problem: str) -> Finding:

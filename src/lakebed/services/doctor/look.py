@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 
-from lakebed.errors import CorruptTableError
+from lakebed.errors import CorruptTableError, LakebedError
 from lakebed.format.timeline.instant_names import encode_instant_name
 from lakebed.format.timeline.metadata import decode_index_plan
 from lakebed.format.timeline.plans import decode_clean_plan, decode_rollback_plan
@@ -23,9 +23,11 @@ from lakebed.metadata import MetadataTable
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant
 from lakebed.model.words import Action, State
+from lakebed.services.indexing.definitions import defined_state
 from lakebed.storage import Listed, Storage
 from lakebed.storage.port import TICKETS, decode_ticket
 from lakebed.table import TableHandle, TableState
+from lakebed.table.definitions import load_definitions, undefined_indexes
 from lakebed.timeline import Timeline
 from lakebed.timeline.active import list_instants, load_timeline
 from lakebed.timeline.config import BACKUP, PROPERTIES, decode_config
@@ -39,6 +41,7 @@ from lakebed.transaction.markers import FOLDER as MARKERS
 from lakebed.transaction.pending import planned_groups
 from lakebed.transaction.plans import CANCELLED, SERVICES, can_be_removed
 from lakebed.transaction.section import METADATA, instant_path
+from lakebed.write.handover import StagedRows, list_staged
 
 Times = Mapping[str, datetime]
 """When files were written last, by name or path."""
@@ -80,6 +83,10 @@ class Leftovers:
     markers: Times
     cancelled: Times
     leases: Times
+    staged: Mapping[str, StagedRows] = field(default_factory=dict)
+    """Rows that saves have staged, by folder."""
+    staged_bytes: Mapping[str, int] = field(default_factory=dict)
+    """What rows take that writes have staged, by instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,19 @@ class Plans:
 
 
 @dataclass(frozen=True, slots=True)
+class Definitions:
+    """What is wrong with the definitions of indexes, if something is; indexes that cannot be defined without them.
+
+    Those `undefined` are not defined by a file that can be read.
+    """
+
+    problem: str | None = None
+    unknown: tuple[str, ...] = ()
+    without_window: tuple[str, ...] = ()
+    undefined: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """What one look saw. `pending` are the instants that were pending before and after the heartbeats were listed."""
 
@@ -125,6 +145,7 @@ class Look:
     metadata_problem: str | None
     leftovers: Leftovers
     locks: Locks
+    definitions: Definitions
 
     @property
     def config(self) -> TableConfig:
@@ -164,7 +185,7 @@ def take_look(storage: Storage, config: TableConfig, moment: Moment) -> Look:
     """A look at a table whose configuration can be read."""
     first = list_instants(storage, config)
     heartbeats = by_name(storage.list(HEARTBEATS))
-    state = TableHandle(storage, config).state()
+    state, definitions = _defined(TableHandle(storage, config).state())
     seen = {i.requested_at for i in Timeline.of(first).pending()}
     pending = tuple(i for i in state.timeline.pending() if i.requested_at in seen)
     metadata, problem = _metadata(state)
@@ -180,7 +201,30 @@ def take_look(storage: Storage, config: TableConfig, moment: Moment) -> Look:
         metadata_problem=problem,
         leftovers=look_at_leftovers(storage, heartbeats),
         locks=_locks(storage),
+        definitions=definitions,
     )
+
+
+def _defined(state: TableState) -> tuple[TableState, Definitions]:
+    """A look goes on by what the metadata table tells of its indexes where their definitions do not."""
+    if not state.config.metadata_partitions:
+        return state, Definitions()
+    try:
+        found, derived, error = defined_state(state)
+    except LakebedError:  # The metadata table cannot be read, which is found out next.
+        problem = _definitions_problem(state)
+        return state if problem is None else state.with_definitions({}), Definitions(problem)
+    if error is None:
+        return found, Definitions(undefined=undefined_indexes(state.config, derived.definitions))
+    return found, Definitions(error.what, derived.unknown, derived.without_window)
+
+
+def _definitions_problem(state: TableState) -> str | None:
+    try:
+        load_definitions(state.storage, state.config)
+    except CorruptTableError as error:
+        return error.what
+    return None
 
 
 def _metadata(state: TableState) -> tuple[MetadataTable | None, str | None]:
@@ -231,11 +275,17 @@ def join(partition: str, name: str) -> str:
 def look_at_leftovers(storage: Storage, heartbeats: Times) -> Leftovers:
     """What lies beside the timeline; `heartbeats` were listed before."""
     markers: dict[str, datetime] = {}
+    staged_bytes: dict[str, int] = {}
+    staged = list_staged(storage)
     for listed in storage.list(MARKERS, recursive=True):
         instant = listed.path.removeprefix(f"{MARKERS}/").partition("/")[0]
+        if f"{MARKERS}/{instant}" in staged:
+            continue
         markers[instant] = max(listed.modified, markers.get(instant, listed.modified))
+        if listed.path.endswith(".arrow"):
+            staged_bytes[instant] = staged_bytes.get(instant, 0) + listed.size
     cancelled, leases = by_name(storage.list(CANCELLED)), by_name(storage.list(LEASES))
-    return Leftovers(heartbeats, _tickets(storage), markers, cancelled, leases)
+    return Leftovers(heartbeats, _tickets(storage), markers, cancelled, leases, staged, staged_bytes)
 
 
 def _tickets(storage: Storage) -> frozenset[str]:

@@ -62,7 +62,10 @@ def _remedy(look: Look, instant: Instant) -> tuple[str, Remedy, str]:
         return _indexing(look, time)
     if action in SERVICES:
         return _service(look, instant)
-    return f"the process of this {action} is gone", Remedy.ROLL_BACK, "roll it back: its files go, then the instant"
+    staged = look.leftovers.staged_bytes.get(time)
+    rows = f"; rows that it has staged take {staged:,} bytes" if staged else ""
+    problem = f"the process of this {action} is gone{rows}"
+    return problem, Remedy.ROLL_BACK, "roll it back: its files go, then the instant"
 
 
 def _indexing(look: Look, time: str) -> tuple[str, Remedy, str]:

@@ -12,6 +12,7 @@ from functools import partial
 
 from lakebed.engine.engines import InProcess
 from lakebed.errors import LakebedError
+from lakebed.format.index_definitions import encode_index_definitions
 from lakebed.format.timeline.restores import decode_restore_plan
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.maintenance import maintain
@@ -31,6 +32,8 @@ from lakebed.services.doctor.listing import (
 )
 from lakebed.services.doctor.look import Moment, by_name, look_at_config, look_at_leftovers, written_at
 from lakebed.services.indexing.create import fresh_state
+from lakebed.services.indexing.definitions import defined_state
+from lakebed.services.indexing.drop import drop_index
 from lakebed.services.indexing.rebuild import build_index
 from lakebed.services.indexing.request import parse_request
 from lakebed.services.indexing.steps import settle
@@ -50,8 +53,9 @@ from lakebed.transaction.markers import drop_markers
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.rollback import targets_of_rollbacks
 from lakebed.transaction.section import Section, revoke_tickets
-from lakebed.transaction.settle import delete_file
+from lakebed.transaction.settle import delete_file, replace_shared_file
 from lakebed.transaction.transactions import Transactions
+from lakebed.write.handover import sweep_rows
 
 _AT_ONCE_OR_NEVER = {"hoodie.write.lock.wait_time_ms": "0", "hoodie.write.lock.client.num_retries": "0"}
 """A lock that has run out can be had at once; one that was renewed meanwhile is not waited for."""
@@ -133,6 +137,20 @@ def _release(surgery: Surgery, place: str) -> None:
     lock.release()
 
 
+def _restore_definitions(surgery: Surgery) -> None:
+    """Writes index.json anew, under the lock. An index that lost its window knows nothing from then on, and goes."""
+    storage = surgery.ports.storage
+    table = TableHandle(storage, load_config(storage)).state()
+    with surgery.transactions.section() as section:
+        _, derived, error = defined_state(fresh_state(table, section))
+        if error is not None:
+            section.check_lease()
+            path = section.config.index_definitions_path
+            replace_shared_file(storage, path, encode_index_definitions(derived.definitions))
+    for name in derived.without_window:
+        drop_index(surgery.transactions, name)
+
+
 def _finish_restore(surgery: Surgery, instant: str) -> None:
     context = surgery.context
     with context.transactions.section() as section:
@@ -188,7 +206,10 @@ def _pending(section: Section) -> set[str]:
 
 
 def _clear(surgery: Surgery) -> None:
-    """Removes what is left of instants that are over, leases that ran out, and savepoints that were never made."""
+    """Removes what is left of instants that are over, leases that ran out, and savepoints that were never made.
+
+    And rows that saves have staged which gave no sign of life since.
+    """
     storage = surgery.ports.storage
     with surgery.transactions.section() as section:
         section.check_no_restore()
@@ -203,6 +224,7 @@ def _clear(surgery: Surgery) -> None:
         for path, _ in ended.cancellations():
             delete_file(storage, path)
         leased_points(section)
+        sweep_rows(section.ports, section.timing)
         written = by_name(storage.list(section.config.timeline_path))
         for pending in section.timeline.pending():
             if pending.action is Action.SAVEPOINT and moment.is_dead(written_at(written, section.config, pending)):
@@ -231,6 +253,7 @@ def _moment(surgery: Surgery) -> Moment:
 
 _FOR_ALL: Mapping[Remedy, Callable[[Surgery], None]] = {
     Remedy.RESTORE_CONFIG: _restore_config,
+    Remedy.RESTORE_DEFINITIONS: _restore_definitions,
     Remedy.ROLL_BACK: _roll_back,
     Remedy.FINISH_INDEXING: _finish_indexing,
     Remedy.DELETE: _delete,

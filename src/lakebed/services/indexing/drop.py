@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from lakebed.errors import InvalidInputError
-from lakebed.format.index_definitions import decode_index_definitions
 from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.metadata.table import ROOT
 from lakebed.services.indexing.request import FILES, KINDS
 from lakebed.services.indexing.steps import clear_partition, set_ready, settle, store_definition
+from lakebed.table.definitions import load_stored
 from lakebed.transaction.section import Section
 from lakebed.transaction.transactions import Transactions
 
@@ -52,7 +52,5 @@ def _check(section: Section, partition: str) -> None:
 
 
 def _has_leftovers(section: Section, partition: str) -> bool:
-    storage, path = section.ports.storage, section.config.index_definitions_path
-    stored = storage.find(path)
-    defined = stored is not None and partition in decode_index_definitions(stored, path=path)
-    return defined or bool(storage.list(f"{ROOT}{partition}"))
+    storage = section.ports.storage
+    return partition in load_stored(storage, section.config) or bool(storage.list(f"{ROOT}{partition}"))

@@ -13,16 +13,17 @@ from itertools import count
 
 from lakebed.errors import CommitUnknownError, InvalidInputError, LockUnavailableError
 from lakebed.format.file_names import decode_data_file_name
-from lakebed.format.index_definitions import decode_index_definitions, encode_index_definitions
+from lakebed.format.index_definitions import encode_index_definitions
 from lakebed.format.metadata.keys import group_index
 from lakebed.format.timeline.metadata import decode_index_plan, encode_commit, encode_index_commit, encode_index_plan
 from lakebed.metadata.bootstrap import reserved_instant
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import CommitMetadata, IndexedPartition, IndexPlan, WriteStat, stats_by_partition
-from lakebed.model.index import IndexDefinition, settled_definitions
+from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Storage, Ticket
+from lakebed.table.definitions import load_stored
 from lakebed.timeline import Archive
 from lakebed.transaction.config import change_config
 from lakebed.transaction.rollback import undo_metadata
@@ -97,7 +98,8 @@ def set_ready(section: Section, partitions: Iterable[str]) -> None:
 
     Of an index whose definition has a window other engines are not told: they would take it for complete.
     """
-    own = [name for name, definition in _load_definitions(section).items() if definition.window is not None]
+    defined = load_stored(section.ports.storage, section.config)
+    own = [name for name, definition in defined.items() if definition.window is not None]
     names = sorted(set(partitions))
     changes = {
         _READY: ",".join(name for name in names if name not in own),
@@ -111,26 +113,19 @@ def set_ready(section: Section, partitions: Iterable[str]) -> None:
 
 def stored_definition(section: Section) -> IndexDefinition | None:
     """The definition of the record index, if the table has one."""
-    return _load_definitions(section).get("record_index")
+    return load_stored(section.ports.storage, section.config).get("record_index")
 
 
 def store_definition(section: Section, name: str, definition: IndexDefinition | None) -> None:
     """Puts the definition of an index into index.json, or takes it out."""
     path, storage = section.config.index_definitions_path, section.ports.storage
-    before = _load_definitions(section)
+    before = load_stored(storage, section.config)
     after = {key: value for key, value in before.items() if key != name}
     if definition is not None:
         after[name] = definition
     if after != before:
         section.check_lease()
         replace_shared_file(storage, path, encode_index_definitions(after))
-
-
-def _load_definitions(section: Section) -> dict[str, IndexDefinition]:
-    path = section.config.index_definitions_path
-    stored = section.ports.storage.find(path)
-    found = {} if stored is None else decode_index_definitions(stored, path=path)
-    return settled_definitions(found, section.config.shared_partitions)
 
 
 def clear_partition(storage: Storage, mdt_partition: str, keep: InstantTime | None = None) -> None:

@@ -24,6 +24,7 @@ from lakebed.metadata.files import read_metadata_files
 from lakebed.metadata.merging import Merged, merge_shard
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.model.metadata import BloomRecord, ColumnStats, StatValue
+from lakebed.services.indexing.definitions import defined_state
 from lakebed.services.indexing.files import (
     base_files,
     current_files,
@@ -56,7 +57,8 @@ class IndexCheck:
     """How an index and the data compare.
 
     `missing` keys are not in the index, `extra` ones not in the data, `different` ones are elsewhere or other than the
-    index says, `repeated` ones occur more than once in the data of a record index.
+    index says, `repeated` ones occur more than once in the data of a record index. `problem` says what is wrong with
+    the definitions of indexes, if something is: then the index was compared by what its entries tell of it.
     """
 
     name: str
@@ -66,11 +68,12 @@ class IndexCheck:
     different: int = 0
     repeated: int = 0
     examples: tuple[Difference, ...] = field(default=(), repr=False)
+    problem: str | None = None
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing differs."""
-        return not (self.missing or self.extra or self.different or self.repeated)
+        """Whether nothing differs, and nothing else is wrong."""
+        return not (self.missing or self.extra or self.different or self.repeated or self.problem)
 
 
 class _Tally:
@@ -96,7 +99,7 @@ class _Tally:
         self.add(EXTRA, len(extra), ((key, indexed[key], None) for key in extra))
         self.add(DIFFERENT, len(other), ((key, indexed[key], stored[key]) for key in other))
 
-    def result(self) -> IndexCheck:
+    def result(self, problem: str | None = None) -> IndexCheck:
         counts = self._counts
         return IndexCheck(
             self._name,
@@ -106,6 +109,7 @@ class _Tally:
             counts[DIFFERENT],
             counts[REPEATED],
             tuple(self._examples),
+            problem,
         )
 
 
@@ -115,19 +119,25 @@ def validate_index(
     """How an index compares with the data of one snapshot; nothing is locked or written."""
     partition = KINDS.get(name, name)
     check = CHECKS.get(partition)
-    state, metadata = _look(handle, partition)
+    state, metadata, problem = _look(handle, partition)
     if check is None:
         raise InvalidInputError(f"{partition} cannot be validated", hint=f"use one of {', '.join(CHECKS)}")
     tally = _Tally(partition, examples)
     check(state, metadata, tally, progress)
-    return tally.result()
+    return tally.result(problem)
 
 
-def _look(handle: TableHandle, partition: str) -> tuple[TableState, MetadataTable]:
-    """Table and index as they stood at one moment: none completed a write between both looks."""
+def _look(handle: TableHandle, partition: str) -> tuple[TableState, MetadataTable, str | None]:
+    """Table and index as they stood at one moment, and what is wrong with the stored definitions, if something is.
+
+    None completed a write between both looks.
+    """
     for _ in range(_TRIES):
         handle.forget()
-        state = handle.state()
+        seen = handle.state()
+        state, derived, broken = defined_state(seen)
+        if broken is not None and partition in (*derived.unknown, *derived.without_window):
+            raise broken
         metadata = state.metadata
         if not isinstance(metadata, MetadataTable) or not metadata.has(partition):
             raise InvalidInputError(
@@ -136,8 +146,8 @@ def _look(handle: TableHandle, partition: str) -> tuple[TableState, MetadataTabl
             )
         metadata.slices(partition)
         assert state.latest_slices is not None
-        if handle.state() is state:
-            return state, metadata
+        if handle.state() is seen:
+            return state, metadata, None if broken is None else f"{broken.what}; {broken.hint}"
     raise WriteConflictError(
         f"table {handle.config.name} was written to all the while", hint="run the call again when less is written"
     )

@@ -1,0 +1,69 @@
+"""Index definitions as the table has them. Without them an index would be used by guess, and rows not found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakebed.errors import CorruptTableError
+from lakebed.format.index_definitions import decode_index_definitions
+from lakebed.model.config import TableConfig
+from lakebed.model.index import IndexDefinition, settled_definitions
+from lakebed.storage import Storage
+
+COLUMN_STATS, RECORD_INDEX = "column_stats", "record_index"
+UNDERIVABLE = ("secondary_index_", "expr_index_")
+"""How the names of indexes begin of which nothing but their definitions tells what they are on."""
+_DEFINED_SINCE = 9
+"""From this table version on index.json defines all indexes; before, a record index has no entry and is global."""
+
+
+def load_definitions(storage: Storage, config: TableConfig) -> dict[str, IndexDefinition]:
+    """Index definitions by metadata-table partition. Raises CorruptTableError if they are lost or cannot be read."""
+    found = load_stored(storage, config)
+    for name in _expected(config):
+        if name not in found:
+            raise _broken(storage, config, f"it does not define {name}, which the table has")
+    return found
+
+
+def load_stored(storage: Storage, config: TableConfig) -> dict[str, IndexDefinition]:
+    """Like `load_definitions`, also if some of several definitions are missing: what work on one index goes by."""
+    path = config.index_definitions_path
+    data = storage.find(path)
+    try:
+        found = decode_index_definitions(data or b"", path=path)
+    except CorruptTableError as error:
+        raise _broken(storage, config, error.what.removeprefix(f"{path}: ")) from error
+    if not found and any(_is_defined(name) for name in _named(config)):
+        raise _broken(storage, config, "it is not there" if data is None else "it defines no index")
+    return settled_definitions(found, config.shared_partitions)
+
+
+def _named(config: TableConfig) -> tuple[str, ...]:
+    """The indexes that must be defined if the table has a place for definitions at all."""
+    has_place = "hoodie.table.index.defs.path" in config.properties
+    return config.metadata_partitions if has_place and config.version >= _DEFINED_SINCE else ()
+
+
+def _is_defined(name: str) -> bool:
+    return name in (COLUMN_STATS, RECORD_INDEX) or name.startswith(UNDERIVABLE)
+
+
+def _expected(config: TableConfig) -> tuple[str, ...]:
+    """Those without which a write goes wrong. A record index that all engines share is global without an entry."""
+    own = {*config.own_partitions}
+    return tuple(name for name in _named(config) if name == COLUMN_STATS or (name == RECORD_INDEX and name in own))
+
+
+def undefined_indexes(config: TableConfig, definitions: Mapping[str, IndexDefinition]) -> tuple[str, ...]:
+    """Indexes of which nothing tells what they are on: nobody uses them."""
+    return tuple(n for n in _named(config) if n.startswith(UNDERIVABLE) and n not in definitions)
+
+
+def _broken(storage: Storage, config: TableConfig, what: str) -> CorruptTableError:
+    return CorruptTableError(
+        what,
+        path=config.index_definitions_path,
+        hint=f"lakebed doctor {storage.url} --repair brings the definitions of indexes back; reads with the option "
+        "hoodie.metadata.enable=false do without indexes",
+    )
