@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import lakebed
@@ -227,6 +228,155 @@ class TestArguments:
         monkeypatch.setattr(pyspark.SparkSession, "getActiveSession", lambda: None)
         with pytest.raises(InvalidInputError, match="no Spark session"):
             table.to_spark()
+
+
+HALF = "\ud800"
+"""Half of a surrogate pair: text to Python, and to nobody else."""
+_SCHEMA = pa.schema({"id": pa.string(), "p": pa.string(), "v": pa.int64()})
+_ROW = {"id": "a", "p": "x", "v": 1}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> lakebed.Table:
+    """A table with one row, which no test changes."""
+    path = tmp_path_factory.mktemp("written") / "table"
+    table = lakebed.create_table(path, schema=_SCHEMA, key="id", partition_by="p", indexes=["record"])
+    table.upsert([_ROW])
+    return table
+
+
+def check_refused(table: lakebed.Table, call: Callable[[], object]) -> None:
+    """The call is refused in words that any log can take, and leaves nothing on the timeline."""
+    before = table.timeline.instants
+    with pytest.raises(InvalidInputError) as caught:
+        call()
+    str(caught.value).encode()
+    assert caught.value.hint
+    assert table.timeline.instants == before
+
+
+_CALLS: dict[str, Callable[[lakebed.Table], object]] = {
+    "lookup": lambda table: table.lookup([HALF]),
+    "lookup of many": lambda table: table.lookup(["a", *(f"k{number}{HALF}" for number in range(2000))]),
+    "lookup of one": lambda table: table.lookup(HALF),
+    "columns of a lookup": lambda table: table.lookup(["a"], columns=[HALF]),
+    "columns": lambda table: table.to_arrow(columns=[HALF]),
+    "filter by key": lambda table: table.to_arrow(where=f"id = '{HALF}'"),
+    "filter by partition": lambda table: table.to_arrow(where=f"p = '{HALF}'"),
+    "filter by several": lambda table: table.to_arrow(where=f"id in ('a', '{HALF}')"),
+    "filter by pattern": lambda table: table.to_arrow(where=f"id like '{HALF}%'"),
+    "filter by function": lambda table: table.to_arrow(where=f"substring(id, 1, 1) = '{HALF}'"),
+    "filter by a column": lambda table: table.to_arrow(where=f"`{HALF}` = 1"),
+    "filter that is none": lambda table: table.to_arrow(where=HALF),
+    "explain": lambda table: table.explain(where=f"id = '{HALF}'"),
+    "changes": lambda table: table.changes("earliest", where=f"id = '{HALF}'"),
+    "changes since": lambda table: table.changes(HALF),
+    "changes until": lambda table: table.changes("earliest", HALF),
+    "as of": lambda table: table.to_arrow(as_of=HALF),
+    "mode": lambda table: table.to_arrow(mode=HALF),
+    "key of a row": lambda table: table.upsert([{**_ROW, "id": HALF}]),
+    "partition of a row": lambda table: table.upsert([{**_ROW, "p": HALF}]),
+    "escaped byte": lambda table: table.upsert([{**_ROW, "p": "\udcff"}]),
+    "name of a column": lambda table: table.upsert([{**_ROW, HALF: 1}]),
+    "new column": lambda table: table.upsert([{**_ROW, "w": HALF}]),
+    "list in a row": lambda table: table.upsert([{**_ROW, "w": {"a": [HALF]}}]),
+    "name in a struct": lambda table: table.upsert([{**_ROW, "w": {HALF: 1}}]),
+    "insert": lambda table: table.insert([{**_ROW, "id": HALF}]),
+    "bulk insert": lambda table: table.bulk_insert([{**_ROW, "id": HALF}]),
+    "overwrite": lambda table: table.overwrite([{**_ROW, "id": HALF}]),
+    "delete": lambda table: table.delete([HALF]),
+    "delete of one": lambda table: table.delete(HALF),
+    "delete of a set": lambda table: table.delete({HALF}),
+    "delete of rows": lambda table: table.delete([{"id": HALF, "p": "x"}]),
+    "delete of rows by key": lambda table: table.delete([{"id": HALF}]),
+    "partition": lambda table: table.delete_partitions(HALF),
+    "rollback": lambda table: table.rollback(HALF),
+    "savepoint": lambda table: table.savepoint(HALF),
+    "delete of a savepoint": lambda table: table.delete_savepoint(HALF),
+    "restore": lambda table: table.restore(HALF),
+    "files": lambda table: table.files(as_of=HALF),
+    "index": lambda table: table.indexes.create(HALF),
+    "drop": lambda table: table.indexes.drop(HALF),
+    "validate": lambda table: table.indexes.validate(HALF),
+    "reshard": lambda table: table.indexes.reshard(HALF, shards=2),
+}
+
+
+class TestHalfSurrogates:
+    @pytest.mark.parametrize("call", _CALLS.values(), ids=_CALLS)
+    def test_calls(self, written: lakebed.Table, call: Callable[[lakebed.Table], object]) -> None:
+        check_refused(written, lambda: call(written))
+
+    def test_paths(self, tmp_path: Path) -> None:
+        for path in (f"{tmp_path}/{HALF}", f"{tmp_path}/\udcff", f"file://{tmp_path}/{HALF}", f"memory://{HALF}"):
+            with pytest.raises(InvalidInputError):
+                lakebed.open_table(path)
+            with pytest.raises(InvalidInputError):
+                lakebed.create_table(path, schema=_SCHEMA, key="id")
+        assert [*tmp_path.iterdir()] == []
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {HALF: "x"},
+            {f"hoodie.{HALF}": "x"},
+            {"hoodie.metadata.enable": HALF},
+            {"hoodie.table.name": HALF},
+            {"hoodie.database.name": HALF},
+            {"region": HALF},
+        ],
+    )
+    def test_options(self, written: lakebed.Table, tmp_path: Path, options: dict[str, str]) -> None:
+        with pytest.raises(InvalidInputError, match="option"):
+            lakebed.open_table(written._handle.storage.url, options=options)
+        with pytest.raises(InvalidInputError, match="option"):
+            lakebed.create_table(tmp_path / "new", schema=_SCHEMA, key="id", options=options)
+        assert not (tmp_path / "new").exists()
+
+    @pytest.mark.parametrize("argument", ["key", "partition_by", "ordering", "table_type", "indexes"])
+    def test_new_tables(self, tmp_path: Path, argument: str) -> None:
+        value = HALF if argument == "table_type" else [HALF]
+        with pytest.raises(InvalidInputError):
+            lakebed.create_table(tmp_path / "new", schema=_SCHEMA, **{"key": "id", argument: value})
+        assert not (tmp_path / "new").exists()
+
+
+class TestPartitions:
+    @pytest.mark.parametrize(
+        "partition",
+        [
+            *("nope", "X", "x ", "x/", "/x", "./x", "x//", "x/.", "x\0", "x\n", "*", ""),
+            *("..", "../..", "../x", "x/..", "x/../x", ".", "/", "/etc", ".hoodie", ".hoodie/metadata", "file:///x"),
+        ],
+    )
+    def test_one_that_is_not_there_is_not_deleted(self, written: lakebed.Table, partition: str) -> None:
+        check_refused(written, lambda: written.delete_partitions(partition))
+        check_refused(written, lambda: written.delete_partitions(["x", partition]))
+
+    @pytest.mark.parametrize("partitions", [(), None, 1, [None], [1], [["x"]], b"x"])
+    def test_none_that_makes_sense(self, written: lakebed.Table, partitions: object) -> None:
+        check_refused(written, lambda: written.delete_partitions(partitions))
+
+    def test_the_nearest_name_is_told(self, written: lakebed.Table) -> None:
+        with pytest.raises(InvalidInputError) as caught:
+            written.delete_partitions("x/")
+        assert "'x'" in caught.value.hint
+
+    @pytest.mark.parametrize("value", ["..", "../..", "/etc", "/", "a//b", "a/", "a/../b", ".", ".hoodie", "a\0b"])
+    def test_values_that_are_no_folder(self, written: lakebed.Table, value: str) -> None:
+        check_refused(written, lambda: written.upsert([{**_ROW, "p": value}]))
+
+    @pytest.mark.parametrize(
+        "value", ["a\nb", "a\x01b", "a\\b", "a b", "é\u202e", ".hidden", "~", "$HOME", "a;b", "..."]
+    )
+    def test_values_that_are_odd_folders(self, tmp_path: Path, value: str) -> None:
+        table = lakebed.create_table(tmp_path / "t", schema=_SCHEMA, key="id", partition_by="p")
+        table.upsert([{**_ROW, "p": value}])
+        for options in ({}, {"hoodie.metadata.enable": "false"}):
+            opened = lakebed.open_table(tmp_path / "t", options=options)
+            assert opened.to_arrow(columns=["id", "p"]).to_pylist() == [{"id": "a", "p": value}]
+        table.delete_partitions(value)
+        assert table.to_arrow().num_rows == 0
 
 
 def test_changes_need_meta_columns(unpack) -> None:

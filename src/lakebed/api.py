@@ -15,6 +15,7 @@ from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import InstantTime
+from lakebed.model.text import check_texts
 from lakebed.options import parse_table_options, parse_write_options, storage_options
 from lakebed.read.arrow import read_arrow
 from lakebed.read.changes import plan_changes
@@ -51,6 +52,7 @@ def open_table(
     `options` are `hoodie.*` read options and options of the store. `spark` is the session for `to_spark`; the active
     one is used if it is not given.
     """
+    _check_options(options or {})
     given = parse_table_options(options or {})
     handle = open_handle(path, storage_options(options or {}), use_metadata=given.use_metadata)
     return Table(handle, spark, options)
@@ -77,12 +79,18 @@ def create_table(
     from lakebed.write.create import create_files, parse_spec
     from lakebed.write.inputs import to_arrow_schema
 
+    _check_options(options or {})
     given = {key: str(value) for key, value in (options or {}).items()}
     storage = open_storage(path, storage_options(given))
     columns = to_arrow_schema(schema)
     spec = parse_spec(storage.url, columns, key, partition_by, ordering, table_type, indexes, given)
     create_files(open_ports(storage, parse_write_options(given).lock), spec)
     return open_table(path, spark=spark, options=options)
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    check_texts(map(str, options), "the name of an option")
+    check_texts(map(str, options.values()), "the value of an option")
 
 
 class Table:
@@ -207,7 +215,10 @@ class Table:
         return self._kept(self._writes.delete(keys))
 
     def delete_partitions(self, partitions: str | Iterable[str]) -> WriteResult:
-        """Deletes all rows of partitions, given as `_hoodie_partition_path` spells them."""
+        """Deletes all rows of partitions, given as `_hoodie_partition_path` spells them.
+
+        InvalidInputError, and nothing is deleted, if the table has no files in one of them.
+        """
         return self._kept(self._writes.delete_partitions(partitions))
 
     def rollback(self, instant: str) -> None:

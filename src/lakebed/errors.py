@@ -24,6 +24,7 @@ class LakebedError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, what: str, *, hint: str) -> None:
+        what, hint = _printable(what), _printable(hint)
         super().__init__(f"{what}\n  hint: {hint}")
         self.what = what
         self.hint = hint
@@ -102,6 +103,11 @@ class StorageUnavailableError(LakebedError):
 
 class CommitUnknownError(LakebedError):
     """The store did not say whether the commit took place; `hint` names the instant to look for."""
+
+
+def _printable(text: str) -> str:
+    """Text that any log can take: messages repeat what users gave, which may hold half of a surrogate pair."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _rebuild(kind: type[LakebedError], what: str, state: dict[str, object]) -> LakebedError:

@@ -267,7 +267,7 @@ def cache_files(cache: ShardCache) -> list[Path]:
 def held_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in another process: no table is mapped, no seed is known."""
     monkeypatch.setattr(shard_cache, "_HELD", shard_cache._HeldTables())
-    shard_cache._load_seed.cache_clear()
+    shard_cache._SEEDS.clear()
 
 
 def test_broken_tables_are_noticed_and_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

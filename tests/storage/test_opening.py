@@ -44,6 +44,9 @@ def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     [
         "",
         "a\0b",
+        "a\ud800b",
+        "s3://bucket/a\ud800b",
+        "file:///a\udcffb",
         "file://host/data",
         "file:///a%00b",
         "ftp://host/x",

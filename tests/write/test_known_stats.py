@@ -116,7 +116,8 @@ def test_histories(
         elif verb == "overwrite":
             table.overwrite(given_rows)
         elif verb == "drop":
-            table.delete_partitions("a")
+            with suppress(lakebed.InvalidInputError):  # There may be nothing to drop.
+                table.delete_partitions("a")
         else:
             with suppress(lakebed.LakebedError):  # The metadata table may be compacted past it.
                 table.rollback(table.timeline.commits()[-1].requested_at)

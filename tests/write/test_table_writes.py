@@ -110,6 +110,11 @@ def play(table: lakebed.Table, step: tuple[str, Any], history: list[Rows]) -> No
                 del model[key]
             merged(model, rows)
         case ("delete_partitions", city):
+            if city not in {file_slice.group.partition for file_slice in table.files()}:
+                with pytest.raises(lakebed.InvalidInputError, match="no files in the partition"):
+                    table.delete_partitions(city)
+                history.pop()  # No commit was made of it.
+                return
             table.delete_partitions(city)
             for key in [key for key in model if key[0] == city]:
                 del model[key]

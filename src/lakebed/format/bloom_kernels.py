@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from lakebed.format.compiled import compiled
 
 _Bytes = npt.NDArray[np.uint8]
 _Longs = npt.NDArray[np.int64]
 
+_inlined = partial(compiled, inline="always")
 _M = np.uint32(0x5BD1E995)
 _IN_STEP = 256
 """Keys that are hashed side by side: enough to fill vector registers, few enough to stay in the first cache."""
 
 
-@njit(cache=True, nogil=True, inline="always")
+@_inlined
 def _murmur2(data: _Bytes, start: int, end: int, seed: np.uint32) -> np.uint32:
     mixed: np.uint32 = seed ^ np.uint32(end - start)
     at = start
@@ -33,13 +38,13 @@ def _murmur2(data: _Bytes, start: int, end: int, seed: np.uint32) -> np.uint32:
     return mixed
 
 
-@njit(cache=True, nogil=True, inline="always")
+@_inlined
 def _bit(hashed: np.uint32, bit_count: int) -> int:
     bit: int = abs(np.int64(np.int32(hashed))) % bit_count
     return bit
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def insert(
     data: _Bytes, offsets: _Longs, order: _Longs, row_of: _Longs, rows: _Bytes, hash_count: int, bit_count: int
 ) -> None:
@@ -64,8 +69,8 @@ def insert(
         first = end
 
 
-@njit(cache=True, nogil=True)
-def _load(data, start, length, words):  # type: ignore[no-untyped-def]
+@compiled
+def _load(data: _Bytes, start: int, length: int, words: Any) -> Any:
     """Fills in the words of a key, mixed as far as the seed does not matter; its last, lone bytes as one number."""
     at = start
     for i in range(length // 4):
@@ -79,8 +84,8 @@ def _load(data, start, length, words):  # type: ignore[no-untyped-def]
     return tail
 
 
-@njit(cache=True, nogil=True)
-def _hash_in_step(hashes, words, tails, length):  # type: ignore[no-untyped-def]
+@compiled
+def _hash_in_step(hashes: Any, words: Any, tails: Any, length: int) -> None:
     """MurmurHash2 of keys of one length, each with its own seed: loops that the processor runs many keys at a time."""
     for i in range(len(hashes)):
         hashes[i] ^= np.uint32(length)
@@ -95,8 +100,8 @@ def _hash_in_step(hashes, words, tails, length):  # type: ignore[no-untyped-def]
         hashes[i] = mixed ^ (mixed >> np.uint32(15))
 
 
-@njit(cache=True, nogil=True)
-def _bits_in_step(hashes, bits, bit_count):  # type: ignore[no-untyped-def]
+@compiled
+def _bits_in_step(hashes: Any, bits: _Longs, bit_count: int) -> None:
     """`_bit` of many hashes, by floating-point arithmetic, which is exact here: integers cannot be divided in step."""
     share = 1.0 / bit_count
     for i in range(len(hashes)):
@@ -107,7 +112,7 @@ def _bits_in_step(hashes, bits, bit_count):  # type: ignore[no-untyped-def]
         bits[i] = bit - bit_count if bit >= bit_count else bit
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def probe(data: _Bytes, offsets: _Longs, rows: _Bytes, hash_count: int, bit_count: int) -> npt.NDArray[np.bool_]:
     """Whether all bits of a key are set in some row, per key."""
     found = np.zeros(len(offsets) - 1, dtype=np.bool_)

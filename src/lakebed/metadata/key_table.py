@@ -28,6 +28,7 @@ from lakebed.format.metadata.record_index import (
     decode_entries,
     decode_entry_values,
 )
+from lakebed.metadata.private_folder import open_private
 from lakebed.metadata.shard import DeleteLayer, Layer
 from lakebed.model.files import FileGroupId
 
@@ -39,13 +40,15 @@ Words = npt.NDArray[np.uint64]
 GONE = 0xFFFFFFFF
 """The entry of a key that was deleted."""
 SEED_BYTES = 16
-_MAGIC = b"lakekey2"
+_MAGIC = b"lakekey3"
 _HEADER = struct.Struct("<8s16s6Q")
 """Magic, seed, slots, distinct entries, those with room for an ordering value (all or none), bytes of the places,
-whether a block replaces others, checksum of the rest."""
+whether a block replaces others, checksum of the rest and of the name of the file."""
+_SLOTS_MAX = 1 << 32
+"""The slot of a key is a share of a 32-bit number."""
 _LOAD_MAX = 0.6
 """The share of slots that are taken: a key that is not there is told from one slot on average."""
-_SLOT_BYTES = 20
+_SLOT_BYTES, _SLOT_WORDS, _SLOT_ENTRY = 20, 5, 4
 _NO_MARKS, _ALL_MARKS = np.zeros(1, np.uint64), ~np.zeros(1, np.uint64)
 """Marks of no key, and of every key. Marks tell most keys which a table does not have."""
 _MARK_WORDS = 1 << 13
@@ -257,21 +260,25 @@ def _largest_marks(table: KeyTable) -> Words:
     return marks
 
 
-def encode_key_table(table: KeyTable, seed: bytes) -> list[bytes | memoryview]:
-    """The parts of the table's file."""
+def encode_key_table(table: KeyTable, seed: bytes, name: str) -> list[bytes | memoryview]:
+    """The parts of the table's file, which is good under that name alone."""
     places = json.dumps([[place.partition, place.file_id] for place in table.places]).encode()
     arrays = (table.slots, table.place_of, table.instants_ms, table.ordering)
     parts: list[bytes | memoryview] = [*(array.view(np.uint8).data for array in arrays), places]
     counts = (table.slot_count, len(table.place_of), len(table.ordering))
     numbers = (*counts, len(places), int(table.replaces_others))
-    checksum = _checksum(seed, numbers, parts)
+    checksum = _checksum(seed, name, numbers, parts)
     return [_HEADER.pack(_MAGIC, seed, *numbers, checksum), *parts]
 
 
 def load_key_table(path: str, seed: bytes) -> KeyTable | None:
-    """The table in a file, mapped; None if there is none that holds together and was made with this seed."""
+    """The table in a file of this user, mapped; None if there is none that holds together and was made with this seed.
+
+    All of it is read once: its checksum tells damage, and that every number is in its bounds, which compiled code
+    goes by, does not hang on the checksum.
+    """
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open(open_private(path), "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if size < _HEADER.size:
                 return None
@@ -279,33 +286,56 @@ def load_key_table(path: str, seed: bytes) -> KeyTable | None:
             data = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
     except OSError:
         return None
-    return _decode(memoryview(data), seed)
+    try:
+        return _decode(memoryview(data), seed, os.path.basename(path))
+    except (RecursionError, TypeError, ValueError):  # Places that are not those of any table.
+        return None
 
 
-def _decode(data: memoryview, seed: bytes) -> KeyTable | None:
+def _decode(data: memoryview, seed: bytes, name: str) -> KeyTable | None:
     magic, made_with, *numbers, checksum = _HEADER.unpack_from(data)
     slots, entries, ordered, places_bytes, replaces = numbers
     lengths = (slots * _SLOT_BYTES, 4 * entries, 8 * entries, 8 * ordered, places_bytes)
-    if magic != _MAGIC or made_with != seed or not slots or _HEADER.size + sum(lengths) != len(data):
+    is_whole = 0 < slots < _SLOTS_MAX and ordered in (0, entries) and _HEADER.size + sum(lengths) == len(data)
+    if magic != _MAGIC or made_with != seed or not is_whole:
         return None
     parts, at = [], _HEADER.size
     for length in lengths:
         parts.append(data[at : at + length])
         at += length
-    if checksum != _checksum(seed, numbers, parts):
+    if checksum != _checksum(seed, name, numbers, parts):
         return None
-    return KeyTable(
+    table = KeyTable(
         np.frombuffer(parts[0], "<u4"),
         np.frombuffer(parts[1], "<i4"),
         np.frombuffer(bytes(parts[2]), "<i8"),  # A copy: the map is not aligned for it.
-        tuple(FileGroupId(partition, file_id) for partition, file_id in json.loads(bytes(parts[4]))),
+        _decode_places(bytes(parts[4])),
         np.frombuffer(bytes(parts[3]), "<i8"),
         bool(replaces),
     )
+    return table if _is_in_bounds(table) else None
 
 
-def _checksum(seed: bytes, numbers: Sequence[int], parts: Iterable[bytes | memoryview]) -> int:
+def _decode_places(data: bytes) -> tuple[FileGroupId, ...]:
+    pairs = json.loads(data)
+    if not all(isinstance(text, str) for pair in pairs for text in pair):
+        raise TypeError("a place is named by text")
+    return tuple(FileGroupId(partition, file_id) for partition, file_id in pairs)
+
+
+def _is_in_bounds(table: KeyTable) -> bool:
+    """Whether slots lead to entries, and entries to places, that are there, and a search for any key ends."""
+    places, entries = table.place_of, table.slots.view(np.int32)[_SLOT_ENTRY::_SLOT_WORDS]
+    if len(places) and not 0 <= places.min() <= places.max() < len(table.places):
+        return False
+    # Signed, the entry of a deleted key is -1, and 0 is an empty slot.
+    least, most = entries.min(), entries.max()
+    return bool(-1 <= least <= 0 and most <= len(places) and (least == 0 or not entries.all()))
+
+
+def _checksum(seed: bytes, name: str, numbers: Sequence[int], parts: Iterable[bytes | memoryview]) -> int:
     digest = xxhash.xxh3_64(seed)
+    digest.update(name.encode())
     digest.update(struct.pack("<5Q", *numbers))
     for part in parts:
         digest.update(part)

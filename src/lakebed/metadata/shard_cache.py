@@ -2,7 +2,8 @@
 
 A table is named by the file that it was built from, so it is never wrong, only unused; which files count is asked of
 the timeline each time. A new log file adds a table, a new base file replaces them all. Everything here can be deleted
-at any moment: a table that is missing, broken or of another seed is built again.
+at any moment: a table that is missing, broken, of another file or of another seed is built again. A folder that is not
+this user's alone is not used: whoever writes there could say where rows are.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import itertools
 import logging
 import os
+import re
 import secrets
 import threading
 from collections import OrderedDict
@@ -22,6 +24,7 @@ from functools import cache, lru_cache
 
 from lakebed.errors import InvalidInputError
 from lakebed.metadata.key_table import SEED_BYTES, KeyTable, KeyTables, encode_key_table, load_key_table
+from lakebed.metadata.private_folder import NotPrivateError, make_private_folder, open_private
 from lakebed.metadata.table import ROOT
 from lakebed.storage import Storage
 
@@ -38,6 +41,8 @@ _ROOM_SHARE = 10
 """A tenth of a full cache is made free at once."""
 _SUFFIX = ".keys"
 _SEED = "seed"
+_OURS = re.compile(r"[0-9a-f]{40}\.keys(\..*\.tmp)?|seed\..*\.tmp")
+"""What may be removed to make room: a folder that users name may hold other files."""
 _LOG = logging.getLogger(__name__)
 _COUNTER = itertools.count()
 
@@ -52,7 +57,9 @@ class ShardCache:
     @property
     def seed(self) -> bytes:
         """The seed of the fingerprints, secret to whoever makes up keys; one per folder."""
-        return _load_seed(self.folder) if self.bytes_max else _load_seed("")
+        folder = self.folder if self.bytes_max else ""
+        known = _SEEDS.get(folder)
+        return known if known is not None else _SEEDS.setdefault(folder, _load_seed(folder))
 
     def find(self, identity: str) -> KeyTable | None:
         """The table built from the file with that identity, if it is here."""
@@ -112,14 +119,14 @@ class ShardCache:
 
     def _store(self, path: str, table: KeyTable) -> None:
         try:
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            _write(path, encode_key_table(table, self.seed))
+            make_private_folder(self.folder)
+            _write(path, encode_key_table(table, self.seed, os.path.basename(path)))
             if table.nbytes <= _HELD_AT_ONCE_BYTES:
                 _HELD.keep(path, table, self.bytes_max)
             if _SIZES.is_above(self.folder, table.nbytes, self.bytes_max):
                 _SIZES.note(self.folder, _shrink(self.folder, self.bytes_max))
         except OSError as error:
-            _LOG.warning("no room for the record index cache in %s (%s)", self.folder, error)
+            _warn_once(self.folder, error)
 
     def _path(self, identity: str) -> str:
         return _path(self.folder, identity)
@@ -132,14 +139,34 @@ def _path(folder: str, identity: str) -> str:
 
 def default_cache() -> ShardCache:
     """The cache of this user, where and as large as the environment says."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = os.environ.get(FOLDER_VARIABLE) or os.path.join(home, "lakebed", "keys")
     text = os.environ.get(BYTES_VARIABLE, str(BYTES_MAX))
     if not text.strip().isdecimal():
         raise InvalidInputError(
             f"the environment variable {BYTES_VARIABLE} is {text!r}", hint="give a number of bytes; 0 keeps nothing"
         )
-    return ShardCache(folder, int(text))
+    folder = os.environ.get(FOLDER_VARIABLE) or _users_folder()
+    return ShardCache(folder, int(text) if folder else 0)
+
+
+def _users_folder() -> str:
+    """The folder of this user; none for a user without a home."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(home, "lakebed", "keys") if os.path.isabs(home) else ""
+
+
+def _warn_once(folder: str, error: OSError) -> None:
+    """Says why a folder is of no use; not for every table."""
+    if folder not in _WARNED:
+        _WARNED.add(folder)
+        _LOG.warning(
+            "the record index cache in %s is not used, which makes writes slower (%s); set %s to a folder of your own",
+            folder,
+            error,
+            FOLDER_VARIABLE,
+        )
+
+
+_WARNED: set[str] = set()
 
 
 class _HeldTables:
@@ -258,7 +285,7 @@ _SIZES = _KnownSizes()
 def _touch(path: str) -> bool:
     """Note that a table is used; false if there is none."""
     try:
-        os.utime(path)
+        os.utime(path, follow_symlinks=False)
     except PermissionError:
         return os.path.exists(path)
     except OSError:
@@ -282,7 +309,7 @@ def _write_seed(path: str, seed: bytes) -> None:
 def _staged(path: str, parts: Iterable[bytes | memoryview], *, synced: bool = False) -> Iterator[str]:
     staged = f"{path}.{os.getpid()}-{threading.get_ident()}-{next(_COUNTER)}.tmp"
     try:
-        with open(staged, "xb") as file:
+        with open(staged, "xb", opener=_open_own) as file:
             for part in parts:
                 file.write(part)
             if synced:
@@ -294,6 +321,10 @@ def _staged(path: str, parts: Iterable[bytes | memoryview], *, synced: bool = Fa
             os.unlink(staged)
 
 
+def _open_own(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def _shrink(folder: str, bytes_max: int) -> int:
     """Remove the files unused for longest, those that a crash left half written among them; the bytes that are left.
 
@@ -302,8 +333,8 @@ def _shrink(folder: str, bytes_max: int) -> int:
     files = []
     for entry in os.scandir(folder):
         with suppress(OSError):
-            if entry.is_file(follow_symlinks=False) and entry.name != _SEED:
-                found = entry.stat()
+            if entry.is_file(follow_symlinks=False) and _OURS.fullmatch(entry.name):
+                found = entry.stat(follow_symlinks=False)
                 files.append((found.st_mtime_ns, found.st_size, entry.path))
     total = sum(size for _, size, _ in files)
     wanted = bytes_max - bytes_max // _ROOM_SHARE if total > bytes_max else total
@@ -316,25 +347,36 @@ def _shrink(folder: str, bytes_max: int) -> int:
     return total
 
 
-@lru_cache(maxsize=16)
+_SEEDS: dict[str, bytes] = {}
+"""The seeds of folders, which stay the same for a process, come what may: tables that it holds are searched by them."""
+
+
 def _load_seed(folder: str) -> bytes:
     """The seed of a folder, made by whichever process comes first; one of this process alone where there is none."""
     fresh = secrets.token_bytes(SEED_BYTES)
     if not folder:
         return fresh
     path = os.path.join(folder, _SEED)
-    with suppress(OSError):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+    try:
+        make_private_folder(folder)
         _write_seed(path, fresh)
-        return _read_seed(path) or fresh
-    return fresh
+        known = _read_seed(path)
+        if known is None:
+            _write(path, [fresh])
+        return known or fresh
+    except OSError as error:
+        _warn_once(folder, error)
+        return fresh
 
 
 def _read_seed(path: str) -> bytes | None:
-    with suppress(FileNotFoundError), open(path, "rb") as file:
-        seed = file.read()
-        return seed if len(seed) == SEED_BYTES else None
-    return None
+    """The seed in a file; None if it is damaged, or may be of another user."""
+    try:
+        with open(open_private(path), "rb") as file:
+            seed = file.read(SEED_BYTES + 1)
+    except NotPrivateError:
+        return None
+    return seed if len(seed) == SEED_BYTES else None
 
 
 def file_identity(storage: Storage, path: str, size: int | None, completed_at: str) -> str | None:

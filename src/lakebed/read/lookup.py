@@ -11,6 +11,7 @@ from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.record_index import RECORD_INDEX, find_locations
 from lakebed.model.files import FileGroupId
+from lakebed.model.text import check_texts
 from lakebed.read.arrow import read_arrow
 from lakebed.read.scan import plan_slices
 from lakebed.table import TableState
@@ -70,4 +71,5 @@ def _checked(keys: Iterable[str]) -> tuple[str, ...]:
                 f"record keys are text, not {type(key).__name__}: {key!r}",
                 hint="spell keys as the column _hoodie_record_key does, e.g. 'k1', or 'a:1,b:2' for two key columns",
             )
+    check_texts(wanted, "the record key")
     return wanted

@@ -17,6 +17,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
 from lakebed.errors import InvalidInputError
+from lakebed.model.text import check_texts
 from lakebed.read.literals import Fit, Misfit, SqlLiteral, fit, is_comparable, is_text
 from lakebed.read.operands import (
     SUPPORTED,
@@ -69,6 +70,7 @@ def parse(text: str, schema: pa.Schema) -> Predicate:
 def _tree(text: str) -> Node:
     if not text.strip():
         raise InvalidInputError("the filter is empty", hint="leave `where` out to get all rows")
+    check_texts((text,), "the filter")
     dialect = Spark()
     try:
         tokens = _joined_quotes(dialect.tokenize(text), text)

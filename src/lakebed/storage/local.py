@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import io
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,12 +26,13 @@ from lakebed.storage.port import (
     Listed,
     Outcome,
     Ticket,
+    check_whole_size,
     checked_folder,
     checked_path,
     decode_ticket,
     spark_path,
 )
-from lakebed.storage.problems import missing, os_errors_typed, too_short
+from lakebed.storage.problems import missing, no_file, os_errors_typed, too_short
 from lakebed.storage.ranged import open_source
 
 _STAGING = ".hoodie/.staging"
@@ -42,6 +44,8 @@ _PASSING = (_MARKERS, ".hoodie/.heartbeat/", f"{TICKETS}/.clock")
 _OPEN_MAX = 64
 """So many new files are open at a time."""
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+"""How files are opened: a pipe under the name of a file would be waited for."""
 
 
 class LocalStorage:
@@ -70,7 +74,7 @@ class LocalStorage:
     def find(self, path: str) -> bytes | None:
         """The whole file, or None if there is none."""
         with os_errors_typed(path):
-            data = _find(self._file(path))
+            data = _find(self._file(path), path)
         self.counts.add("gets", read=len(data or b""))
         return data
 
@@ -87,9 +91,9 @@ class LocalStorage:
     def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> builtins.list[bytes]:
         """The bytes of each (offset, length)."""
         with os_errors_typed(path):
-            handle = os.open(self._file(path), os.O_RDONLY | os.O_CLOEXEC)
+            handle = os.open(self._file(path), _READ)
             try:
-                size = os.fstat(handle).st_size
+                size = _size(os.fstat(handle), path)
                 parts = [_read_exactly(handle, path, offset, length, size) for offset, length in ranges]
             finally:
                 os.close(handle)
@@ -168,7 +172,7 @@ class LocalStorage:
             is_passing = path.startswith(_PASSING)
             posix.make_folder(folder)
             with posix.staged(self._staging(), data, is_passing=is_passing) as source, posix.locked(folder):
-                if etag is not None and _etag(_find(final)) != etag:
+                if etag is not None and _etag(_find(final, path)) != etag:
                     return Outcome.REFUSED
                 outcome = posix.rename(source, final)
             return outcome if is_passing or outcome is not Outcome.DONE else posix.sync(folder)
@@ -250,6 +254,7 @@ class LocalStorage:
         file = self._file(path)
         self.counts.add("opens")
         with os_errors_typed(path):
+            _size(os.stat(file), path)
             return pa.OSFile(file, "r")
 
     def dismiss(self, path: str) -> None:
@@ -303,12 +308,24 @@ def _read_exactly(handle: int, path: str, offset: int, length: int, size: int) -
     return data
 
 
-def _find(file: str) -> bytes | None:
+def _find(file: str, path: str) -> bytes | None:
     try:
-        with open(file, "rb", buffering=0) as opened:
+        with io.FileIO(file, "rb", opener=_open_to_read) as opened:
+            check_whole_size(path, _size(os.fstat(opened.fileno()), path))
             return opened.readall()
     except _ABSENT:
         return None
+
+
+def _open_to_read(file: str, _flags: int) -> int:
+    return os.open(file, _READ)
+
+
+def _size(found: os.stat_result, path: str) -> int:
+    """The length of a file; an error for a pipe or a device, which may have no end."""
+    if not stat.S_ISREG(found.st_mode):
+        raise IsADirectoryError(path) if stat.S_ISDIR(found.st_mode) else no_file(path)
+    return found.st_size
 
 
 def _etag(data: bytes | None) -> str | None:

@@ -29,6 +29,7 @@ from lakebed.storage.port import (
     Listed,
     Outcome,
     Ticket,
+    check_whole_size,
     checked_folder,
     checked_path,
     decode_ticket,
@@ -211,6 +212,7 @@ class ObjectStorage:
     def _download(self, path: str) -> tuple[bytes, Mapping[str, Any]] | None:
         def ask() -> tuple[bytes, Mapping[str, Any]]:
             result = self._stores.retrying.get(path)
+            check_whole_size(path, int(result.meta["size"]))
             return bytes(result.bytes()), result.meta
 
         found = _find(path, ask)

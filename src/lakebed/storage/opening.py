@@ -22,7 +22,7 @@ def open_storage(url: str | os.PathLike[str], options: Mapping[str, str] | None 
     The storage pickles as its url and options, so that workers open it again.
     """
     text = os.fspath(url)
-    if not isinstance(text, str) or not text or "\0" in text:
+    if not isinstance(text, str) or not text or not _is_path(text):
         raise InvalidInputError(f"{url!r} is not the path of a table", hint="give a path or a url as text")
     scheme = _SCHEME.match(text)
     if scheme is None:
@@ -36,6 +36,14 @@ def open_storage(url: str | os.PathLike[str], options: Mapping[str, str] | None 
     return ObjectStorage(f"{name}{text[len(name) :].rstrip('/')}", options or {})
 
 
+def _is_path(text: str) -> bool:
+    """Whether a path can be stored and spelled: without NUL, and without half a surrogate pair."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
 def _local_path(url: str, rest: str) -> str:
     """The path of a file url: `file:/a`, `file:///a` or `file://localhost/a`, with percent signs undone."""
     if rest.startswith("//"):
@@ -44,6 +52,6 @@ def _local_path(url: str, rest: str) -> str:
             raise InvalidInputError(f"{url!r} names another host", hint="write file:///folder for a local table")
         rest = slash + path
     path = unquote(rest)
-    if not path.startswith("/") or "\0" in path:
+    if not path.startswith("/") or not _is_path(path):
         raise InvalidInputError(f"{url!r} is not the path of a table", hint="write file:///folder for a local table")
     return os.path.abspath(path)

@@ -24,11 +24,19 @@ import pyarrow as pa
 from lakebed.errors import InvalidInputError
 from lakebed.model.source import ByteSource
 from lakebed.storage.counts import RequestCounts
+from lakebed.storage.problems import too_large
 
 TICKETS = ".hoodie/.tickets"
 """The folder of live tickets; other engines do not look there."""
 
 _BAD_PATH = re.compile(r"\A/|/\Z|//|(?:\A|/)\.{1,2}(?:/|\Z)|\0")
+_OF_TABLE = r"(?:\.hoodie/metadata/)?\.hoodie/"
+_SMALL = r"\.?hoodie\.properties|\.(?:heartbeat|leases|locks|tickets|index_defs|cancelled)/|lock\Z|.*/_version_\Z"
+_SIZES_MAX = (
+    (16 << 20, re.compile(rf"{_OF_TABLE}(?:{_SMALL})|(?:.*/)?\.hoodie_partition_metadata", re.DOTALL)),
+    (1 << 30, re.compile(rf"{_OF_TABLE}(?:timeline/)?[^/]+\Z")),
+)
+"""Configuration, locks, heartbeats and the like have some hundred bytes, instants as many for each file written."""
 _GLOB = re.compile(r"([{}\[\]*?\\])")
 _BAD_TICKET = re.compile(r"\A\Z|\A\.|[/\0]")
 
@@ -102,6 +110,13 @@ def checked_folder(path: str) -> str:
     except UnicodeEncodeError as error:
         raise _bad_path(path) from error
     return path
+
+
+def check_whole_size(path: str, size: int) -> None:
+    """CorruptTableError if a file is to be read as a whole that is larger than any of its kind."""
+    for bytes_max, kind in _SIZES_MAX:
+        if size > bytes_max and kind.match(path):
+            raise too_large(path, size, bytes_max)
 
 
 def spark_path(path: str) -> str:

@@ -108,7 +108,7 @@ def dismiss(path: str) -> None:
     if not hasattr(os, "posix_fadvise"):
         return
     with suppress(OSError):
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:

@@ -32,6 +32,18 @@ def missing(path: str) -> CorruptTableError:
     )
 
 
+def no_file(path: str) -> CorruptTableError:
+    """Something has the name of a file that is none."""
+    return CorruptTableError(
+        "this is a pipe, a socket or a device", path=path, hint="remove it, then restore the file from a backup"
+    )
+
+
+def too_large(path: str, size: int, bytes_max: int) -> CorruptTableError:
+    """No file of this kind has so many bytes."""
+    return CorruptTableError(f"the file has {size} bytes, and such files have {bytes_max} at most", path=path)
+
+
 def too_short(path: str, offset: int, length: int, size: int) -> CorruptTableError:
     """A range reaches outside the file."""
     return CorruptTableError(f"{length} bytes wanted, the file has {size}", path=path, offset=offset)
@@ -51,6 +63,8 @@ def from_os_error(error: OSError, path: str) -> LakebedError:
     """The error of the operating system, told apart by what the caller should do."""
     if isinstance(error, (FileNotFoundError, IsADirectoryError, NotADirectoryError)):
         return missing(path)
+    if error.errno == errno.ENXIO:  # What is opened is a socket.
+        return no_file(path)
     if error.errno in _FULL:
         return StorageUnavailableError(
             f"{path}: no space left for the file, nothing was written", hint="free space, then run it again"

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lakebed.engine.threads import map_tasks
 from lakebed.errors import InvalidInputError
+from lakebed.model.text import check_texts
 from lakebed.model.words import META_COLUMNS
 from lakebed.write.spark_schema import is_spark_schema, spark_arrow_schema
 
@@ -106,13 +107,14 @@ def _from_dicts(rows: list[Mapping[str, object]]) -> pa.Table:
     names = list(dict.fromkeys(name for row in rows for name in row))
     if not names:
         raise InvalidInputError("the list has no columns", hint="give at least one dict with the key columns")
+    check_texts(map(str, names), "the name of a column")
     return pa.table({str(name): _from_values([row.get(name) for row in rows], str(name)) for name in names})
 
 
 def _from_values(values: list[object], name: str) -> pa.Array:
     try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError) as error:
         raise InvalidInputError(
             f"column {name!r} has no counterpart in Arrow: {error}", hint="give it values of one type"
         ) from error

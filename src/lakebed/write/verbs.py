@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 from lakebed.engine.threads import shared_threads
 from lakebed.errors import InvalidInputError
 from lakebed.metadata import MetadataTable
+from lakebed.model.text import check_texts
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.options import WriteOptions
 from lakebed.table import TableHandle
@@ -76,8 +78,14 @@ class TableWrites:
         return self._delete_keys(pa.chunked_array(found, pa.string()).unique())
 
     def delete_partitions(self, partitions: str | Iterable[str]) -> WriteResult:
-        """Deletes all rows of partitions, given as `_hoodie_partition_path` spells them."""
-        return self._writer.delete_partitions((partitions,) if isinstance(partitions, str) else partitions)
+        """Deletes all rows of partitions, given as `_hoodie_partition_path` spells them; each has files."""
+        is_one = isinstance(partitions, str) or not isinstance(partitions, Iterable)
+        wanted = (partitions,) if is_one else tuple(partitions)
+        known = {file_slice.group.partition for file_slice in self._handle.state().latest_slices}
+        missing = [partition for partition in wanted if not isinstance(partition, str) or partition not in known]
+        if missing or not wanted:
+            raise _no_partition(missing, known)
+        return self._writer.delete_partitions(wanted)
 
     def _write(self, rows: object, operation: Operation, *, partial: bool = False) -> WriteResult:
         state = self._handle.state()
@@ -137,7 +145,19 @@ def _is_text(keys: object) -> bool:
     return many or isinstance(keys, str)
 
 
+def _no_partition(missing: Sequence[object], known: Iterable[str]) -> InvalidInputError:
+    if not missing:
+        return InvalidInputError("no partition is given", hint="give the paths of the partitions to delete")
+    nearest = get_close_matches(str(missing[0]), known, n=3)
+    meant = f"did you mean {' or '.join(map(repr, nearest))}? " if nearest else ""
+    return InvalidInputError(
+        f"the table has no files in the partition {missing[0]!r}",
+        hint=f"{meant}give paths as the column {PARTITION_PATH} has them; nothing was deleted",
+    )
+
+
 def _texts(keys: Any) -> pa.Array:
+    check_texts((keys,) if isinstance(keys, str) else keys, "the record key")
     return pa.array(sorted({keys} if isinstance(keys, str) else {*keys}), pa.string())
 
 

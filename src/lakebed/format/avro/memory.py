@@ -6,20 +6,16 @@ Compiled code is kept on disk and made anew when the file of the loop changes, s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+from lakebed.format.compiled import compiled as compiled
+
 _BYTE, _INT, _LONG = ir.IntType(8), ir.IntType(32), ir.IntType(64)
-
-
-def compiled(function: _F) -> _F:
-    """`function` as machine code, kept on disk between processes."""
-    return cast(_F, njit(cache=True, nogil=True)(function))
 
 
 def _instruction(typing: Callable[..., Any]) -> Callable[..., Any]:

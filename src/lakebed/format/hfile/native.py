@@ -7,30 +7,26 @@ proved that the range lies inside the array.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from lakebed.format.compiled import compiled
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _WORD = ir.IntType(64)
 
 
-def kernel(function: _Function) -> _Function:
-    """Compile on first call, keep the result on disk, and let other threads run meanwhile.
-
-    What is kept is thrown away when the kernel's own file changes, but not when a kernel that it calls does.
-    """
-    return cast(_Function, njit(cache=True, nogil=True)(function))
+kernel = compiled
 
 
 def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
-from lakebed.format.avro.memory import copy
+from lakebed.format.avro.memory import compiled, copy
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def walk_lengths(
     data: npt.NDArray[np.uint8], start: int, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> int:
@@ -36,7 +35,7 @@ def walk_lengths(
     return at
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def put_records(
     data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], out: npt.NDArray[np.uint8], start: int
 ) -> None:

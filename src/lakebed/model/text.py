@@ -1,0 +1,28 @@
+"""Text that users give: Python's strings can hold half of a surrogate pair, which no file and no store can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lakebed.errors import InvalidInputError
+
+
+def is_unicode(text: str) -> bool:
+    """Whether the text can be stored."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_texts(texts: Iterable[str], what: str) -> None:
+    """InvalidInputError, which calls it `what`, for the first text that cannot be stored."""
+    for text in texts:
+        if not is_unicode(text):
+            raise InvalidInputError(
+                f"{what} {text[:80]!r} has half of a surrogate pair",
+                hint="give text that UTF-8 can hold; bytes of another encoding are decoded by its name",
+            )
