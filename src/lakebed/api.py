@@ -15,7 +15,7 @@ from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import InstantTime
-from lakebed.options import parse_table_options, parse_write_options, storage_options
+from lakebed.options import parse_table_options, parse_write_options, storage_options, warn_of_unknown
 from lakebed.read.arrow import read_arrow
 from lakebed.read.changes import plan_changes
 from lakebed.read.explain import Explanation
@@ -52,6 +52,7 @@ def open_table(
     one is used if it is not given.
     """
     given = parse_table_options(options or {})
+    warn_of_unknown(options or {})
     handle = open_handle(path, storage_options(options or {}), use_metadata=given.use_metadata)
     return Table(handle, spark, options)
 
@@ -74,10 +75,13 @@ def create_table(
     or the one written last if there is no ordering. `table_type` is "cow", which rewrites files on updates, or "mor",
     which appends to them. `options` are `hoodie.*` options of the table and of its writes, and options of the store.
     """
+    from lakebed.services.due import parse_inline_services
     from lakebed.write.create import create_files, parse_spec
     from lakebed.write.inputs import to_arrow_schema
 
     given = {key: str(value) for key, value in (options or {}).items()}
+    parse_table_options(given)
+    parse_inline_services(given)
     storage = open_storage(path, storage_options(given))
     columns = to_arrow_schema(schema)
     spec = parse_spec(storage.url, columns, key, partition_by, ordering, table_type, indexes, given)
