@@ -70,6 +70,7 @@ class CommitChanges:
             groups=find_groups(state.metadata, section.ports.storage, partitions),
             definitions=state.definitions,
             stats=known,
+            groups_per_partition=self.context.partition_shards,
             others_write=bool(others),
         )
         change = change_of_commit(

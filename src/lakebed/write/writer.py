@@ -256,7 +256,7 @@ class Writer:
             made.files = run_write_tasks(plan.tasks, plan.engine, declare, prepare)
         else:
             declare()
-            run = RunStaged(plan.shelf, key_shards(state))
+            run = RunStaged(plan.shelf, key_shards(state, shards_of_new=context.partition_shards))
             tasks: list[WriteTask | SliceTask] = [*plan.tasks, *_hidden_scans(state, plan)]
             results = plan.engine.map(tasks, run)
             made.files = tuple(file for result in results for file in result.files)
