@@ -165,17 +165,17 @@ _OF_SERVICES = {
 # What a call says by its name or its arguments.
 _SAID_IN_CALLS = {
     "hoodie.datasource.write.operation": "call the method: table.upsert(rows), table.insert(rows), table.delete(keys)",
-    "hoodie.datasource.write.partitionpath.field": 'create_table(..., partition_by="city")',
-    "hoodie.datasource.write.precombine.field": 'create_table(..., ordering="ts")',
-    "hoodie.datasource.write.recordkey.field": 'create_table(..., key="id")',
+    "hoodie.datasource.write.partitionpath.field": 'say it in create_table(..., partition_by="city")',
+    "hoodie.datasource.write.precombine.field": 'say it in create_table(..., ordering="ts")',
+    "hoodie.datasource.write.recordkey.field": 'say it in create_table(..., key="id")',
     "hoodie.datasource.write.table.name": "use hoodie.table.name in the options of create_table",
-    "hoodie.datasource.write.table.type": 'create_table(..., table_type="mor")',
+    "hoodie.datasource.write.table.type": 'say it in create_table(..., table_type="mor")',
     "hoodie.datasource.write.partitions.to.delete": "call table.delete_partitions(paths)",
-    "hoodie.table.ordering.fields": 'create_table(..., ordering="ts")',
-    "hoodie.table.partition.fields": 'create_table(..., partition_by="city")',
-    "hoodie.table.precombine.field": 'create_table(..., ordering="ts")',
-    "hoodie.table.recordkey.fields": 'create_table(..., key="id")',
-    "hoodie.table.type": 'create_table(..., table_type="mor")',
+    "hoodie.table.ordering.fields": 'say it in create_table(..., ordering="ts")',
+    "hoodie.table.partition.fields": 'say it in create_table(..., partition_by="city")',
+    "hoodie.table.precombine.field": 'say it in create_table(..., ordering="ts")',
+    "hoodie.table.recordkey.fields": 'say it in create_table(..., key="id")',
+    "hoodie.table.type": 'say it in create_table(..., table_type="mor")',
 }
 _WRITE_VALUES = {
     "hoodie.archive.async": ("false",),

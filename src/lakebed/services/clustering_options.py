@@ -74,7 +74,9 @@ def parse_layout(text: str) -> Layout:
     try:
         found: Layout = parse_option(LAYOUT, text)
     except InvalidInputError as error:
-        raise InvalidInputError(f"there is no layout {text!r}", hint="use linear, z-order or hilbert") from error
+        raise InvalidInputError(
+            f"there is no layout {text!r}", hint="use linear, z-order, zorder or hilbert"
+        ) from error
     return found
 
 

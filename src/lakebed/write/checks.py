@@ -31,9 +31,17 @@ def check_writable(state: TableState) -> None:
     if config.drops_partition_columns:
         raise _unsupported(config, "keeps partition columns in paths alone", "write to it with Apache Hudi")
     if config.base_file_format != "PARQUET":
-        raise _unsupported(config, f"has base files of type {config.base_file_format}", "lakebed writes Parquet")
+        raise _unsupported(
+            config,
+            f"has base files of type {config.base_file_format}",
+            "write to it with Apache Hudi: lakebed writes Parquet",
+        )
     if config.properties.get("hoodie.table.cdc.enabled", "false").lower() == "true":
-        raise _unsupported(config, "records changes for CDC queries", "lakebed does not write change records yet")
+        raise _unsupported(
+            config,
+            "records changes for CDC queries",
+            "write to it with Apache Hudi: lakebed does not write change records yet",
+        )
     merge_rules(config)
     _check_indexes(state)
 
@@ -121,7 +129,9 @@ def _check_indexes(state: TableState) -> None:
     named = (*config.metadata_partitions, *config.metadata_partitions_inflight)
     for partition in named:
         if partition not in _KEPT_PARTITIONS:
-            raise _unsupported(config, f"has the index {partition}", "lakebed cannot keep it up to date yet: drop it")
+            raise _unsupported(
+                config, f"has the index {partition}", "drop it first: lakebed cannot keep it up to date yet"
+            )
     if named and not isinstance(state.metadata, MetadataTable):
         raise _unsupported(
             config,

@@ -89,7 +89,7 @@ def _check_window(kind: str, window: int | None, outside: str) -> None:
         hint = 'kind="record_windowed" takes one, and no other: window=30 for the newest 30 partitions'
         raise InvalidInputError(f"a {kind} index {'needs' if window is None else 'has no'} window", hint=hint)
     if window is not None and window < 1:
-        raise InvalidInputError(f"a window of {window} partitions", hint="use a number from 1 up")
+        raise InvalidInputError(f"a window of {window} partitions is none", hint="use a number from 1 up")
     if outside not in OUTSIDE:
         raise InvalidInputError(f"outside is {outside!r}", hint=f"use one of {', '.join(OUTSIDE)}")
 
