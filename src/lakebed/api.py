@@ -16,7 +16,7 @@ from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import InstantTime
 from lakebed.model.text import check_texts
-from lakebed.options import parse_table_options, parse_write_options, storage_options
+from lakebed.options import parse_table_options, parse_write_options, storage_options, warn_of_unknown
 from lakebed.read.arrow import read_arrow
 from lakebed.read.changes import plan_changes
 from lakebed.read.explain import Explanation
@@ -54,6 +54,7 @@ def open_table(
     """
     _check_options(options or {})
     given = parse_table_options(options or {})
+    warn_of_unknown(options or {})
     handle = open_handle(path, storage_options(options or {}), use_metadata=given.use_metadata)
     return Table(handle, spark, options)
 
@@ -76,11 +77,14 @@ def create_table(
     or the one written last if there is no ordering. `table_type` is "cow", which rewrites files on updates, or "mor",
     which appends to them. `options` are `hoodie.*` options of the table and of its writes, and options of the store.
     """
+    from lakebed.services.due import parse_inline_services
     from lakebed.write.create import create_files, parse_spec
     from lakebed.write.inputs import to_arrow_schema
 
     _check_options(options or {})
     given = {key: str(value) for key, value in (options or {}).items()}
+    parse_table_options(given)
+    parse_inline_services(given)
     storage = open_storage(path, storage_options(given))
     columns = to_arrow_schema(schema)
     spec = parse_spec(storage.url, columns, key, partition_by, ordering, table_type, indexes, given)

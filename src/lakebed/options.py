@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -9,6 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from lakebed.errors import InvalidInputError
+from lakebed.option_values import FLAG, LONG_MAX, Values, factors, numbers, parse_value, words
 
 ROLLBACK_DELAY = "table_service_rollback_delay"
 """In minutes, as RFC-79 of Apache Hudi has it."""
@@ -27,32 +29,22 @@ _ACCEPTED_VALUES = {
     "hoodie.datasource.streaming.startoffset": (),
     "hoodie.enable.data.skipping": ("true", "false"),
     "hoodie.file.group.reader.enabled": ("true", "false"),
-    "hoodie.metadata.record.index.enable": ("true", "false"),
     "hoodie.schema.on.read.enable": ("false",),
 }
+_QUERIES = words({kind: kind for kind in ("snapshot", "read_optimized", "incremental")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """How to read a table."""
 
-    query_type: str = field(default="snapshot", metadata={"hoodie": "hoodie.datasource.query.type"})
+    query_type: str = field(default="snapshot", metadata={"hoodie": "hoodie.datasource.query.type", "values": _QUERIES})
     begin_instant: str | None = field(default=None, metadata={"hoodie": "hoodie.datasource.read.begin.instanttime"})
     end_instant: str | None = field(default=None, metadata={"hoodie": "hoodie.datasource.read.end.instanttime"})
     as_of: str | None = field(default=None, metadata={"hoodie": "as.of.instant"})
-    metadata_enable: str = field(default="true", metadata={"hoodie": "hoodie.metadata.enable"})
-
-    @property
-    def use_metadata(self) -> bool:
-        """Whether the metadata table may be read."""
-        return self.metadata_enable.strip().lower() != "false"
+    use_metadata: bool = field(default=True, metadata={"hoodie": "hoodie.metadata.enable"})
 
     def __post_init__(self) -> None:
-        kinds = ("snapshot", "read_optimized", "incremental")
-        if self.query_type not in kinds:
-            raise InvalidInputError(
-                f"hoodie.datasource.query.type is {self.query_type!r}", hint=f"use one of {', '.join(kinds)}"
-            )
         if self.query_type == "incremental" and self.begin_instant is None:
             raise InvalidInputError(
                 "an incremental query needs a start",
@@ -61,25 +53,22 @@ class ReadOptions:
 
 
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Read options from their `hoodie.*` spellings; others than those are storage options and are left alone.
+    """Read options from their `hoodie.*` spellings; others than those are left alone, if their values are ones.
 
-    A known option that lakebed does not support raises; an unknown `hoodie.*` one warns with the nearest name.
+    A known option that lakebed does not support raises.
     """
-    by_spelling = {f.metadata["hoodie"]: f.name for f in fields(ReadOptions)}
-    given: dict[str, str] = {}
-    for key, value in options.items():
-        if key in by_spelling:
-            given[by_spelling[key]] = str(value)
-        elif key.startswith("hoodie.") and not is_write_option(key):
-            _check_other(key, str(value))
-    return ReadOptions(**given)
+    check_values(options)
+    for key in _ACCEPTED_VALUES:
+        if key in options:
+            _check_value(key, str(options[key]), _ACCEPTED_VALUES[key])
+    return ReadOptions(**_given(ReadOptions, {}, options))
 
 
 def parse_table_options(options: Mapping[str, str]) -> ReadOptions:
     """Like `parse_read_options`, for a table that answers all kinds of queries: options that ask for one raise."""
     given = parse_read_options(options)
     for f in fields(ReadOptions):
-        if f.name != "metadata_enable" and getattr(given, f.name) != f.default:
+        if f.name != "use_metadata" and getattr(given, f.name) != f.default:
             raise InvalidInputError(
                 f"the option {f.metadata['hoodie']} has no meaning for open_table",
                 hint="say it in the call: to_arrow(as_of=...), to_arrow(mode=...), changes(since, until)",
@@ -114,57 +103,81 @@ _WITHOUT_EFFECT = (
     "hoodie.write.concurrency.mode",
     "hoodie.write.markers.type",
 )
-# Properties that create_table gives a table; writes find them there.
-_OF_CREATION = (
-    "hoodie.datasource.write.hive_style_partitioning",
-    "hoodie.datasource.write.partitionpath.urlencode",
-    "hoodie.record.merge.mode",
-    "hoodie.table.timeline.timezone",
-)
-# What table services take; they parse them.
-_OF_SERVICES = (
-    "hoodie.clean.commits.retained",
-    "hoodie.clean.fileversions.retained",
-    "hoodie.clean.hours.retained",
-    "hoodie.clean.incremental.enabled",
-    "hoodie.clean.policy",
-    "hoodie.cleaner.commits.retained",
-    "hoodie.cleaner.fileversions.retained",
-    "hoodie.cleaner.hours.retained",
-    "hoodie.cleaner.incremental.mode",
-    "hoodie.cleaner.policy",
-    "hoodie.clustering.plan.strategy.max.bytes.per.group",
-    "hoodie.clustering.plan.strategy.max.num.groups",
-    "hoodie.clustering.plan.strategy.partition.selected",
-    "hoodie.clustering.plan.strategy.small.file.limit",
-    "hoodie.clustering.plan.strategy.sort.columns",
-    "hoodie.clustering.plan.strategy.target.file.max.bytes",
-    "hoodie.compact.inline.max.delta.commits",
-    "hoodie.compact.inline.max.delta.seconds",
-    "hoodie.compact.inline.trigger.strategy",
-    "hoodie.compaction.logfile.num.threshold",
-    "hoodie.compaction.logfile.size.threshold",
-    "hoodie.compaction.strategy",
-    "hoodie.compaction.target.io",
-    "hoodie.keep.max.commits",
-    "hoodie.keep.min.commits",
-    "hoodie.layout.optimize.strategy",
-    "hoodie.log.compaction.blocks.threshold",
-)
+_MERGE_MODES = ("EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING")
+_OF_CREATION = {
+    "hoodie.datasource.write.hive_style_partitioning": words({"true": "true", "false": "false"}),
+    "hoodie.datasource.write.partitionpath.urlencode": words({"true": "true", "false": "false"}),
+    "hoodie.record.merge.mode": words({mode.lower(): mode for mode in _MERGE_MODES}, named=_MERGE_MODES),
+    "hoodie.table.timeline.timezone": words({"utc": "UTC", "local": "LOCAL"}, named=("UTC", "LOCAL")),
+}
+"""Properties that create_table gives a table, as it spells them; writes find them there."""
+_POLICIES = ("KEEP_LATEST_COMMITS", "KEEP_LATEST_BY_HOURS", "KEEP_LATEST_FILE_VERSIONS")
+_TRIGGERS = ("num_commits", "num_commits_after_last_request", "time_elapsed", "num_and_time", "num_or_time")
+_STRATEGIES = {
+    "log_size": "LogFileSizeBasedCompactionStrategy",
+    "log_count": "LogFileNumBasedCompactionStrategy",
+    "bounded_io": "BoundedIOCompactionStrategy",
+    "unbounded": "UnBoundedCompactionStrategy",
+}
+"""Our names of ways to choose what is compacted, and the classes of Apache Hudi that choose alike."""
+
+
+def _parse_strategy(text: str) -> str:
+    known = {**{name: name for name in _STRATEGIES}, **{kind.lower(): name for name, kind in _STRATEGIES.items()}}
+    return known[text.strip().lower().rpartition(".")[2]]
+
+
+_CLEAN_POLICY = words({name.lower(): name for name in _POLICIES}, named=_POLICIES)
+_HOURS = numbers(most=1_000_000)  # More hours than instants can tell.
+_ANY_COUNT = numbers(least=0)
+_BYTES = numbers(most=LONG_MAX)
+_OF_SERVICES = {
+    "hoodie.clean.commits.retained": numbers(),
+    "hoodie.clean.fileversions.retained": numbers(),
+    "hoodie.clean.hours.retained": _HOURS,
+    "hoodie.clean.incremental.enabled": FLAG,
+    "hoodie.clean.policy": _CLEAN_POLICY,
+    "hoodie.cleaner.commits.retained": numbers(),
+    "hoodie.cleaner.fileversions.retained": numbers(),
+    "hoodie.cleaner.hours.retained": _HOURS,
+    "hoodie.cleaner.incremental.mode": FLAG,
+    "hoodie.cleaner.policy": _CLEAN_POLICY,
+    "hoodie.clustering.plan.strategy.max.bytes.per.group": _BYTES,
+    "hoodie.clustering.plan.strategy.max.num.groups": numbers(),
+    "hoodie.clustering.plan.strategy.partition.selected": None,
+    "hoodie.clustering.plan.strategy.small.file.limit": _BYTES,
+    "hoodie.clustering.plan.strategy.sort.columns": None,
+    "hoodie.clustering.plan.strategy.target.file.max.bytes": _BYTES,
+    "hoodie.compact.inline.max.delta.commits": _ANY_COUNT,
+    "hoodie.compact.inline.max.delta.seconds": _ANY_COUNT,
+    "hoodie.compact.inline.trigger.strategy": words({name: name for name in _TRIGGERS}),
+    "hoodie.compaction.logfile.num.threshold": _ANY_COUNT,
+    "hoodie.compaction.logfile.size.threshold": numbers(0, LONG_MAX),
+    "hoodie.compaction.strategy": Values(f"{', '.join(_STRATEGIES)} or the class that does the same", _parse_strategy),
+    "hoodie.compaction.target.io": numbers(0, LONG_MAX),
+    "hoodie.keep.max.commits": numbers(),
+    "hoodie.keep.min.commits": numbers(),
+    "hoodie.layout.optimize.strategy": words(
+        {"linear": "linear", "zorder": "z-order", "z-order": "z-order", "hilbert": "hilbert"},
+        named=("linear", "zorder", "hilbert"),
+    ),
+    "hoodie.log.compaction.blocks.threshold": _ANY_COUNT,
+}
+"""What table services take, and which values; None: names of the table."""
 # What a call says by its name or its arguments.
 _SAID_IN_CALLS = {
     "hoodie.datasource.write.operation": "call the method: table.upsert(rows), table.insert(rows), table.delete(keys)",
-    "hoodie.datasource.write.partitionpath.field": 'create_table(..., partition_by="city")',
-    "hoodie.datasource.write.precombine.field": 'create_table(..., ordering="ts")',
-    "hoodie.datasource.write.recordkey.field": 'create_table(..., key="id")',
+    "hoodie.datasource.write.partitionpath.field": 'say it in create_table(..., partition_by="city")',
+    "hoodie.datasource.write.precombine.field": 'say it in create_table(..., ordering="ts")',
+    "hoodie.datasource.write.recordkey.field": 'say it in create_table(..., key="id")',
     "hoodie.datasource.write.table.name": "use hoodie.table.name in the options of create_table",
-    "hoodie.datasource.write.table.type": 'create_table(..., table_type="mor")',
+    "hoodie.datasource.write.table.type": 'say it in create_table(..., table_type="mor")',
     "hoodie.datasource.write.partitions.to.delete": "call table.delete_partitions(paths)",
-    "hoodie.table.ordering.fields": 'create_table(..., ordering="ts")',
-    "hoodie.table.partition.fields": 'create_table(..., partition_by="city")',
-    "hoodie.table.precombine.field": 'create_table(..., ordering="ts")',
-    "hoodie.table.recordkey.fields": 'create_table(..., key="id")',
-    "hoodie.table.type": 'create_table(..., table_type="mor")',
+    "hoodie.table.ordering.fields": 'say it in create_table(..., ordering="ts")',
+    "hoodie.table.partition.fields": 'say it in create_table(..., partition_by="city")',
+    "hoodie.table.precombine.field": 'say it in create_table(..., ordering="ts")',
+    "hoodie.table.recordkey.fields": 'say it in create_table(..., key="id")',
+    "hoodie.table.type": 'say it in create_table(..., table_type="mor")',
 }
 _WRITE_VALUES = {
     "hoodie.archive.async": ("false",),
@@ -194,38 +207,81 @@ _WRITE_VALUES = {
     "hoodie.write.set.null.for.missing.columns": ("true",),
     "hoodie.write.table.version": ("9",),
 }
-_INDEX_TYPES = {
-    "auto": "auto",
-    "simple": "simple",
-    "bloom": "bloom",
-    "record_index": "record",
-    "record_level_index": "record",
-    "global_record_level_index": "record",
+INDEX_SWITCHES = {
+    "hoodie.metadata.enable": "files",
+    "hoodie.metadata.index.column.stats.enable": "column_stats",
+    "hoodie.metadata.index.partition.stats.enable": "partition_stats",
+    "hoodie.metadata.index.bloom.filter.enable": "bloom",
+    "hoodie.metadata.record.index.enable": "record",
+    "hoodie.metadata.global.record.level.index.enable": "record",
+    "hoodie.metadata.record.level.index.enable": "record_partitioned",
 }
-_SORT_MODES = {"none": "none", "partition_sort": "partition", "global_sort": "global"}
+"""Options that ask for an index, or for none, and the index."""
+INDEX_NAMES = {
+    "record_index": "record",
+    "record_level": "record",
+    "global_record_level_index": "record",
+    "record_level_index": "record_partitioned",
+    "bloom_filters": "bloom",
+}
+"""What else indexes are called: by their partitions of the metadata table, or by the index types of Apache Hudi."""
+_INDEX_TYPES = words(
+    {
+        "auto": "auto",
+        "simple": "simple",
+        "bloom": "bloom",
+        "record_index": "record",
+        "record_level": "record",
+        "global_record_level_index": "record_global",
+        "record_level_index": "record_partitioned",
+    }
+)
+_SORT_MODES = words({"none": "none", "partition_sort": "partition", "global_sort": "global"})
+_CODECS = words(
+    {"uncompressed": "none", "snappy": "snappy", "gzip": "gzip", "zstd": "zstd", "lz4": "lz4", "lz4_raw": "lz4"}
+)
+_LOG_FORMATS = words({"avro": "avro", "parquet": "parquet"})
+_MISSES = numbers(most=10_000)
+_SHARDS = numbers(most=10_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """How to write to a table. `lock` has the `hoodie.write.lock.*` options as they were given."""
+    """How to write to a table.
 
-    index: str = field(default="auto", metadata={"hoodie": "hoodie.index.type"})
-    sort_mode: str = field(default="none", metadata={"hoodie": "hoodie.bulkinsert.sort.mode"})
-    target_file_bytes: int = field(default=120 << 20, metadata={"hoodie": "hoodie.parquet.max.file.size"})
-    small_file_bytes: int = field(default=100 << 20, metadata={"hoodie": "hoodie.parquet.small.file.limit"})
-    compression: str = field(default="snappy", metadata={"hoodie": "hoodie.parquet.compression.codec"})
-    log_format: str = field(default="parquet", metadata={"hoodie": "hoodie.logfile.data.block.format"})
+    `lock` has the `hoodie.write.lock.*` options as they were given, `indexes` what those of `INDEX_SWITCHES` say. A new
+    data partition is given `partition_shards` in a record index that is partitioned.
+    """
+
+    index: str = field(default="auto", metadata={"hoodie": "hoodie.index.type", "values": _INDEX_TYPES})
+    sort_mode: str = field(default="none", metadata={"hoodie": "hoodie.bulkinsert.sort.mode", "values": _SORT_MODES})
+    target_file_bytes: int = field(
+        default=120 << 20, metadata={"hoodie": "hoodie.parquet.max.file.size", "values": _BYTES}
+    )
+    small_file_bytes: int = field(
+        default=100 << 20, metadata={"hoodie": "hoodie.parquet.small.file.limit", "values": numbers(0, LONG_MAX)}
+    )
+    compression: str = field(
+        default="snappy", metadata={"hoodie": "hoodie.parquet.compression.codec", "values": _CODECS}
+    )
+    log_format: str = field(
+        default="parquet", metadata={"hoodie": "hoodie.logfile.data.block.format", "values": _LOG_FORMATS}
+    )
     record_positions: bool = field(default=True, metadata={"hoodie": "hoodie.write.record.positions"})
     combine_inserts: bool = field(default=False, metadata={"hoodie": "hoodie.combine.before.insert"})
     heartbeat_ms: int = field(default=60_000, metadata={"hoodie": "hoodie.client.heartbeat.interval_in_ms"})
-    heartbeat_misses: int = field(default=2, metadata={"hoodie": "hoodie.client.heartbeat.tolerable.misses"})
-    service_delay_minutes: int = field(default=10, metadata={"hoodie": ROLLBACK_DELAY})
+    heartbeat_misses: int = field(
+        default=2, metadata={"hoodie": "hoodie.client.heartbeat.tolerable.misses", "values": _MISSES}
+    )
+    service_delay_minutes: int = field(default=10, metadata={"hoodie": ROLLBACK_DELAY, "values": numbers(0)})
     moves_rows: bool = field(default=True, metadata={"hoodie": "hoodie.record.index.update.partition.path"})
     metadata_log_compaction: bool = field(default=False, metadata={"hoodie": "hoodie.metadata.log.compaction.enable"})
     metadata_log_blocks_min: int = field(
         default=5, metadata={"hoodie": "hoodie.metadata.log.compaction.blocks.threshold"}
     )
     lock: Mapping[str, str] = field(default_factory=dict)
+    indexes: Mapping[str, bool] = field(default_factory=dict)
+    partition_shards: int = 1
 
     @property
     def metadata_log_blocks(self) -> int | None:
@@ -241,22 +297,33 @@ class IndexOptions:
     """How many shards a new record index is given, where the call does not say, and what its entries carry."""
 
     global_min: int = field(
-        default=10, metadata={"hoodie": "hoodie.metadata.global.record.level.index.min.filegroup.count"}
+        default=10,
+        metadata={"hoodie": "hoodie.metadata.global.record.level.index.min.filegroup.count", "values": _SHARDS},
     )
     global_max: int = field(
-        default=10_000, metadata={"hoodie": "hoodie.metadata.global.record.level.index.max.filegroup.count"}
+        default=10_000,
+        metadata={"hoodie": "hoodie.metadata.global.record.level.index.max.filegroup.count", "values": _SHARDS},
     )
     partitioned_min: int = field(
-        default=1, metadata={"hoodie": "hoodie.metadata.record.level.index.min.filegroup.count"}
+        default=1, metadata={"hoodie": "hoodie.metadata.record.level.index.min.filegroup.count", "values": _SHARDS}
     )
     partitioned_max: int = field(
-        default=10, metadata={"hoodie": "hoodie.metadata.record.level.index.max.filegroup.count"}
+        default=10, metadata={"hoodie": "hoodie.metadata.record.level.index.max.filegroup.count", "values": _SHARDS}
     )
-    growth: float = field(default=2.0, metadata={"hoodie": "hoodie.metadata.record.index.growth.factor"})
+    growth: float = field(
+        default=2.0,
+        metadata={"hoodie": "hoodie.metadata.record.index.growth.factor", "values": factors(1, 1_000_000)},
+    )
     shard_bytes_max: int = field(
-        default=1 << 30, metadata={"hoodie": "hoodie.metadata.record.index.max.filegroup.size"}
+        default=1 << 30, metadata={"hoodie": "hoodie.metadata.record.index.max.filegroup.size", "values": _BYTES}
     )
-    ordering: str = field(default="off", metadata={"hoodie": "lakebed.record.index.ordering"})
+    ordering: str = field(
+        default="off",
+        metadata={
+            "hoodie": "lakebed.record.index.ordering",
+            "values": words({word: word for word in ("off", "on", "current")}),
+        },
+    )
 
     @property
     def global_sizing(self) -> tuple[int, int, float, int]:
@@ -305,26 +372,87 @@ def parse_inline_options(options: Mapping[str, str]) -> InlineOptions:
 _INDEX_ALIASES = {
     "hoodie.metadata.record.index.min.filegroup.count": "hoodie.metadata.global.record.level.index.min.filegroup.count",
     "hoodie.metadata.record.index.max.filegroup.count": "hoodie.metadata.global.record.level.index.max.filegroup.count",
+    "hoodie.metadata.partitioned.record.index.min.filegroup.count": (
+        "hoodie.metadata.record.level.index.min.filegroup.count"
+    ),
+    "hoodie.metadata.partitioned.record.index.max.filegroup.count": (
+        "hoodie.metadata.record.level.index.max.filegroup.count"
+    ),
 }
-"""Spellings of releases before 1.1."""
+"""Spellings of earlier releases."""
 _INDEX_OPTIONS = (*(f.metadata["hoodie"] for f in fields(IndexOptions)), *_INDEX_ALIASES)
 
 
 def parse_index_options(options: Mapping[str, str]) -> IndexOptions:
-    """Options of new indexes from their `hoodie.*` spellings; all others are left alone."""
-    return IndexOptions(**_given(IndexOptions, _INDEX_ALIASES, options))
+    """Options of new indexes from their `hoodie.*` spellings; all others are left alone.
+
+    Of two limits, the one that is not given makes way for the other.
+    """
+    given = _given(IndexOptions, _INDEX_ALIASES, options)
+    for kind in ("global", "partitioned"):
+        least, most = given.get(f"{kind}_min"), given.get(f"{kind}_max")
+        if least is not None and most is not None and least > most:
+            raise InvalidInputError(
+                f"a {kind} record index cannot have at least {least} shards and at most {most}",
+                hint="make the .max.filegroup.count as large as the .min.filegroup.count, or leave one of them out",
+            )
+        if least is not None and most is None:
+            given[f"{kind}_max"] = max(least, getattr(_NEW_INDEX, f"{kind}_max"))
+        if most is not None and least is None:
+            given[f"{kind}_min"] = min(most, getattr(_NEW_INDEX, f"{kind}_min"))
+    return IndexOptions(**given)
+
+
+_NEW_INDEX = IndexOptions()
+
+
+def parse_option(key: str, value: object) -> Any:
+    """What the value of an option means that has words or numbers for values; else the text."""
+    values = _VALUES.get(key)
+    return str(value) if values is None else parse_value(key, value, values)
+
+
+def check_values(options: Mapping[str, str]) -> None:
+    """Raises InvalidInputError for a word or number that an option does not have, of whichever part of lakebed."""
+    for key, value in options.items():
+        parse_option(key, value)
 
 
 def _given(
-    kind: type[IndexOptions | InlineOptions], aliases: Mapping[str, str], options: Mapping[str, str]
+    kind: type[ReadOptions | WriteOptions | IndexOptions | InlineOptions],
+    aliases: Mapping[str, str],
+    options: Mapping[str, str],
 ) -> dict[str, Any]:
-    spellings = {f.metadata["hoodie"]: f for f in fields(kind)}
+    """What options say of the fields of a kind, by the names of these; an alias only if the option itself does not."""
     given: dict[str, Any] = {}
-    for key, value in options.items():
-        found = spellings.get(aliases.get(key, key))
+    for f in fields(kind):
+        key = f.metadata.get("hoodie")
+        spellings = [key, *(alias for alias, meant in aliases.items() if meant == key)]
+        found = next((spelling for spelling in spellings if spelling in options), None)
         if found is not None:
-            given[found.name] = _parse(key, str(value), found.type)
+            given[f.name] = parse_option(found, options[found])
     return given
+
+
+def _field_values() -> dict[str, Values]:
+    by_type = {"bool": FLAG, "int": numbers()}
+    found: dict[str, Values | None] = {}
+    for kind in (ReadOptions, WriteOptions, IndexOptions, InlineOptions):
+        for f in fields(kind):
+            if f.metadata:
+                found[f.metadata["hoodie"]] = f.metadata.get("values") or by_type.get(str(f.type))
+    for alias, key in (*_WRITE_ALIASES.items(), *_INDEX_ALIASES.items(), *_INLINE_ALIASES.items()):
+        found[alias] = found[key]
+    return {key: values for key, values in found.items() if values is not None}
+
+
+_VALUES: Mapping[str, Values] = {
+    **dict.fromkeys(INDEX_SWITCHES, FLAG),
+    **_field_values(),
+    **_OF_CREATION,
+    **{key: values for key, values in _OF_SERVICES.items() if values is not None},
+}
+"""The values of every option that has words or numbers for values."""
 
 
 def known_options() -> dict[str, str]:
@@ -332,101 +460,60 @@ def known_options() -> dict[str, str]:
     kinds = (ReadOptions, WriteOptions, IndexOptions, InlineOptions)
     supported = [f.metadata["hoodie"] for kind in kinds for f in fields(kind) if f.metadata]
     aliases = (*_WRITE_ALIASES, *_INDEX_ALIASES, *_INLINE_ALIASES)
-    known = dict.fromkeys((*_SAID_IN_CALLS, *supported, *aliases, *_OF_CREATION, *_OF_SERVICES), "supported")
+    known = dict.fromkeys(
+        (*_SAID_IN_CALLS, *supported, *aliases, *_OF_CREATION, *_OF_SERVICES, *INDEX_SWITCHES), "supported"
+    )
     known.update(dict.fromkeys(_WITHOUT_EFFECT, "no effect"))
     for key, values in {**_ACCEPTED_VALUES, **_WRITE_VALUES}.items():
         known[key] = f"only {' or '.join(values)}" if any(values) else "refused"
     return known
 
 
-def is_write_option(key: str) -> bool:
-    """Whether a spelling means something to writes alone."""
-    spellings = {*(f.metadata["hoodie"] for f in fields(WriteOptions) if f.metadata), *_INDEX_OPTIONS, *_INLINE_OPTIONS}
-    names = (
-        *spellings,
-        *_WRITE_ALIASES,
-        *_WRITE_VALUES,
-        *_WITHOUT_EFFECT,
-        *_OF_CREATION,
-        *_OF_SERVICES,
-        *_SAID_IN_CALLS,
-    )
-    known = key in names or key.startswith("hoodie.write.lock.")
-    return known and key not in _ACCEPTED_VALUES and key != "hoodie.metadata.enable"
+def warn_of_unknown(options: Mapping[str, str]) -> None:
+    """Warns of each `hoodie.*` option that lakebed does not know, with the nearest name.
+
+    For the one place in which a user's options come in: they are parsed many times after that.
+    """
+    known = {*known_options(), *INDEX_SWITCHES}
+    for key in options:
+        if key.startswith("hoodie.") and key not in known and not key.startswith("hoodie.write.lock."):
+            _warn_unknown(key)
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Write options from their `hoodie.*` spellings; read options and options of the store are left alone.
+    """Write options from their `hoodie.*` spellings; options of the store are left alone.
 
-    A known option that lakebed does not support raises; an unknown `hoodie.*` one warns with the nearest name.
+    A known option that lakebed does not support raises, and so does a value that an option does not have.
     """
-    spellings = {f.metadata["hoodie"]: f for f in fields(WriteOptions) if f.metadata}
-    others = {f.metadata["hoodie"] for f in fields(ReadOptions)} | {*_ACCEPTED_VALUES, *_WITHOUT_EFFECT, *_OF_CREATION}
-    others.update(_INDEX_OPTIONS, _INLINE_OPTIONS, _OF_SERVICES)
-    parse_inline_options(options)
-    given: dict[str, Any] = {"lock": {k: str(v) for k, v in options.items() if k.startswith("hoodie.write.lock.")}}
+    check_values(options)
     for key, value in options.items():
-        found = spellings.get(_WRITE_ALIASES.get(key, key))
-        if found is not None:
-            given[found.name] = _parse(key, str(value), found.type)
-        elif key in _SAID_IN_CALLS:
+        if key in _SAID_IN_CALLS:
             raise InvalidInputError(f"the option {key} has no effect here", hint=_SAID_IN_CALLS[key])
-        elif key in _WRITE_VALUES:
+        if key in _WRITE_VALUES:
             _check_value(key, str(value), _WRITE_VALUES[key])
-        elif key.startswith("hoodie.") and key not in others and key not in given["lock"]:
-            _warn_unknown(key)
-    return WriteOptions(**given)
-
-
-_FROM_ZERO = ("hoodie.parquet.small.file.limit", ROLLBACK_DELAY, *_WRITE_ALIASES)
-_WANTED = {"bool": "true or false", "int": "a number above 0", "float": "a number from 1 up"}
-
-
-def _parse(key: str, text: str, kind: object) -> object:
-    word = text.strip().lower()
-    try:
-        if key == "hoodie.index.type":
-            return _INDEX_TYPES[word]
-        if key == "hoodie.bulkinsert.sort.mode":
-            return _SORT_MODES[word]
-        if key == "lakebed.record.index.ordering":
-            return {"off": "off", "on": "on", "current": "current"}[word]
-        if key == "hoodie.logfile.data.block.format":
-            return {"avro": "avro", "parquet": "parquet"}[word]
-        if kind == "bool":
-            return {"true": True, "false": False}[word]
-        if kind not in ("int", "float"):
-            return word
-        number = int(word) if kind == "int" else float(word)
-        if number < (0 if key in _FROM_ZERO else 1):
-            raise ValueError(word)
-        return number
-    except (KeyError, ValueError) as error:
-        choices = {
-            "hoodie.index.type": "auto, simple, bloom or record_index",
-            "hoodie.bulkinsert.sort.mode": "none, partition_sort or global_sort",
-            "lakebed.record.index.ordering": "off, on or current",
-            "hoodie.logfile.data.block.format": "avro or parquet",
-            **dict.fromkeys(_FROM_ZERO, "a number, 0 or above"),
-        }
-        wanted = choices.get(key) or _WANTED[str(kind)]
-        raise InvalidInputError(f"the option {key}={text} is not supported", hint=f"use {wanted}") from error
-
-
-def _check_other(key: str, value: str) -> None:
-    if key not in _ACCEPTED_VALUES:
-        _warn_unknown(key)
-    else:
-        _check_value(key, value, _ACCEPTED_VALUES[key])
+    return WriteOptions(
+        **_given(WriteOptions, _WRITE_ALIASES, options),
+        lock={k: str(v) for k, v in options.items() if k.startswith("hoodie.write.lock.")},
+        indexes={key: parse_option(key, options[key]) for key in INDEX_SWITCHES if key in options},
+        partition_shards=parse_index_options(options).partitioned_min,
+    )
 
 
 def _check_value(key: str, value: str, accepted: tuple[str, ...]) -> None:
     if value.strip().lower() not in accepted:
-        hint = f"leave it out, or use {' or '.join(accepted)}" if accepted else "leave it out"
+        hint = f"leave it out, or use {' or '.join(accepted)}" if any(accepted) else "leave it out"
         raise InvalidInputError(f"the option {key}={value} is not supported", hint=hint)
 
 
 def _warn_unknown(key: str) -> None:
     near = get_close_matches(key, known_options(), n=1)
     nearest = f"; the nearest known one is {near[0]}" if near else ""
-    warnings.warn(f"unknown option {key} has no effect{nearest}", stacklevel=5)
+    warnings.warn(f"unknown option {key} has no effect{nearest}", stacklevel=_callers_level())
+
+
+def _callers_level() -> int:
+    """How far up the stack of the function that asks the code is that called lakebed."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "lakebed":
+        level, frame = level + 1, frame.f_back
+    return level

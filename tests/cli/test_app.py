@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,33 @@ def test_text_goes_to_a_pipe_whole(unpack) -> None:
         ["read", "{path}", "--columns", "a,,b"],
         ["timeline", "{path}", "--option", "no-value"],
         ["timeline", "{path}", "--option", "=x"],
+        ["read", "{path}", "--limit", "many"],
+        ["explain", "{path}", "--mode", ""],
+        ["cluster", "{path}", "--layout", "z"],
+        ["cluster", "{path}", "--layout", ""],
+        ["cluster", "{path}", "--order-by", "a,,b"],
+        ["services", "schedule", "{path}", "cleaning"],
+        ["services", "run", "{path}", "--every", "soon"],
+        ["services", "run", "{path}", "--every", "nan"],
+        ["services", "run", "{path}", "--every", "inf"],
+        ["services", "run", "{path}", "--every", "-5m"],
+        ["services", "run", "{path}", "--every", ""],
+        ["services", "run", "{path}", "--spark", "bogus"],
+        ["services", "run", "{path}", "--spark", "local[x]"],
+        ["index", "create", "{path}", "record_index", "--kind", "recrod"],
+        ["index", "create", "{path}", "record_index", "--kind", ""],
+        ["index", "create", "{path}", "record_index", "--shards", "0"],
+        ["index", "create", "{path}", "record_index", "--shards", "10001"],
+        ["index", "create", "{path}", "record_index", "--shards", "1.5"],
+        ["index", "create", "{path}", "record_index", "--on-duplicate", "first"],
+        ["index", "create", "{path}", "column_stats", "--on", ""],
+        ["index", "reshard", "{path}", "record_index", "--shards", "-1"],
+        ["index", "validate", "{path}", "record_index", "--examples", "-1"],
+        ["savepoint", "{path}", "--delete"],
+        ["compact", "{path}", "--option", "hoodie.parquet.compression.codec=bogus"],
+        ["clean", "{path}", "--option", "hoodie.clean.commits.retained=few"],
+        ["doctor", "{path}", "--option", "hoodie.metadata.enable=perhaps"],
+        ["restore", "{path}"],
     ],
 )
 def test_wrong_use_ends_with_2(unpack, args: list[str]) -> None:
@@ -145,6 +173,60 @@ def test_wrong_use_ends_with_2(unpack, args: list[str]) -> None:
     assert result.exit_code == 2
     assert result.stdout == ""
     assert "Usage: " in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["cluster", "--layout", "z"], "'linear', 'z-order', 'zorder', 'hilbert'"),
+        (["read", "--mode", "fast"], "'snapshot', 'read_optimized'"),
+        (["services", "schedule", "cleaning"], "'compaction', 'logcompaction', 'clustering', 'clean'"),
+        (["index", "create", "x", "--kind", "z"], "record, record_partitioned, column_stats, partition_stats, bloom"),
+        (["index", "reshard", "record_index", "--shards", "0"], "greater than or equal to 1"),
+        (["services", "run", "--every", "soon"], "60s, 5m or 1h"),
+        (["clean", "--option", "hoodie.clean.policy=ALL"], "KEEP_LATEST_COMMITS, KEEP_LATEST_BY_HOURS or"),
+        (["compact", "--option", "hoodie.parquet.compression.codec=x"], "uncompressed, snappy, gzip, zstd, lz4"),
+    ],
+)
+def test_wrong_use_is_answered_with_what_is_right(unpack, args: list[str], words: str) -> None:
+    commands = 2 if args[0] in ("services", "index") else 1
+    result = run(*args[:commands], unpack(COMPACTED).path, *args[commands:])
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["read", "--limit", "9" * 30],
+        ["read", "--as-of", ""],
+        ["read", "--as-of", "99999999999999999"],
+        ["read", "--where", ""],
+        ["read", "--where", "id = "],
+        ["explain", "--where", "(" * 500],
+        ["lookup", ""],
+        ["rollback", "nonsense"],
+        ["savepoint", "nonsense"],
+        ["savepoint", "nonsense", "--delete"],
+        ["restore", "nonsense"],
+        ["services", "execute", "nonsense"],
+        ["services", "cancel", "nonsense"],
+        ["index", "create", "nonsense"],
+        ["index", "create", "record_index", "--kind", "bloom"],
+        ["index", "drop", "nonsense"],
+        ["index", "validate", "nonsense"],
+        ["index", "reshard", "nonsense", "--shards", "2"],
+        ["cluster", "--order-by", "nonsense"],
+        ["timeline", "--option", "hoodie.datasource.query.type=incremental"],
+    ],
+)
+def test_nothing_that_is_typed_ends_in_a_traceback(unpack, tmp_path: Path, args: list[str]) -> None:
+    commands = 2 if args[0] in ("services", "index") else 1
+    path = shutil.copytree(unpack(COMPACTED).path, tmp_path / "table")
+    result = run(*args[:commands], path, *args[commands:])
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    assert result.exit_code in (0, 1, 2)
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_an_index_that_differs_ends_with_exit_code_1(path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("create", "record_index", "--shards", "0"), 1, "0 shards"),
+        (("create", "record_index", "--shards", "0"), 2, "greater than or equal to 1"),
         (("create", "column_stats"), 1, "already"),
         (("create", "by_city", "--kind", "secondary", "--on", "city"), 1, "Apache Hudi"),
         (("drop", "record_index"), 1, "no index"),

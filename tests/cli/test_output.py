@@ -9,7 +9,8 @@ from rich.console import Console
 from lakebed.api import open_table
 from lakebed.cli.inspect import report_config, report_files, report_indexes, report_schema, report_timeline
 from lakebed.cli.output import PipeOutput, TerminalOutput
-from lakebed.cli.reports import LookupReport, Report, RowsReport
+from lakebed.cli.reports import LookupReport, Report, RowsReport, ServiceEntry, ServicesReport
+from lakebed.errors import InvalidInputError
 
 COMPACTED = "hudi120_mor_part_compacted"
 
@@ -91,3 +92,13 @@ def test_cells_of_rows(capsys: pytest.CaptureFixture[str]) -> None:
 def test_keys_that_are_missing_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     report = LookupReport("t", pa.table({"id": pa.array([], pa.string())}), ("a", "b\x1b"))
     assert in_pipe(report, capsys) == ("", "0 rows; not in the table: a, b\\x1b\n")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_what_went_wrong_with_a_service_is_told_whole(width: int) -> None:
+    error = InvalidInputError("the timeline cannot keep so few", hint="hoodie.keep.max.commits must be greater")
+    shown = on_terminal(ServicesReport("t", (ServiceEntry("archive", None, str(error)),)), width)
+    assert "…" not in shown
+    assert "\\n" not in shown
+    words = {word for line in shown.splitlines() for word in line.split()}
+    assert {*str(error).split()} <= words

@@ -253,7 +253,7 @@ def test_shards_that_changed_meanwhile_are_refused(tmp_path: Path, monkeypatch: 
     table.bulk_insert(rows(range(100), 1))
     rival = lakebed.open_table(folder_of(table))
     monkeypatch.setattr(
-        write_input, "InProcess", lambda: Interrupted(lambda: rival.indexes.reshard("record_index", shards=3))
+        write_input, "InProcess", lambda: Interrupted(lambda: rival.indexes.reshard("record_index", shards=5))
     )
     with pytest.raises(WriteConflictError, match="shards"):
         table.upsert(stream(rows(range(90, 300), 3)))

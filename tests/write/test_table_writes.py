@@ -176,8 +176,8 @@ def test_a_result_says_what_the_write_asked_of_the_store(table: lakebed.Table) -
         ("hoodie.datasource.write.operation", "insert", r"table\.insert"),
         ("hoodie.datasource.write.table.type", "MERGE_ON_READ", "table_type"),
         ("hoodie.clean.async.enabled", "true", "false"),
-        ("hoodie.index.type", "GLOBAL_SIMPLE", "auto, simple, bloom or record_index"),
-        ("hoodie.parquet.max.file.size", "0", "above 0"),
+        ("hoodie.index.type", "GLOBAL_SIMPLE", "auto, simple, bloom, record_index,"),
+        ("hoodie.parquet.max.file.size", "0", "from 1 to"),
     ],
 )
 def test_options_that_would_be_passed_over_are_refused(table: lakebed.Table, key: str, value: str, says: str) -> None:

@@ -36,7 +36,7 @@ AsOf = Annotated[
     str | None, typer.Option(metavar="TIME", help="The table at an instant, or at a time: '2026-11-16 09:30:00'.")
 ]
 Mode = Annotated[ReadMode, typer.Option(help="read_optimized leaves out what is only in log files.")]
-Limit = Annotated[int, typer.Option(min=1, metavar="N", help="How many rows to show.")]
+Limit = Annotated[int, typer.Option(min=1, max=1_000_000_000, metavar="N", help="How many rows to show.")]
 
 app = typer.Typer(
     name="lakebed",

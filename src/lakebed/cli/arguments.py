@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,7 +24,28 @@ def _parse_options(pairs: list[str] | None) -> list[str]:
     for pair in pairs or ():
         if not pair.partition("=")[0].strip() or "=" not in pair:
             raise typer.BadParameter(f"{pair!r} is not of the form key=value")
+    if pairs:
+        _check_values(pairs)
     return pairs or []
+
+
+def _check_values(pairs: list[str]) -> None:
+    from lakebed.errors import InvalidInputError
+    from lakebed.options import check_values
+
+    try:
+        check_values(parse_pairs(pairs))
+    except InvalidInputError as error:
+        raise typer.BadParameter(f"{error.what}: {error.hint}") from error
+
+
+def _parse_master(text: str | None) -> str | None:
+    if text is not None and not _MASTER.fullmatch(text):
+        raise typer.BadParameter(f"{text!r} is no master such as local[4], spark://host:7077, yarn or k8s://host:443")
+    return text
+
+
+_MASTER = re.compile(r"local(\[(\d+|\*)(,\s*\d+)?\])?|local-cluster\[.+\]|(spark|k8s)://.+|yarn")
 
 
 TablePath = Annotated[
@@ -37,6 +59,14 @@ Options = Annotated[
         metavar="KEY=VALUE",
         help="A hoodie.* option, or one of the store. May be given several times.",
         callback=_parse_options,
+    ),
+]
+Spark = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MASTER",
+        help="Run tasks on Spark: local[4], spark://host:7077; else in process.",
+        callback=_parse_master,
     ),
 ]
 Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.", callback=_parse_columns)]

@@ -14,6 +14,22 @@ from lakebed.model.words import Word
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
+KINDS = ("record", "record_partitioned", "column_stats", "partition_stats", "bloom", "files")
+"""Those that a command can ask for."""
+_TOLD_BY_TABLE = ("record_windowed", "secondary", "expression")
+"""Kinds that there are, too: what else they need, or who builds them, is told when they are asked for."""
+SHARDS_MAX = 10_000
+
+
+def _parse_kind(text: str | None) -> str | None:
+    from lakebed.options import INDEX_NAMES
+
+    kind = None if text is None else INDEX_NAMES.get(text.lower(), text)
+    if kind is not None and kind not in (*KINDS, *_TOLD_BY_TABLE):
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(KINDS)}")
+    return kind
+
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The index, as `lakebed indexes` lists it.")]
 
 
@@ -41,10 +57,16 @@ def create(
     name: Name,
     kind: Annotated[
         str | None,
-        typer.Option(help="record, record_partitioned, column_stats, partition_stats, bloom or files; told by NAME."),
+        typer.Option(
+            metavar="KIND",
+            help="record, record_partitioned, column_stats, partition_stats, bloom or files; told by NAME.",
+            callback=_parse_kind,
+        ),
     ] = None,
     on: Columns = None,
-    shards: Annotated[int | None, typer.Option(metavar="N", help="As many as the rows need unless given.")] = None,
+    shards: Annotated[
+        int | None, typer.Option(min=1, max=SHARDS_MAX, metavar="N", help="As many as the rows need unless given.")
+    ] = None,
     on_duplicate: Annotated[OnDuplicate, typer.Option(help="Let a record index find the newest of such rows.")] = (
         OnDuplicate.FAIL
     ),
@@ -80,7 +102,10 @@ def drop(path: TablePath, name: Name, as_json: AsJson = False, option: Options =
 def reshard(
     path: TablePath,
     name: Name,
-    shards: Annotated[int, typer.Option(metavar="N", help="How many; of each data partition if it is partitioned.")],
+    shards: Annotated[
+        int,
+        typer.Option(min=1, max=SHARDS_MAX, metavar="N", help="How many; of each data partition if it is partitioned."),
+    ],
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
@@ -95,7 +120,9 @@ def reshard(
 def validate(
     path: TablePath,
     name: Name,
-    examples: Annotated[int, typer.Option(min=0, metavar="N", help="How many of each difference to show.")] = 20,
+    examples: Annotated[
+        int, typer.Option(min=0, max=1_000_000, metavar="N", help="How many of each difference to show.")
+    ] = 20,
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
+from lakebed.cli.arguments import AsJson, Columns, Options, Spark, TablePath, open_path, show, split_columns
+from lakebed.model.words import Word
 
 if TYPE_CHECKING:
     from lakebed.cli.reports import ServiceEntry
@@ -14,16 +16,33 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
-Service = Annotated[str, typer.Argument(metavar="SERVICE", help="compaction, logcompaction, clustering or clean.")]
+
+class ServiceName(Word):
+    """Services that have plans."""
+
+    COMPACTION = "compaction"
+    LOG_COMPACTION = "logcompaction"
+    CLUSTERING = "clustering"
+    CLEAN = "clean"
+
+
+class LayoutName(Word):
+    """How rows are ordered by several columns; `zorder` is the word of Apache Hudi."""
+
+    LINEAR = "linear"
+    Z_ORDER = "z-order"
+    ZORDER = "zorder"
+    HILBERT = "hilbert"
+
+
+Service = Annotated[
+    ServiceName, typer.Argument(metavar="SERVICE", help="compaction, logcompaction, clustering or clean.")
+]
 PlanTime = Annotated[str, typer.Argument(metavar="INSTANT", help="The time of a plan that waits on the timeline.")]
 WriteTime = Annotated[str, typer.Argument(metavar="INSTANT", help="The time of a completed write.")]
 Every = Annotated[str | None, typer.Option(metavar="TIME", help="Again and again: every 60s, 5m or 1h.")]
 Removable = Annotated[
     bool, typer.Option("--removable", help="The plan makes way for writers; of clustering and logcompaction.")
-]
-
-Spark = Annotated[
-    str | None, typer.Option(metavar="MASTER", help="Run tasks on Spark: local[4], spark://host:7077; else in process.")
 ]
 
 
@@ -37,8 +56,8 @@ def schedule(
     path: TablePath, service: Service, removable: Removable = False, as_json: AsJson = False, option: Options = None
 ) -> None:
     """Put a plan on the timeline, for any process to execute."""
-    instant = open_path(path, option).services.schedule(service, removable=removable or None)
-    _show(path, service, instant, "scheduled" if instant else "nothing to do", as_json)
+    instant = open_path(path, option).services.schedule(service.value, removable=removable or None)
+    _show(path, service.value, instant, "scheduled" if instant else "nothing to do", as_json)
 
 
 @app.command()
@@ -89,14 +108,16 @@ def compact(path: TablePath, as_json: AsJson = False, option: Options = None) ->
 def cluster(
     path: TablePath,
     order_by: Columns = None,
-    layout: Annotated[str, typer.Option(help="linear, z-order or hilbert.")] = "linear",
+    layout: Annotated[
+        LayoutName, typer.Option(case_sensitive=False, help="How rows are ordered by several columns.")
+    ] = LayoutName.LINEAR,
     removable: Removable = False,
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
     """Rewrite small files into large ones, sorted by columns."""
     services = open_path(path, option).services
-    result = services.cluster(split_columns(order_by) or (), layout=layout, removable=removable or None)
+    result = services.cluster(split_columns(order_by) or (), layout=layout.value, removable=removable or None)
     _show_result(path, "clustering", result, as_json)
 
 
@@ -135,11 +156,11 @@ def savepoint(
     option: Options = None,
 ) -> None:
     """Keep the table as of a write readable until further notice."""
-    table = open_path(path, option)
-    if not delete:
-        _show(path, "savepoint", table.savepoint(instant), "kept", as_json)
-    elif instant is None:
+    if delete and instant is None:
         raise typer.BadParameter("say the INSTANT whose savepoint is to go")
+    table = open_path(path, option)
+    if not delete or instant is None:
+        _show(path, "savepoint", table.savepoint(instant), "kept", as_json)
     else:
         table.delete_savepoint(instant)
         _show(path, "savepoint", instant, "removed", as_json)
@@ -162,7 +183,7 @@ def parse_seconds(text: str) -> float:
         seconds = float(number) * units[unit]
     except ValueError:
         seconds = 0.0
-    if seconds <= 0:
+    if not 0 < seconds < math.inf:
         raise typer.BadParameter(f"{text!r} is no time such as 60s, 5m or 1h")
     return seconds
 

@@ -222,7 +222,7 @@ def _services(report: ServicesReport) -> Iterator[Grid | str]:
     columns = (
         Column("service"),
         Column("instant", style="cyan"),
-        Column("state", fit="shorten"),
+        Column("state", fit="wrap"),
         Column("what it did", rank=1, fit="shorten"),
     )
     if not report.services:
@@ -231,7 +231,8 @@ def _services(report: ServicesReport) -> Iterator[Grid | str]:
     rows = []
     for entry in report.services:
         did = tuple(f"{name} {number:,}" for name, number in entry.counts.items())
-        rows.append((entry.service, entry.instant or NOTHING, entry.state, listed(did)))
+        state = " ".join(entry.state.split())  # What went wrong has a line of its own for the hint.
+        rows.append((entry.service, entry.instant or NOTHING, state, listed(did)))
     yield grid(columns, rows)
 
 

@@ -124,7 +124,7 @@ def _explained(handle: TableHandle, lease: Heartbeat | None, error: CorruptTable
 def _taken(clean: Instant, path: str) -> SnapshotExpiredError:
     return SnapshotExpiredError(
         f"the clean {clean.requested_at} took {path} away while it was being read",
-        hint="read again; for long reads take a lease: with table.lease() as reader",
+        hint="read again; for long reads take a lease: with table.lease() as reader: reader.to_arrow()",
     )
 
 

@@ -264,7 +264,8 @@ def _call_comparison(call: CallOperand, op: Op, value: SqlLiteral) -> Predicate:
     place = _fit(call, value)
     if not place.exact:
         raise InvalidInputError(
-            f"{_shown(value)} is no value that {call.name} can have", hint=f"its type is {call.kind}"
+            f"{_shown(value)} is no value that {call.name} can have",
+            hint=f"compare it with a value of type {call.kind}",
         )
     return FunctionCompare(call.function, call.column, call.arguments, op, place.value)
 

@@ -15,6 +15,7 @@ from lakebed.format.timeline.metadata import decode_index_plan, decode_rollback
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
+from lakebed.options import parse_option
 from lakebed.services.clean import held_since, state_in
 from lakebed.services.clean_plan import NEVER, CleanPolicy, Retention, earliest_to_retain
 from lakebed.services.values import ServiceContext
@@ -45,11 +46,7 @@ class ArchiveLimits:
 def parse_archive_limits(options: Mapping[str, str]) -> ArchiveLimits:
     """The limits that `hoodie.keep.*` options ask for; others are left alone."""
     spellings = {"hoodie.keep.min.commits": "min_commits", "hoodie.keep.max.commits": "max_commits"}
-    given = {name: str(options[key]).strip() for key, name in spellings.items() if key in options}
-    for name, text in given.items():
-        if not text.isdecimal():
-            raise InvalidInputError(f"{name} is {text!r}", hint="hoodie.keep.*.commits are numbers")
-    return ArchiveLimits(**{name: int(text) for name, text in given.items()})
+    return ArchiveLimits(**{name: parse_option(key, options[key]) for key, name in spellings.items() if key in options})
 
 
 def archive_timeline(

@@ -240,7 +240,8 @@ def _check_is_clean(context: ServiceContext, instant: InstantTime) -> None:
     for known in context.handle.state().timeline.pending():
         if known.requested_at == instant and known.action is not Action.CLEAN:
             raise InvalidInputError(
-                f"{instant} is the plan of a {known.action}, not of a clean", hint="execute it as such"
+                f"{instant} is the plan of a {known.action}, not of a clean",
+                hint="table.services.execute(instant) executes every kind of plan",
             )
 
 

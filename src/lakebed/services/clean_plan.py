@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
-from lakebed.errors import InvalidInputError
 from lakebed.model.files import BaseFile, FileGroupId, LogFile
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Word
+from lakebed.options import parse_option
 from lakebed.transaction.times import shift_time
 from lakebed.view.slices import Completions
 from lakebed.view.versions import Version, group_versions, superseded
 
-T = TypeVar("T")
 NEVER = InstantTime("9" * 17)
 """After every completion time."""
 
@@ -61,13 +59,14 @@ def parse_retention(options: Mapping[str, str]) -> Retention:
 
     Without a policy, the one whose number is given counts.
     """
-    given = {_OLDER.get(key, key): str(value).strip() for key, value in options.items()}
-    counts = {name: _count(given[key], key) for name, (_, key) in _COUNTS.items() if key in given}
+    older = {today: key for key, today in _OLDER.items()}
+    named = (_POLICY, _INCREMENTAL, *(key for _, key in _COUNTS.values()))
+    spelled = {key: key if key in options else older[key] for key in named}
+    given = {key: parse_option(text, options[text]) for key, text in spelled.items() if text in options}
+    counts = {name: given[key] for name, (_, key) in _COUNTS.items() if key in given}
     policy = _COUNTS[next(iter(counts))][0] if len(counts) == 1 else CleanPolicy.KEEP_LATEST_COMMITS
-    if _POLICY in given:
-        policy = _word(given[_POLICY], {str(each): each for each in CleanPolicy}, _POLICY)
-    incremental = _word(given.get(_INCREMENTAL, "true").upper(), {"TRUE": True, "FALSE": False}, _INCREMENTAL)
-    return replace(Retention(), policy=policy, incremental=incremental, **counts)
+    policy = CleanPolicy(given.get(_POLICY, policy))
+    return replace(Retention(), policy=policy, incremental=given.get(_INCREMENTAL, True), **counts)
 
 
 def earliest_to_retain(
@@ -119,15 +118,3 @@ def _old(versions: list[Version], scope: CleanScope) -> list[Version]:
 
 def _completion(instant: Instant) -> InstantTime:
     return instant.completed_at or NEVER
-
-
-def _count(text: str, key: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise InvalidInputError(f"the option {key}={text} is not supported", hint="use a number above 0")
-    return int(text)
-
-
-def _word(text: str, known: Mapping[str, T], key: str) -> T:
-    if text not in known:
-        raise InvalidInputError(f"the option {key}={text} is not supported", hint=f"use {' or '.join(known)}")
-    return known[text]

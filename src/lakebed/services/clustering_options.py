@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from lakebed.errors import InvalidInputError
+from lakebed.options import parse_option
 from lakebed.services.values import Layout
 
 SORT_COLUMNS = "hoodie.clustering.plan.strategy.sort.columns"
 LAYOUT = "hoodie.layout.optimize.strategy"
 PARTITIONS = "hoodie.clustering.plan.strategy.partition.selected"
-_LAYOUTS: dict[str, Layout] = {"linear": "linear", "zorder": "z-order", "z-order": "z-order", "hilbert": "hilbert"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,29 +59,25 @@ def parse_clustering_options(options: Mapping[str, str]) -> ClusteringOptions:
     for each in fields(ClusteringSizing):
         spelling = each.metadata["hoodie"]
         if spelling in options:
-            sizes[each.name] = _parse_number(spelling, options[spelling])
+            sizes[each.name] = parse_option(spelling, options[spelling])
     partitions = _parse_list(options[PARTITIONS]) if PARTITIONS in options else None
     return ClusteringOptions(
         order_by=_parse_list(options.get(SORT_COLUMNS, "")),
-        layout=parse_layout(options.get(LAYOUT, "linear")),
+        layout=parse_option(LAYOUT, options.get(LAYOUT, "linear")),
         partitions=partitions,
         sizing=ClusteringSizing(**sizes),
     )
 
 
 def parse_layout(text: str) -> Layout:
-    """A layout as Apache Hudi spells it: `linear`, `zorder` or `hilbert`, in any case."""
-    layout = _LAYOUTS.get(text.strip().lower())
-    if layout is None:
-        raise InvalidInputError(f"the option {LAYOUT}={text} is not supported", hint="use linear, zorder or hilbert")
-    return layout
-
-
-def _parse_number(spelling: str, text: str) -> int:
+    """A layout, also as Apache Hudi spells it: `zorder`, in any case."""
     try:
-        return int(str(text).strip())
-    except ValueError as error:
-        raise InvalidInputError(f"the option {spelling}={text} is not supported", hint="use a number") from error
+        found: Layout = parse_option(LAYOUT, text)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"there is no layout {text!r}", hint="use linear, z-order, zorder or hilbert"
+        ) from error
+    return found
 
 
 def _parse_list(text: str) -> tuple[str, ...]:

@@ -42,7 +42,8 @@ def check_order(schema: pa.Schema, columns: Sequence[str], layout: str) -> None:
         raise InvalidInputError(f"there is no layout {layout!r}", hint=f"use one of {', '.join(LAYOUTS)}")
     if layout != "linear" and not 1 <= len(columns) <= _CODE_BITS:
         raise InvalidInputError(
-            f"the layout {layout} of {len(columns)} columns", hint=f"order by 1 to {_CODE_BITS} columns, best by 2 to 4"
+            f"the layout {layout} cannot order by {len(columns)} columns",
+            hint=f"order by 1 to {_CODE_BITS} columns, best by 2 to 4",
         )
     for name in columns:
         kind = schema.field(name).type

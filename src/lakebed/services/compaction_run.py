@@ -90,7 +90,8 @@ def _check_action(state: TableState, instant: InstantTime, kind: Compaction) -> 
     for pending in state.timeline.pending():
         if pending.requested_at == instant and pending.action is not kind.action:
             raise InvalidInputError(
-                f"{instant} is a {pending.action}, not a {kind.action}", hint="execute it as what it is"
+                f"{instant} is a {pending.action}, not a {kind.action}",
+                hint="table.services.execute(instant) executes every kind of plan",
             )
 
 
@@ -191,7 +192,9 @@ def _try_commit(
         context.transactions.executions.check_not_cancelled(instant)
         now = current.at(section.config, section.timeline)
         if now.data_schema(now.latest) != schema:
-            raise _SchemaChangedError("the table's columns change all the time", hint="execute the plan again")
+            raise _SchemaChangedError(
+                "the table schema changed during each commit attempt", hint="run the compaction again"
+            )
         for path in strays:
             delete_file(section.ports.storage, path)
 

@@ -117,9 +117,7 @@ def _not_completed(section: Section, target: InstantTime) -> InvalidInputError:
 def _check_savepoints(section: Section, target: InstantTime, completed_at: InstantTime, *, needed: bool) -> None:
     saved = {i.requested_at for i in section.timeline.completed() if i.action is Action.SAVEPOINT}
     if needed and target not in saved:
-        raise InvalidInputError(
-            f"{target} has no savepoint", hint="put one on it first, or ask for a restore that needs none"
-        )
+        raise InvalidInputError(f"{target} has no savepoint", hint=f"put one on it first: table.savepoint({target!r})")
     later = [time for time in sorted(saved) if (section.timeline.completion_of(time) or "") > completed_at]
     if later:
         raise InvalidInputError(

@@ -10,7 +10,10 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.config import TableConfig, find_merge_mode
 from lakebed.model.key_generator import find_key_generator, parse_key_generator
 from lakebed.model.words import MergeMode, TableType
+from lakebed.option_values import Values, parse_value
+from lakebed.options import INDEX_SWITCHES as INDEXES
 from lakebed.options import known_options
+from lakebed.write.checks import check_asked_indexes
 
 OPERATION = "hoodie.datasource.write.operation"
 PARTITIONS_TO_DELETE = "hoodie.datasource.write.partitions.to.delete"
@@ -112,20 +115,13 @@ PROPERTIES = {
         ("hoodie.datasource.write.partitionpath.urlencode",), _flag, lambda c: c.url_encoded_partitions, _FLAG
     ),
     "timezone": _Property(
-        ("hoodie.table.timeline.timezone",), lambda text: text.strip().upper(), lambda c: c.timeline_timezone
+        ("hoodie.table.timeline.timezone",),
+        lambda text: {"UTC": "UTC", "LOCAL": "LOCAL"}[text.strip().upper()],
+        lambda c: c.timeline_timezone,
+        "UTC or LOCAL",
     ),
 }
 """What options may say of a table, by names that `create_table` has for it where it has one."""
-INDEXES = {
-    "hoodie.metadata.enable": "files",
-    "hoodie.metadata.index.column.stats.enable": "column_stats",
-    "hoodie.metadata.index.partition.stats.enable": "partition_stats",
-    "hoodie.metadata.index.bloom.filter.enable": "bloom",
-    "hoodie.metadata.record.index.enable": "record",
-    "hoodie.metadata.global.record.level.index.enable": "record",
-    "hoodie.metadata.record.level.index.enable": "record_partitioned",
-}
-"""Options that ask for an index, or for none, and the index."""
 _OWN = (OPERATION, PARTITIONS_TO_DELETE, *INDEXES, *(key for about in PROPERTIES.values() for key in about.spellings))
 
 
@@ -152,7 +148,7 @@ def parse_save_options(options: Mapping[str, str]) -> SaveOptions:
         if key in options:
             _say(indexes, index, key, _parsed(key, options[key], _flag, _FLAG))
     return SaveOptions(
-        operation=_parsed(OPERATION, options.get(OPERATION, "upsert"), _operation, ", ".join(OPERATIONS)),
+        operation=_parsed(OPERATION, options.get(OPERATION, "upsert"), _operation, f"one of {', '.join(OPERATIONS)}"),
         partitions_to_delete=_columns(options.get(PARTITIONS_TO_DELETE, "")),
         properties=said,
         indexes=indexes,
@@ -175,15 +171,8 @@ def check_agrees(given: SaveOptions, config: TableConfig, indexes: Iterable[str]
                 f"the option {about.spellings[0]} says {_text(asked)}, table {config.name} has {_text(has) or 'none'}",
                 hint="leave the option out, or save to another path",
             )
-    present = {*indexes} | (set() if config.partition_fields else {"partition_stats"})
-    for key, index in INDEXES.items():
-        if index in given.indexes and given.indexes[index] != (index in present):
-            verb = "create" if given.indexes[index] else "drop"
-            raise InvalidInputError(
-                f"the option {key} is {str(given.indexes[index]).lower()}, but table {config.name} "
-                f"{'has no' if given.indexes[index] else 'has the'} index {index}",
-                hint=f"{verb} it first, with table.indexes.{verb}(...), or leave the option out",
-            )
+    asked = {key: given.indexes[index] for key, index in INDEXES.items() if index in given.indexes}
+    check_asked_indexes(config, asked, frozenset(indexes))
 
 
 def _operation(text: str) -> str:
@@ -191,10 +180,7 @@ def _operation(text: str) -> str:
 
 
 def _parsed(key: str, text: str, parse: Callable[[str], Any], wanted: str) -> Any:
-    try:
-        return parse(text)
-    except (KeyError, ValueError) as error:
-        raise InvalidInputError(f"the option {key}={text} is not supported", hint=f"use {wanted}") from error
+    return parse_value(key, text, Values(wanted, parse))
 
 
 def _say(said: dict[str, Any], name: str, key: str, value: Any) -> None:

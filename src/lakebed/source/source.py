@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import datasource as ds
 
+from lakebed.options import warn_of_unknown
 from lakebed.read.spark_columns import spark_schema
 from lakebed.source.reader import LakebedReader, plan_read
 from lakebed.source.writer import LakebedWriter, plan_save
@@ -24,6 +25,7 @@ class LakebedSource(ds.DataSource):
 
     def schema(self) -> StructType:
         """The table's columns as of the snapshot that the options ask for."""
+        warn_of_unknown(self.options)  # Here alone: Spark plans a read in several processes.
         return spark_schema(plan_read(self.options).schema)
 
     def reader(self, schema: StructType) -> LakebedReader:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,8 @@ from lakebed.api import Table, open_table
 from lakebed.errors import InvalidInputError, StorageUnavailableError
 from lakebed.model.config import TableConfig
 from lakebed.model.words import TableType
-from lakebed.options import parse_table_options, parse_write_options, storage_options
+from lakebed.options import parse_table_options, parse_write_options, storage_options, warn_of_unknown
+from lakebed.services.clustering_options import parse_clustering_options
 from lakebed.services.due import parse_inline_services
 from lakebed.source.options import PARTITIONS_TO_DELETE, PROPERTIES, SaveOptions, check_agrees, parse_save_options
 from lakebed.storage import Storage, open_storage
@@ -32,7 +33,7 @@ from lakebed.table.transactions import choose_timing, open_ports
 from lakebed.timeline.config import has_config
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.ports import Ports
-from lakebed.write.checks import check_writable
+from lakebed.write.checks import check_record_index, check_writable, has_global_index, index_names
 from lakebed.write.create import INDEXES as CREATED_INDEXES
 from lakebed.write.create import TableSpec, create_files, metadata_partitions, parse_spec, table_properties
 from lakebed.write.handover import drop_rows, hand_over, kept_alive, new_folder, sweep_rows, take_over
@@ -115,6 +116,8 @@ def plan_save(options: Mapping[str, str], schema: object, *, overwrite: bool) ->
     parse_table_options(job.given.others)
     parse_write_options(job.given.others)
     parse_inline_services(job.given.others)
+    parse_clustering_options(job.given.others)
+    warn_of_unknown(job.given.others)
     is_new = not has_config(job.storage)
     if is_new:
         _plan_table(job)
@@ -164,9 +167,8 @@ def _plan_table(job: SaveJob) -> TableSpec:
         {**job.given.others, **_settings(said)},
     )
     partitions = metadata_partitions(spec)
-    check_agrees(
-        job.given, TableConfig(table_properties(spec, partitions)), _index_names(partitions, spec.has_partitioned_index)
-    )
+    indexes = index_names(partitions, is_partitioned=spec.has_partitioned_index)
+    check_agrees(job.given, TableConfig(table_properties(spec, partitions)), indexes)
     return spec
 
 
@@ -179,22 +181,16 @@ def _settings(said: Mapping[str, Any]) -> dict[str, str]:
 def _check_table(job: SaveJob) -> TableState:
     """The table as it stands, if lakebed writes to it and it is as the options say."""
     state = open_handle(job.path, storage_options(job.given.others)).state()
-    definition = state.definitions.get("record_index")
-    is_partitioned = definition is not None and definition.is_partitioned
-    check_agrees(job.given, state.config, _index_names(state.config.metadata_partitions, is_partitioned))
+    indexes = index_names(state.config.metadata_partitions, is_partitioned=not has_global_index(state))
+    check_agrees(job.given, state.config, indexes)
     check_writable(state)
+    check_record_index(state, parse_write_options(job.given.others))
     return state
 
 
 def _check_rows(job: SaveJob, state: TableState) -> None:
     if job.given.operation not in _BY_KEYS:
         plan_rows(state.config, state.data_schema(state.latest), job.columns)
-
-
-def _index_names(partitions: Iterable[str], is_partitioned: bool) -> frozenset[str]:
-    """Partitions of the metadata table by the names that indexes have for create_table."""
-    names = {"bloom_filters": "bloom", "record_index": "record_partitioned" if is_partitioned else "record"}
-    return frozenset(names.get(partition, partition) for partition in partitions)
 
 
 _Write = Callable[[Table, pa.RecordBatchReader], WriteResult]

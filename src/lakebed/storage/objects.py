@@ -202,7 +202,8 @@ class ObjectStorage:
         """The url as Spark's connectors take it; InvalidInputError for a table in memory."""
         if self._stores.spark_root is None:
             raise InvalidInputError(
-                f"Spark cannot read {self.url}", hint="put the table on a disk or in a bucket, and name the account"
+                f"Spark cannot read {self.url}",
+                hint="put the table on a disk or in a bucket; a url of Azure must name the account",
             )
         place, _, prefix = self._stores.spark_root.partition("://")[2].partition("/")
         scheme = self._stores.spark_root.partition("://")[0]

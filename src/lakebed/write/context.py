@@ -43,4 +43,5 @@ def make_context(state: TableState, instant: InstantTime, schema: pa.Schema, opt
             options.record_positions,
         ),
         entry_ordering=find_ordering(state.definitions, state.config) if "record_index" in indexes else None,
+        partition_shards=options.partition_shards,
     )

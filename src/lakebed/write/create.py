@@ -14,6 +14,7 @@ from lakebed.format.index_definitions import encode_index_definitions
 from lakebed.format.properties import table_checksum
 from lakebed.format.timeline.metadata import encode_commit
 from lakebed.index.ordering import ask_ordering
+from lakebed.index.record_index import ShardSizing, shard_count
 from lakebed.metadata.bootstrap import (
     SHARDS,
     bootstrap_empty,
@@ -27,7 +28,7 @@ from lakebed.model.config import TableConfig
 from lakebed.model.index import EntryOrdering, IndexDefinition
 from lakebed.model.instant import Instant
 from lakebed.model.words import META_COLUMNS, Action, MergeMode, State, TableType
-from lakebed.options import parse_index_options
+from lakebed.options import INDEX_NAMES, INDEX_SWITCHES, parse_index_options, parse_option, parse_write_options
 from lakebed.storage import Storage
 from lakebed.timeline.config import PROPERTIES, has_config
 from lakebed.transaction.config import encode_config
@@ -41,13 +42,13 @@ from lakebed.write.schema import declared_schema, table_schema
 
 _TYPES = {"cow": TableType.COPY_ON_WRITE, "mor": TableType.MERGE_ON_READ}
 _NAME = re.compile(r"[^A-Za-z0-9_]")
-_SETTINGS = {
-    "hoodie.record.merge.mode": ("EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"),
-    "hoodie.datasource.write.hive_style_partitioning": ("true", "false"),
-    "hoodie.datasource.write.partitionpath.urlencode": ("true", "false"),
-    "hoodie.table.timeline.timezone": ("UTC", "LOCAL"),
-}
-"""Options of create_table that become properties of the table, and the values that they may have."""
+_SETTINGS = (
+    "hoodie.record.merge.mode",
+    "hoodie.datasource.write.hive_style_partitioning",
+    "hoodie.datasource.write.partitionpath.urlencode",
+    "hoodie.table.timeline.timezone",
+)
+"""Options of create_table that become properties of the table."""
 _OWN_FOLDERS = (".hoodie/metadata", ".hoodie/.index_defs")
 """What a crashed creation may leave behind."""
 INDEXES = ("column_stats", "bloom", "record", "record_partitioned")
@@ -93,8 +94,8 @@ def parse_spec(
         _columns(partition_by),
         _columns(ordering),
         _TYPES[table_type.lower()],
-        tuple(indexes),
-        dict(options),
+        _asked_indexes(indexes, options, is_partitioned=bool(_columns(partition_by))),
+        {key: parse_option(key, value) if key in _SETTINGS else value for key, value in options.items()},
     )
     _check(spec)
     config = TableConfig(table_properties(spec, ()))
@@ -161,10 +162,12 @@ def _check(spec: TableSpec) -> None:
             raise InvalidInputError(f"{name!r} is a meta column", hint="leave it out of the schema; lakebed adds it")
     for index in spec.indexes:
         if index not in INDEXES:
-            raise InvalidInputError(f"there is no index {index!r}", hint=f"use {', '.join(INDEXES)}")
-    for key, accepted in _SETTINGS.items():
-        if spec.options.get(key, accepted[0]) not in accepted:
-            raise InvalidInputError(f"the option {key}={spec.options[key]}", hint=f"use {' or '.join(accepted)}")
+            raise InvalidInputError(f"there is no index {index!r}", hint=f"use one of {', '.join(INDEXES)}")
+    if {"record", "record_partitioned"} <= {*spec.indexes}:
+        raise InvalidInputError(
+            "a table has one record index: of the whole table, or of each partition",
+            hint='ask for "record" or for "record_partitioned"',
+        )
     if _merge_mode(spec) is MergeMode.EVENT_TIME_ORDERING and not spec.ordering:
         raise InvalidInputError(
             "EVENT_TIME_ORDERING needs a column to order by", hint='name it: ordering="ts"; or use COMMIT_TIME_ORDERING'
@@ -191,9 +194,7 @@ def create_files(ports: Ports, spec: TableSpec) -> None:
             for listed in ports.storage.list(folder, recursive=True):
                 delete_file(ports.storage, listed.path)
         definitions = _definitions(spec)
-        shards = {name: SHARDS[name] for name in metadata_partitions(spec)}
-        if spec.has_partitioned_index:
-            shards["record_index"] = 0
+        shards = {name: _shards(name, spec) for name in metadata_partitions(spec)}
         properties = table_properties(spec, tuple(shards))
         _create_metadata_table(ports, TableConfig(properties), shards, first_extra(definitions.get("record_index")))
         replace_file(ports.storage, properties["hoodie.table.index.defs.path"], encode_index_definitions(definitions))
@@ -239,6 +240,31 @@ def _definitions(spec: TableSpec) -> dict[str, IndexDefinition]:
         is_partitioned = spec.has_partitioned_index
         definitions["record_index"] = record_index_definition(is_partitioned=is_partitioned, ordering=_ordering(spec))
     return definitions
+
+
+def _shards(mdt_partition: str, spec: TableSpec) -> int:
+    """How many shards a partition of the metadata table begins with: none if each data partition brings its own."""
+    if mdt_partition != "record_index":
+        return SHARDS[mdt_partition]
+    sizing = ShardSizing(*parse_index_options(spec.options).global_sizing)
+    return 0 if spec.has_partitioned_index else shard_count(0, sizing)
+
+
+def _asked_indexes(named: Sequence[str], options: Mapping[str, str], *, is_partitioned: bool) -> tuple[str, ...]:
+    """The indexes that a new table gets beside those that all have, by name, by their options or by the index type."""
+    given = parse_write_options(options)
+    names = (named,) if isinstance(named, str) else named
+    asked = [name if name in INDEXES else INDEX_NAMES.get(str(name).lower(), name) for name in names]
+    asked += [INDEX_SWITCHES[key] for key, is_on in given.indexes.items() if is_on and INDEX_SWITCHES[key] in INDEXES]
+    if given.index.startswith("record") and not any(name.startswith("record") for name in asked):
+        asked.append("record_partitioned" if given.index == "record_partitioned" and is_partitioned else "record")
+    # Without `files`: to reads, that option says how to list files.
+    always = ("column_stats", *(("partition_stats",) if is_partitioned else ()))
+    for key, is_on in given.indexes.items():
+        if not is_on and INDEX_SWITCHES[key] in (*asked, *always):
+            why = "every new table has it" if INDEX_SWITCHES[key] in always else "it is asked for, too"
+            raise InvalidInputError(f"the option {key}=false is not supported: {why}", hint="leave the option out")
+    return tuple(dict.fromkeys(asked))
 
 
 def _ordering(spec: TableSpec) -> EntryOrdering | None:

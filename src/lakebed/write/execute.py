@@ -97,8 +97,11 @@ class RunStaged:
         return () if stored is None else (stored,)
 
 
-def key_shards(state: TableState) -> ShardSets | None:
-    """The shards that the keys of a write go to; None if the table keeps no record index, or has but some of them."""
+def key_shards(state: TableState, *, shards_of_new: int) -> ShardSets | None:
+    """The shards that the keys of a write go to; None if the table keeps no record index, or has but some of them.
+
+    A partitioned one gives a new data partition `shards_of_new`.
+    """
     config = state.config
     if RECORD_INDEX not in (*config.metadata_partitions, *config.metadata_partitions_inflight):
         return None
@@ -106,7 +109,9 @@ def key_shards(state: TableState) -> ShardSets | None:
     is_partitioned = definition is not None and definition.is_partitioned
     window = definition.window if definition is not None else None
     groups = _key_groups(state)
-    return None if groups is None else shard_sets(groups, is_partitioned=is_partitioned, window=window)
+    if groups is None:
+        return None
+    return shard_sets(groups, is_partitioned=is_partitioned, shards_of_new=shards_of_new, window=window)
 
 
 def _key_groups(state: TableState) -> tuple[str, ...] | None:

@@ -74,6 +74,7 @@ class CommitChanges:
             groups=obliged.groups,
             definitions=state.definitions,
             stats=known,
+            groups_per_partition=self.context.partition_shards,
             others_write=bool(others),
             building=obliged.building,
         )

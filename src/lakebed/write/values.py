@@ -80,7 +80,8 @@ class WriteContext:
 
     `schema` has the table's data columns after this write; `avro_json` declares them after the five meta columns.
     `stats_columns`, meta columns among them, get column statistics; none if the table keeps no such index. Entries of
-    the record index carry the values of `entry_ordering`, if they do.
+    the record index carry the values of `entry_ordering`, if they do; one that is partitioned gives a new data
+    partition `partition_shards`.
     """
 
     storage: Storage
@@ -92,6 +93,7 @@ class WriteContext:
     counts: CountedInstants
     files: FileSizing = field(default_factory=FileSizing)
     entry_ordering: EntryOrdering | None = None
+    partition_shards: int = 1
     encodings: Encodings = field(default_factory=dict, repr=False, compare=False)
     """How columns are encoded, as tasks in this process find it."""
 

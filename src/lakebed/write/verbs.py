@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from lakebed.engine.threads import shared_threads
 from lakebed.errors import InvalidInputError
-from lakebed.metadata import MetadataTable
 from lakebed.model.text import check_texts
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.options import WriteOptions
 from lakebed.table import TableHandle
 from lakebed.write.arrange import Arrangement
+from lakebed.write.checks import check_record_index, has_global_index, has_record_index
 from lakebed.write.input import Input, open_input
 from lakebed.write.keys import find_field, plan_keys, record_keys
 from lakebed.write.operations import (
@@ -79,8 +79,8 @@ class TableWrites:
 
     def delete_partitions(self, partitions: str | Iterable[str]) -> WriteResult:
         """Deletes all rows of partitions, given as `_hoodie_partition_path` spells them; each has files."""
-        is_one = isinstance(partitions, str) or not isinstance(partitions, Iterable)
-        wanted = (partitions,) if is_one else tuple(partitions)
+        is_many = isinstance(partitions, Iterable) and not isinstance(partitions, str)
+        wanted: tuple[str, ...] = tuple(partitions) if is_many else (partitions,)  # type: ignore[assignment]
         known = {file_slice.group.partition for file_slice in self._handle.state().latest_slices}
         missing = [partition for partition in wanted if not isinstance(partition, str) or partition not in known]
         if missing or not wanted:
@@ -125,19 +125,10 @@ class TableWrites:
     def _rule(self, *, everywhere: bool = False) -> TagRule:
         """How keys are found: by the record index if there is one, unless the options ask for another way."""
         state, asked = self._handle.last_look, self._options.index
-        has_index = "record_index" in state.config.metadata_partitions
-        if isinstance(state.metadata, MetadataTable):
-            has_index = state.metadata.has("record_index")
-        if asked == "record" and not has_index:
-            raise InvalidInputError(
-                f"table {state.config.name} has no record index to find keys with",
-                hint='make one: table.indexes.create("record_index"), or leave the option hoodie.index.type out',
-            )
-        if not has_index or asked not in ("auto", "record"):
+        check_record_index(state, self._options)
+        if not has_record_index(state) or asked in ("simple", "bloom"):
             return TagRule(everywhere=everywhere, prune=asked != "simple")
-        definition = state.definitions.get("record_index")
-        is_global = definition is None or not definition.is_partitioned
-        return TagRule(everywhere, by_index=True, is_global=is_global, moves=self._options.moves_rows)
+        return TagRule(everywhere, by_index=True, is_global=has_global_index(state), moves=self._options.moves_rows)
 
 
 def _is_text(keys: object) -> bool:

@@ -257,7 +257,7 @@ class Writer:
             made.files = run_write_tasks(plan.tasks, plan.engine, declare, prepare)
         else:
             declare()
-            shards = key_shards(state)
+            shards = key_shards(state, shards_of_new=context.partition_shards)
             run, made.knows_keys = RunStaged(plan.shelf, shards), shards is not None
             tasks: list[WriteTask | SliceTask] = [*plan.tasks, *_hidden_scans(state, plan)]
             results = plan.engine.map(tasks, run)

@@ -255,7 +255,9 @@ def _row_of(key: bytes) -> bytes:
 def _require_codec(codec: int, path: str) -> None:
     if codec not in (GZIP, NONE):
         name = CODEC_NAMES[codec] if 0 <= codec < len(CODEC_NAMES) else f"number {codec}"
-        raise UnsupportedTableError(f"{path}: HFile compressed with codec {name}", hint=_CODEC_HINT)
+        raise UnsupportedTableError(
+            f"{path}: the HFile is compressed with {name}, which lakebed does not read", hint=_CODEC_HINT
+        )
 
 
 def _cut(data: bytes, at: int, length: int) -> bytes:

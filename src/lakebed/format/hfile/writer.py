@@ -98,7 +98,8 @@ def encode_hfile(
 def _require_short(longest: int) -> None:
     if longest > ROW_BYTES_MAX:
         raise InvalidInputError(
-            f"a key of {longest} bytes", hint=f"the metadata table holds keys of at most {ROW_BYTES_MAX} bytes"
+            f"a key of {longest} bytes is too long",
+            hint=f"use shorter keys: the metadata table holds those of at most {ROW_BYTES_MAX} bytes",
         )
 
 

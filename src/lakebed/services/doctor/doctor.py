@@ -15,7 +15,7 @@ from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.index.record_index import ShardSizing
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.model.words import Action, State
-from lakebed.options import parse_index_options, parse_write_options, storage_options
+from lakebed.options import parse_index_options, parse_write_options, storage_options, warn_of_unknown
 from lakebed.services.doctor.configuration import find_config_problems
 from lakebed.services.doctor.files import describe_strays, find_listing_differences, find_lost
 from lakebed.services.doctor.finding import REPAIRED, Finding, Kind, Remedy
@@ -143,6 +143,7 @@ def open_doctor(storage: Storage, options: Mapping[str, str]) -> Doctor:
 
 def open_doctor_at(path: str | os.PathLike[str], options: Mapping[str, str]) -> Doctor:
     """The doctor of the table at a path or URL."""
+    warn_of_unknown(options)
     return open_doctor(open_storage(path, storage_options(options)), options)
 
 

@@ -39,7 +39,9 @@ def _check(section: Section, partition: str) -> None:
             "all other indexes rest on the list of files", hint='to repair it: create("files", rebuild=True)'
         )
     if partition == RECORD_INDEX and any(name.startswith("secondary_index_") for name in ready):
-        raise InvalidInputError("secondary indexes lead to record_index", hint="drop the secondary indexes first")
+        raise InvalidInputError(
+            "secondary indexes find rows through record_index", hint="drop the secondary indexes first"
+        )
     if partition == COLUMN_STATS and PARTITION_STATS in ready:
         raise InvalidInputError("partition_stats are made of column_stats", hint="drop partition_stats first")
     if partition not in (*ready, *section.config.metadata_partitions_inflight) and not _has_leftovers(

@@ -10,6 +10,7 @@ from lakebed.metadata.bloom_filters import BLOOM_FILTERS
 from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.model.index import OUTSIDE
+from lakebed.options import INDEX_NAMES
 
 FILES = "files"
 KINDS = {
@@ -58,6 +59,9 @@ def parse_request(
     outside: str = "scan",
 ) -> IndexRequest:
     """The arguments of `indexes.create`, checked."""
+    is_other = kind is None and name not in KINDS.values()
+    kind = None if kind is None else INDEX_NAMES.get(kind.lower(), kind)
+    name = INDEX_NAMES.get(name.lower(), name) if is_other else name
     asked = kind or next((k for k, partition in KINDS.items() if name in (k, partition)), name)
     if asked in _NOT_BUILT or asked.startswith(("secondary_index", "expr_index")):
         raise UnsupportedTableError(
@@ -85,7 +89,7 @@ def _check_window(kind: str, window: int | None, outside: str) -> None:
         hint = 'kind="record_windowed" takes one, and no other: window=30 for the newest 30 partitions'
         raise InvalidInputError(f"a {kind} index {'needs' if window is None else 'has no'} window", hint=hint)
     if window is not None and window < 1:
-        raise InvalidInputError(f"a window of {window} partitions", hint="use a number from 1 up")
+        raise InvalidInputError(f"a window of {window} partitions is none", hint="use a number from 1 up")
     if outside not in OUTSIDE:
         raise InvalidInputError(f"outside is {outside!r}", hint=f"use one of {', '.join(OUTSIDE)}")
 

@@ -48,7 +48,9 @@ def reshard_index(
     """Spreads the entries of the record index over `shards` shards, of each data partition if it is partitioned."""
     check_shards(shards)
     if KINDS.get(name, name) != RECORD_INDEX:
-        raise InvalidInputError(f"{name} cannot be given other shards", hint="record_index can")
+        raise InvalidInputError(
+            f"{name} cannot be given other shards", hint='only the record index can: reshard("record_index", shards=16)'
+        )
     work, plan = Renewal(transactions, table, progress), ByShards(shards)
     if not any(renew_online(work, lambda *_: plan) for _ in range(_COPIES_MAX)):
         renew_locked(work, plan)

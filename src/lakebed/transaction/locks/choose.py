@@ -49,9 +49,8 @@ def choose_lock(
     make = _PROVIDERS.get(provider.removeprefix(_PACKAGE))
     if make is None:
         raise InvalidInputError(
-            f"the lock provider {provider} is not supported",
-            hint=f"set hoodie.write.lock.provider, for all writers of the table, to {_PACKAGE} and one of "
-            + ", ".join(_PROVIDERS),
+            f"the option hoodie.write.lock.provider={provider} is not supported",
+            hint=f"use one of {', '.join(_PROVIDERS)} (of {_PACKAGE.rstrip('.')}) in all writers of the table",
         )
     return make(wanted)
 

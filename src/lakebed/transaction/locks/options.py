@@ -7,10 +7,11 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from lakebed.errors import InvalidInputError
+from lakebed.option_values import numbers, parse_value
 from lakebed.transaction.locks.waiting import Patience
 
 _PREFIX = "hoodie.write.lock."
-_DIGITS_MAX = 12
+_MOST = 10**12 - 1
 
 
 def _text(key: str) -> Any:
@@ -73,8 +74,4 @@ def parse_lock_options(options: Mapping[str, str]) -> LockOptions:
 
 def _value(f: Field[Any], key: str, text: str) -> object:
     least = f.metadata.get("least")
-    if least is None:
-        return text or None
-    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX and int(text) >= least):
-        raise InvalidInputError(f"the option {key} is {text!r}", hint=f"give a whole number from {least}")
-    return int(text)
+    return (text or None) if least is None else parse_value(key, text, numbers(least, _MOST))
