@@ -77,12 +77,17 @@ class World:
     def look_at_indexes(self) -> None:
         """Whether there is a record index over the whole table: then a key is in one partition at most."""
         record = self.indexes().get("record_index")
+        self.model.has_record_index = record is not None
         self.model.is_global = record is not None and "partitioned" not in record.kind
 
     def allows(self, step: Step) -> bool:
         """Whether a step fits the table as it is: steps before it may have been left out."""
         rows: Sequence[Row] = step.args.get("rows", ())
         model = self.model
+        if self.setup.kind == "mor" and not model.has_record_index and step.verb not in ("delete_rows", "refused"):
+            known = KNOWN["mor without record index: keys come back after a delete"]
+            if known and not model.deleted.isdisjoint(map(key_of, rows)):
+                return False
         if step.verb in ("upsert", "insert", "bulk_insert", "overwrite") and any(
             name not in row for row in rows for name in model.columns
         ):
