@@ -20,7 +20,7 @@ settings.load_profile("lakebed")
 DATA = Path(__file__).parent / "data" / "hudi"
 
 
-LONG = ("simulation", "soak")
+LONG = ("model_based", "simulation", "soak")
 """Folders whose tests take minutes."""
 
 

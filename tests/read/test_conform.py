@@ -13,6 +13,10 @@ def test_missing_columns_are_null_and_extra_ones_go() -> None:
     assert conform_table(table, wanted, path="f").to_pylist() == [{"new": None, "a": 1}, {"new": None, "a": 2}]
 
 
+def test_rows_without_columns_still_count() -> None:
+    assert conform_table(pa.table({"a": [1, 2]}), pa.schema([]), path="f").num_rows == 2
+
+
 @pytest.mark.parametrize(
     ("values", "wanted"),
     [

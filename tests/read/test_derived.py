@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
+import lakebed
 from lakebed.model.config import TableConfig
 from lakebed.read.derived import plan_columns
 
@@ -72,3 +75,12 @@ def test_what_they_do_not_tell_is_read(properties: dict[str, str], stored: set[s
 def test_a_folder_that_does_not_match_leaves_the_value_to_the_file() -> None:
     columns = plan_columns(SCHEMA, "eu/extra/more", config(**{"table.partition.fields": "region,other"}), merged=False)
     assert "region" in columns.stored.names
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_partition_columns_can_be_read_alone(kind: str, tmp_path: Path) -> None:
+    rows = pa.table({"id": ["a", "b", "c"], "region": ["eu", "eu", "us"]})
+    table = lakebed.create_table(tmp_path / "t", schema=rows.schema, key="id", partition_by="region", table_type=kind)
+    table.upsert(rows)
+    assert sorted(table.to_arrow(columns=["region"])["region"].to_pylist()) == ["eu", "eu", "us"]
+    assert table.to_arrow(columns=["_hoodie_partition_path"], where="region = 'eu'").num_rows == 2

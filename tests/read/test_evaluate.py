@@ -118,6 +118,18 @@ def test_comparison_of_the_widest_decimals() -> None:
     assert passing(parse_where("a > b and b > c and c < b and a != c", schema), [row], schema) == [0]
 
 
+@pytest.mark.parametrize("text", ["d = 0.1D", "d in (0.1D)", "not (d < 0.1D)", "d <= cast('0.1' as double)", "d = 1e-1"])
+def test_doubles_meet_decimals_by_their_digits(text: str) -> None:
+    schema = pa.schema([("d", pa.decimal128(10, 2))])
+    assert passing(parse_where(text, schema), [{"d": Decimal("0.10")}], schema) == [0]
+
+
+@pytest.mark.parametrize("text", ["n <= f", "f >= n", "n < f", "n = f", "not (n > f)", "not (n <= f)", "n != f"])
+def test_null_against_nan_is_unknown(text: str) -> None:
+    schema = pa.schema([("n", pa.int32()), ("f", pa.float64())])
+    assert passing(parse_where(text, schema), [{"n": None, "f": float("nan")}], schema) == []
+
+
 def test_timestamps_of_other_zones_are_read_in_utc() -> None:
     schema = pa.schema([("at", pa.timestamp("ms", "Europe/Paris"))])
     row = {"at": datetime(2023, 12, 31, 23, 30, tzinfo=timezone.utc)}

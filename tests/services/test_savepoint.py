@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import lakebed
 from lakebed.errors import InvalidInputError
 from lakebed.format.timeline.metadata import decode_savepoint
 from lakebed.model.instant import InstantTime
@@ -94,6 +96,30 @@ def test_replaced_groups_stay_with_it(cow: Modelled) -> None:
     clean(cow)
     assert first in cow.readable()
     cow.check_now()
+
+
+def test_archiving_what_was_before_it_leaves_it_readable(tmp_path: Path) -> None:
+    options = {
+        "hoodie.clean.commits.retained": "1",
+        "hoodie.keep.min.commits": "2",
+        "hoodie.keep.max.commits": "3",
+        "hoodie.clean.automatic": "false",
+        "hoodie.archive.automatic": "false",
+    }
+    rows = pa.table({"id": ["a"], "v": [1]})
+    table = lakebed.create_table(tmp_path / "t", schema=rows.schema, key="id", options=options)
+    table.insert(rows)
+    replaced = table.overwrite(pa.table({"id": ["b"], "v": [1]})).instant
+    table.upsert(pa.table({"id": ["c"], "v": [1]}))
+    saved = table.savepoint()
+    for _ in range(12):
+        table.upsert(rows)
+    assert table.services.clean() is not None
+    assert table.services.archive() > 0
+    assert replaced not in {instant.requested_at for instant in table.timeline}, "nothing tells what it replaced"
+    assert sorted(table.to_arrow(as_of=saved)["id"].to_pylist()) == ["b", "c"]
+    table.restore(saved)
+    assert sorted(table.to_arrow()["id"].to_pylist()) == ["b", "c"]
 
 
 def test_what_cannot_be_saved_is_refused(cow: Modelled) -> None:

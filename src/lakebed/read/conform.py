@@ -10,6 +10,8 @@ from lakebed.format.guard import decoding
 
 def conform_table(table: pa.Table, schema: pa.Schema, *, path: str) -> pa.Table:
     """`table` with exactly the columns of `schema`: missing ones are null, narrower types are widened."""
+    if not len(schema):
+        return table.select([])  # Its rows still count: columns that the path tells are added to them.
     columns = []
     for field in schema:
         position = table.schema.get_field_index(field.name)

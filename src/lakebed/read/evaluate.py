@@ -199,7 +199,8 @@ def _compare_columns(left: str, op: Op, right: str, schema: pa.Schema) -> pc.Exp
     if op == "=":
         return compared | (one_nan & other_nan)
     above, below = (one_nan, other_nan) if op in {">", ">="} else (other_nan, one_nan)
-    return compared | (above if op in {">=", "<="} else above & ~below)
+    lower = other if op in {">", ">="} else one
+    return compared | (above & lower.is_valid() if op in {">=", "<="} else above & ~below)
 
 
 def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:

@@ -179,7 +179,8 @@ def _converted(value: SqlLiteral, word: str) -> SqlLiteral:
     if isinstance(value, str) and word in _TEXT_CASTS:
         return _TEXT_CASTS[word](value)
     if isinstance(value, (str, Decimal)) and word == "double":
-        return Decimal(float(value))
+        # The digits that stand for it: 0.1D equals the decimal 0.1, as it does once Spark makes that a double.
+        return Decimal(repr(float(value)))
     if isinstance(value, (str, Decimal)) and word.startswith("decimal"):
         return Decimal(value)
     if isinstance(value, Decimal) and word in _INTEGER_WORDS and value == value.to_integral_value():

@@ -28,7 +28,7 @@ class _Removed:
 def check_retained(state: TableState, snapshot: Snapshot) -> None:
     """Raises InvalidInputError if a file that the snapshot needs has been cleaned: rows would be missing silently."""
     removed = _removed_bases(state)
-    if not removed:
+    if not removed or _is_saved(state, snapshot):
         return
     present = _present_bases(state)
     lost = _find_lost(state, snapshot, removed, present)
@@ -40,6 +40,12 @@ def check_retained(state: TableState, snapshot: Snapshot) -> None:
         f"table {state.config.name} as of {snapshot.until} needs files of {lost} that have been cleaned",
         hint=f"the earliest moment that is still readable is {next(readable, 'now')}",
     )
+
+
+def _is_saved(state: TableState, snapshot: Snapshot) -> bool:
+    """Whether a savepoint keeps the files of the snapshot: whatever was cleaned, it did not need."""
+    saved = (i.requested_at for i in state.timeline.completed() if i.action is Action.SAVEPOINT)
+    return snapshot.until is not None and snapshot.until in map(state.timeline.completion_of, saved)
 
 
 def _find_lost(

@@ -1,0 +1,40 @@
+"""Random operations on random tables, judged by a model in plain Python.
+
+`python -m tests.model_based --seed 7` runs one seed again; `--seeds 2000 --start 1 --jobs 2` runs many.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
+from .runner import run_seed
+
+
+def main() -> int:
+    """Runs what the command line asks for; 1 if anything was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.model_based", description=__doc__)
+    parser.add_argument("--seed", type=int, help="the one seed to run")
+    parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run")
+    parser.add_argument("--start", type=int, default=1, help="the first of them")
+    parser.add_argument("--steps", type=int, default=25, help="steps of each seed")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--no-shrink", action="store_true", help="show all steps that led to a failure")
+    given = parser.parse_args()
+    seeds = range(given.start, given.start + given.seeds) if given.seed is None else [given.seed]
+    run = partial(run_seed, steps=given.steps, shrink=not given.no_shrink)
+    failures = 0
+    with ProcessPoolExecutor(given.jobs) as pool:
+        for failure in pool.map(run, seeds) if given.jobs > 1 else map(run, seeds):
+            if failure is not None:
+                failures += 1
+                sys.stdout.write(f"{failure}\n")
+                sys.stdout.flush()
+    sys.stdout.write(f"{len(seeds)} seeds of {given.steps} steps, {failures} failed\n")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
