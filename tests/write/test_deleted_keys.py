@@ -130,3 +130,28 @@ def test_a_key_that_lives_elsewhere_in_its_partition_is_updated_there(tmp_path: 
     assert table.lookup(["a"]).select([RECORD_KEY, PARTITION_PATH]).num_rows == 1
     found = table.indexes.validate("record_index")
     assert found.is_sound, found.examples
+
+
+@pytest.mark.parametrize("ordering", ["ts", None])
+def test_inside_and_outside_the_window_of_an_index_that_others_do_not_know(
+    tmp_path: Path, ordering: str | None
+) -> None:
+    table = new_table(tmp_path, ordering=ordering)
+    old, new = "2026-11-01", "2026-11-09"
+    table.upsert(pa.concat_tables([rows("ab", 1, old), rows("ab", 1, new)]))
+    table.indexes.create("record_index", kind="record_windowed", window=1)
+    table.upsert(pa.concat_tables([marked("a", 9, old), marked("a", 9, new)]))
+
+    late = pa.concat_tables([rows("ac", 8, old), rows("ac", 8, new)])
+    expected = {"ts": (2, 0, 0), None: (4, 0, 0)}[ordering]
+    assert counts(table.upsert(late)) == expected
+    assert len([each for each in stored(table) if each[0] == "a"]) == expected[0] - 2
+    assert sum(logs for _, logs in groups(table)) == 4
+
+    again = pa.concat_tables([rows("a", 9, old), rows("a", 9, new)])
+    assert counts(table.upsert(again)) == ((2, 0, 0) if ordering else (0, 2, 0))
+    assert counts(table.upsert(again)) == (0, 2, 0), "the index knows them again"
+    assert [each for each in stored(table) if each[0] == "a"] == [("a", old, 9), ("a", new, 9)]
+    assert counts(table.delete(["a"])) == (0, 0, 2)
+    found = table.indexes.validate("record_index")
+    assert found.is_sound, found.examples

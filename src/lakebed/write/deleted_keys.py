@@ -1,8 +1,8 @@
 """Keys that log files delete: if a record index tells everyone where keys are, they come back in other file groups.
 
-Apache Hudi writes new keys to base files, so none ever lies over a delete. Ours may be added to log files. If the delete
-has a later ordering value, such a row would not be seen; if the row in the base file has one, Apache Hudi would show
-that row again, though it was deleted.
+Apache Hudi writes new keys to base files, so none ever lies over a delete. Ours may be added to log files. If the
+delete has a later ordering value, such a row would not be seen; if the row in the base file has one, Apache Hudi would
+show that row again, though it was deleted. Without such an index keys stay with the file group that deleted them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from lakebed.read.rules import merge_rules
 from lakebed.storage import Storage
 from lakebed.write.assign import Space
 from lakebed.write.columns import joined
-from lakebed.write.tag import Ints
-from lakebed.write.values import WriteContext
+from lakebed.write.tag import FindTask, Ints
+from lakebed.write.values import DELETED, WriteContext
 
 Spaces = Mapping[str, Sequence[Space]]
 
@@ -47,7 +47,7 @@ class FreeRows:
         """The rows that go to the file, and the others."""
         deleted = self.known.get(space.target)
         if deleted is None:
-            deleted = deleted_keys(self.slices[space.target], self.context)
+            deleted = _barred_keys(self.slices[space.target], self.context)
         if not len(deleted):
             return rows[: space.rows], rows[space.rows :]
         keys = joined(self.keys.take(pa.array(rows)))
@@ -71,7 +71,7 @@ def free_rows(
         for space in _first(spaces.get(partition, ()), len(numbers))
         if slices[space.target].logs
     ]
-    found = engine.map([slices[target] for target in asked], partial(deleted_keys, context=context))
+    found = engine.map([slices[target] for target in asked], partial(_barred_keys, context=context))
     return FreeRows(context, slices, rows[RECORD_KEY], dict(zip(asked, found, strict=True)))
 
 
@@ -80,16 +80,27 @@ def spaces_without_deletes(
 ) -> dict[str, list[Space]]:
     """The small files whose log files delete nothing: for rows whose keys are not at hand."""
     targets = [space.target for some in spaces.values() for space in some if slices[space.target].logs]
-    found = engine.map([slices[target] for target in targets], partial(deleted_keys, context=context))
+    found = engine.map([slices[target] for target in targets], partial(_barred_keys, context=context))
     left_out = {target for target, keys in zip(targets, found, strict=True) if len(keys)}
     return {name: [space for space in some if space.target not in left_out] for name, some in spaces.items()}
 
 
-def deleted_keys(file_slice: FileSlice, context: WriteContext) -> pa.Array:
-    """The keys that log files of a slice delete, where that matters to what is written later."""
+def find_deleted(task: FindTask) -> tuple[Ints, Ints]:
+    """Indices of the keys that log files of the slice, which has none of them now, delete; and the position of such."""
+    deleted = _deleted_keys(task.scan.file_slice, task.scan.storage, task.scan.schema)
+    found = np.flatnonzero(pc.is_in(task.keys, value_set=deleted).to_numpy(zero_copy_only=False))
+    return found, np.full(len(found), DELETED)
+
+
+def _barred_keys(file_slice: FileSlice, context: WriteContext) -> pa.Array:
+    """The keys that must not be added to log files of a slice: deleted ones, unless what is written later counts."""
     if not file_slice.logs or merge_rules(context.config) is Rules.COMMIT_TIME:
         return text_array([])
-    is_marked, storage = IS_DELETED in context.schema.names, context.storage
+    return _deleted_keys(file_slice, context.storage, context.schema)
+
+
+def _deleted_keys(file_slice: FileSlice, storage: Storage, schema: pa.Schema) -> pa.Array:
+    is_marked = IS_DELETED in schema.names
     found = (_deleted_by(storage, file_slice.path(log.name), log, is_marked=is_marked) for log in file_slice.logs)
     return pa.concat_arrays([text_array([]), *found])
 
