@@ -124,7 +124,7 @@ def outcome(result: Any) -> tuple[str, int, int, int]:
 
 
 def steps(index: str) -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
-    """A history of writes: duplicates, updates, inserts, moves, late rows, deletes."""
+    """A history of writes: duplicates, updates, inserts, moves, late rows, deletes, keys that come back."""
     yield "bulk_insert", rows(range(300), 5), {}
     shift = int(index in ("global", "ordered"))
     parts = [
@@ -140,6 +140,9 @@ def steps(index: str) -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
     yield "delete", rows([*range(150, 250), *range(5000, 5010)], 0).select(["id", "city"]), {}
     yield "overwrite", rows(range(3001, 3400, len(CITIES)), 9, note="over"), {}
     yield "upsert", rows(range(0, 600, 7), 10).select(["id", "city", "ts", "note"]), {"partial": True}
+    yield "upsert", pa.concat_tables([rows(range(100, 120), 6, note="late"), rows(range(150, 180), 2, note="back")]), {}
+    parts = [rows(range(100, 140), 8, note="back"), rows(range(160, 250), 1, note="back", deleted=range(160, 170))]
+    yield "upsert", pa.concat_tables(parts), {}
 
 
 @pytest.mark.parametrize("index", INDEXES)

@@ -40,7 +40,7 @@ from lakebed.transaction.markers import load_markers
 from lakebed.view.blocks import CountedInstants
 from lakebed.write import log_blocks, log_file, parquet_columns
 from lakebed.write.log_file import append_log_file, append_log_files
-from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, FileSizing, InMemory, WriteContext, WriteTask
+from lakebed.write.values import DELETED, IS_DELETE, IS_INSERT, POSITION, FileSizing, InMemory, WriteContext, WriteTask
 
 INSTANT, NEXT = InstantTime("20261116000200000"), InstantTime("20261116000300000")
 BASE_INSTANT = InstantTime("20261116000100000")
@@ -420,7 +420,7 @@ def test_a_delete_that_comes_too_late_deletes_no_key() -> None:
     rows = full(["a", "b", "c"], ts=pa.array([10, 10, None], pa.int64()), lakebed_is_delete=pa.array([True] * 3))
     (written,) = append_log_file(task_of(rows, context))
     assert written.deleted_keys.to_pylist() == ["a", "c"]
-    assert written.stat.num_deletes == 3
+    assert (written.stat.num_deletes, written.deleted) == (3, 2)
 
 
 # The store
@@ -702,6 +702,7 @@ def test_appended_rows_are_read_as_the_model_has_them(history, log_format, has_b
     config = config_of("EVENT_TIME_ORDERING", ",".join(ordering)) if ordering else config_of()
     context = context_of(schema, config, files=FileSizing(log_format=log_format))
     model, file_slice, places = Model(schema, ordering), None, {}
+    buried: set[str] = set()
     if has_base:
         first = [{**dict.fromkeys(schema.names), **row} for row in batches[0][2]]
         base = prepared_of(first, schema.names, schema)
@@ -717,6 +718,8 @@ def test_appended_rows_are_read_as_the_model_has_them(history, log_format, has_b
         table = table.append_column(IS_INSERT, pa.array([row["key"] not in alive for row in rows]))
         known = rng.random() < 0.7
         spots = [places.get(row["key"], -1) if known and row["key"] in alive else -1 for row in rows]
+        spots = [DELETED if row["key"] in buried - alive else at for row, at in zip(rows, spots, strict=True)]
+        buried |= {row["key"] for row in rows if row["delete"]}
         table = table.append_column(POSITION, pa.array(spots, pa.int64()))
         (written,) = append_log_file(WriteTask(now, number, GROUP, file_slice, InMemory(table), TOKEN))
         for row in rows:

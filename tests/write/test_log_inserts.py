@@ -102,11 +102,12 @@ def test_keys_that_only_a_log_has_are_updated_deleted_and_inserted_again(
     result = table.upsert(rows((2, 3)))
     assert (result.updated, result.inserted) == (0, 1)
     assert stored(table) == {"k0": 1, "k2": 3}
-    assert len(slices_of(table, "oslo")) == 1
+    assert len(slices_of(table, "oslo")) == 2, "not over the delete"
     check_index(table)
 
 
-def test_a_delete_with_a_later_time_outlives_an_insert_and_the_index_knows(tmp_path: Path) -> None:
+def test_what_the_index_does_not_know_is_new_whatever_was_deleted_when(tmp_path: Path) -> None:
+    """As on a copy-on-write table, and in Apache Hudi: new keys are never added over a delete."""
     table = new_table(tmp_path)
     table.upsert(rows((0, 1), (2, 1)))
     table.delete(rows((2, 9)).select(["id", "city"]))
@@ -114,12 +115,17 @@ def test_a_delete_with_a_later_time_outlives_an_insert_and_the_index_knows(tmp_p
     table.upsert(marked)
     assert stored(table) == {}
 
-    table.upsert(rows((0, 3), (2, 3)))
+    result = table.upsert(rows((0, 3), (2, 3), (4, 3)))
 
-    assert stored(table) == {"k2": 3}
+    assert (result.inserted, result.updated, result.deleted) == (3, 0, 0)
+    assert stored(table) == {"k0": 3, "k2": 3, "k4": 3}
+    first, other = sorted(slices_of(table, "oslo"), key=lambda each: len(each.logs), reverse=True)
+    assert (len(first.logs), len(other.logs)) == (3, 0), "what was never deleted goes to the log"
     check_index(table)
-    table.upsert(rows((0, 8)))
-    assert stored(table) == {"k0": 8, "k2": 3}
+    table.delete(["k0"])
+    assert table.upsert(rows((0, 1))).inserted == 1
+    assert len(slices_of(table, "oslo")) == 3, "both others have deleted it"
+    assert stored(table) == {"k0": 1, "k2": 3, "k4": 3}
     check_index(table)
 
 

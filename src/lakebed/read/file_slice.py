@@ -86,6 +86,23 @@ def read_slice(task: SliceTask) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
+class SliceKeys:
+    """The record keys of a slice's rows, and those that its log files delete, which may have come back since."""
+
+    live: pa.Array
+    deleted: pa.Array
+
+
+def read_keys(task: SliceTask) -> SliceKeys:
+    """The record keys of a file slice with log files."""
+    schema = plan_columns(task.needed_schema, task.file_slice.group.partition, task.config, merged=True).stored
+    parts = load_parts(task, schema)
+    rows = merge_slice(parts.base, parts.logs, parts.rules, schema)
+    deleted = [part.keys.filter(flag_array(part.kinds != Kind.RECORD)) for part in parts.logs]
+    return SliceKeys(record_keys(rows, task.config), pa.concat_arrays([text_array([]), *deleted]))
+
+
+@dataclass(frozen=True, slots=True)
 class SliceParts:
     """What a file slice consists of, before it is merged: its base file, and its log blocks in merge order."""
 

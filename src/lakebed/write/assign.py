@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lakebed.format.grouping import group_rows
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.write.tag import Ints, Tags
-from lakebed.write.values import FileSizing
+from lakebed.write.values import DELETED, FileSizing
 
 _COMPACTED_SHARE = {"avro": 0.35, "parquet": 1.0}
 """What is left of the bytes of log files in a base file. That of Avro is Apache Hudi's estimate."""
@@ -27,7 +27,10 @@ Numbers = TypeVar("Numbers", Ints, range)
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The rows of one file group: updates of what its slice holds first, then inserts."""
+    """The rows of one file group: updates of what its slice holds first, then inserts.
+
+    Updates at position `DELETED` are of keys that its log files have deleted.
+    """
 
     group: FileGroupId
     file_slice: FileSlice | None
@@ -42,8 +45,13 @@ class Assignment:
 
     @property
     def is_insert(self) -> npt.NDArray[np.bool_]:
-        """Which of `rows` are inserts."""
-        return np.arange(len(self.updates) + len(self.inserts)) >= len(self.updates)
+        """Which of `rows` have keys that the slice does not have now."""
+        return np.concatenate([self.positions == DELETED, np.ones(len(self.inserts), bool)])
+
+    @property
+    def revived(self) -> Ints:
+        """Those of `updates` whose keys log files have deleted."""
+        return self.updates[self.positions == DELETED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +69,14 @@ def assign_rows(
     spaces: Mapping[str, Sequence[Space]],
     rows_per_file: int,
     new_file_id: FileIds,
+    take: Callable[[Space, Ints], tuple[Ints, Ints]] | None = None,
 ) -> tuple[Assignment, ...]:
-    """Every tagged row goes where it lives; `inserts`, by partition, into small files and then new file groups."""
+    """Every tagged row goes where it lives; `inserts`, by partition, into small files and then new file groups.
+
+    `take` says which of some rows a small file gets, and which are left.
+    """
     nothing = np.empty(0, np.int64)
-    filled, rest = fill_files(inserts, spaces, rows_per_file)
+    filled, rest = fill_files(inserts, spaces, rows_per_file, take)
     new = [
         Assignment(FileGroupId(partition, new_file_id()), None, nothing, nothing, part)
         for partition, parts in rest.items()
@@ -74,15 +86,20 @@ def assign_rows(
 
 
 def fill_files(
-    inserts: Mapping[str, Numbers], spaces: Mapping[str, Sequence[Space]], rows_per_file: int
+    inserts: Mapping[str, Numbers],
+    spaces: Mapping[str, Sequence[Space]],
+    rows_per_file: int,
+    take: Callable[[Space, Numbers], tuple[Numbers, Numbers]] | None = None,
 ) -> tuple[dict[int, Numbers], dict[str, list[Numbers]]]:
     """Which inserts go into which small file, by the number of its slice, and those of new file groups by partition."""
+    take = take or _take_first
     filled: dict[int, Numbers] = {}
     new: dict[str, list[Numbers]] = {}
     for partition, rows in inserts.items():
         rest = rows
         for space in spaces.get(partition, ()):
-            filled[space.target], rest = rest[: space.rows], rest[space.rows :]
+            if len(rest):
+                filled[space.target], rest = take(space, rest)
         new[partition] = _split(rest, rows_per_file)
     return filled, new
 
@@ -128,6 +145,10 @@ def _existing(tags: Tags, filled: Mapping[int, Ints], slices: Sequence[FileSlice
         yield Assignment(
             file_slice.group, file_slice, tags.rows[here], tags.positions[here], filled.get(target, nothing)
         )
+
+
+def _take_first(space: Space, rows: Numbers) -> tuple[Numbers, Numbers]:
+    return rows[: space.rows], rows[space.rows :]
 
 
 def _split(rows: Numbers, size: int) -> list[Numbers]:

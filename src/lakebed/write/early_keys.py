@@ -44,4 +44,6 @@ def _new_keys(task: WriteTask) -> KeyChanges | None:
     rows = task.rows
     if not isinstance(rows, Picked) or rows.new_keys is None or IS_DELETE in rows.table.column_names:
         return None
+    if len(rows.assignment.revived):  # They may stay deleted.
+        return None
     return KeyChanges(task.group.partition, task.group.file_id, rows.new_keys if len(rows.new_keys) else None)

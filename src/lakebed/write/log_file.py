@@ -13,15 +13,12 @@ import pyarrow.compute as pc
 from lakebed.engine.threads import aside, map_bounded, start
 from lakebed.errors import WriteConflictError
 from lakebed.format.file_names import encode_log_file_name, log_merge_order
-from lakebed.format.log.blocks import decode_deletes
-from lakebed.format.log.file import BlockKind, block_kinds, decode_log_file
 from lakebed.format.metadata.column_stats import merge_column_stats
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.metadata import ColumnStats
 from lakebed.model.words import META_COLUMNS, RECORD_KEY
-from lakebed.read.file_slice import IS_DELETED, SliceTask, read_slice
-from lakebed.read.held_files import HELD
+from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.merge import Rules
 from lakebed.read.rules import merge_rules
 from lakebed.storage import Storage
@@ -39,7 +36,16 @@ from lakebed.write.log_blocks import (
 )
 from lakebed.write.log_lot import LogLot, prepare_lot
 from lakebed.write.plan import Picked
-from lakebed.write.values import IS_DELETE, IS_INSERT, NOT_COUNTED, WriteContext, WriteTask, WrittenFile
+from lakebed.write.values import (
+    DELETED,
+    IS_DELETE,
+    IS_INSERT,
+    NOT_COUNTED,
+    POSITION,
+    WriteContext,
+    WriteTask,
+    WrittenFile,
+)
 
 _VERSION = 1
 """Of a log file: one that outgrows a size limit would be followed by version 2; ours are written in one piece."""
@@ -52,7 +58,7 @@ class LogDraft:
     """A log file that is yet to be stored, and what is to be known of the rows in it.
 
     Of so many records, which are no deletes, those that may get index entries are in `records`, with the columns that
-    these are made of; `doubtful` are new keys that an older log file deletes.
+    these are made of; `doubtful` are new keys that an older log file deletes, maybe until later than they are from.
     """
 
     task: WriteTask
@@ -127,7 +133,7 @@ def _draft(task: WriteTask, lot: LogLot | None = None) -> LogDraft | None:
         known,
         deletes,
         log_column_stats(task, blocks, log.name),
-        _deleted_before(task, joined(known[RECORD_KEY].filter(known[IS_INSERT]))),
+        _doubtful(task, joined(_revived(records)[RECORD_KEY])),
     )
 
 
@@ -140,7 +146,8 @@ def _draft_of(lot: LogLot, task: WriteTask, rows: Picked) -> LogDraft | None:
     keys = rows.new_keys if rows.new_keys is not None else pa.array([], pa.string())
     new = pa.table({RECORD_KEY: keys, IS_INSERT: pa.repeat(True, len(keys))})
     stats = spread_stats(block.spreads, log.name, task.context.stats_columns, rows.count)
-    return LogDraft(task, log, block.data, rows.count, new, new.slice(0, 0), stats, _deleted_before(task, keys))
+    doubtful = _doubtful(task, joined(rows.table[RECORD_KEY].take(pa.array(rows.assignment.revived))))
+    return LogDraft(task, log, block.data, rows.count, new, new.slice(0, 0), stats, doubtful)
 
 
 def _store(drafts: Sequence[LogDraft]) -> tuple[WrittenFile, ...]:
@@ -153,14 +160,16 @@ def _store(drafts: Sequence[LogDraft]) -> tuple[WrittenFile, ...]:
 
 def _written(draft: LogDraft) -> WrittenFile:
     """What is to be known of a log file that is stored."""
-    task, log, records, deletes = draft.task, draft.log, draft.records, draft.deletes
-    inserts = pc.sum(records[IS_INSERT]).as_py() or 0
+    task, records, gone = draft.task, draft.records, _gone(draft)
+    deleted = _deleted_keys(task, draft.deletes, draft.log)
+    inserts = (pc.sum(records[IS_INSERT]).as_py() or 0) - len(gone)
     written = WrittenFile(
-        stat=_write_stat(task, log, draft.count, inserts, deletes.num_rows),
+        stat=_write_stat(draft, inserts, updates=draft.count - inserts - len(gone)),
         column_stats=draft.column_stats,
-        deleted_keys=_deleted_keys(task, deletes, log),
+        deleted_keys=deleted,
+        deleted=0 if deleted is None else len(deleted),
     )
-    entered = _entered(records, _gone(draft), task.context)
+    entered = _entered(records, gone, task.context)
     return with_entries(written, entered, task.context) if entered.num_rows else written
 
 
@@ -239,16 +248,17 @@ def _slice_after(task: WriteTask, log: LogFile) -> FileSlice:
     return replace(before, logs=tuple(sorted((*before.logs, log), key=log_merge_order)))
 
 
-def _write_stat(task: WriteTask, log: LogFile, records: int, inserts: int, deletes: int) -> WriteStat:
+def _write_stat(draft: LogDraft, inserts: int, updates: int) -> WriteStat:
+    task, log = draft.task, draft.log
     size = log.size or 0
     stat = WriteStat(
         file_id=log.file_id,
         path=_path(task),
         partition=task.group.partition,
         prev_commit=log.instant,
-        num_writes=records,
-        num_deletes=deletes,
-        num_updates=records - inserts,
+        num_writes=draft.count,
+        num_deletes=draft.deletes.num_rows,
+        num_updates=updates,
         num_inserts=inserts,
         total_write_bytes=size,
         file_size=size,
@@ -297,36 +307,18 @@ def _gone(draft: LogDraft) -> pa.Array:
     return doubtful.filter(pc.invert(pc.is_in(doubtful, value_set=_find_keys(draft.task, doubtful, draft.log))))
 
 
-def _deleted_before(task: WriteTask, keys: pa.Array) -> pa.Array:
-    """Those of the keys that a log file deletes, in a table where that may matter to later records."""
-    before, context = task.file_slice, task.context
-    if before is None or merge_rules(context.config) is Rules.COMMIT_TIME or not len(keys):
-        return keys.slice(0, 0)
-    if IS_DELETED in context.schema.names:
-        return keys if before.logs else keys.slice(0, 0)
-    deleted = [keys for log in before.logs for keys in _keys_deleted_by(context.storage, before.path(log.name), log)]
-    if not deleted:
-        return keys.slice(0, 0)
-    return keys.filter(pc.is_in(keys, value_set=pa.chunked_array(deleted, pa.string())))
+def _revived(records: pa.Table) -> pa.Table:
+    """The records of keys that log files have deleted."""
+    if POSITION not in records.column_names:
+        return records.slice(0, 0)
+    return records.filter(pc.equal(records[POSITION], DELETED))
 
 
-def _keys_deleted_by(storage: Storage, path: str, log: LogFile) -> Iterator[pa.Array]:
-    """The keys in the delete blocks of a log file, which is read only if it has some."""
-    held = HELD.find((storage.url, path, log.size), _Kinds, lambda: _Kinds(block_kinds(storage.source(path, log.size))))
-    if BlockKind.DELETE not in held.kinds:
-        return
-    for block in decode_log_file(storage.get(path), path=path):
-        if block.kind is BlockKind.DELETE:
-            yield from decode_deletes(block, path=path)["key"].chunks
-
-
-class _Kinds:
-    """The kinds of blocks that a log file has, as this process remembers them: every write to a slice asks."""
-
-    nbytes = 256
-
-    def __init__(self, kinds: Iterator[BlockKind]) -> None:
-        self.kinds = frozenset(kinds)
+def _doubtful(task: WriteTask, revived: pa.Array) -> pa.Array:
+    """Those of the keys that may stay deleted: none where what is written later counts."""
+    if not len(revived) or merge_rules(task.context.config) is Rules.COMMIT_TIME:
+        return revived.slice(0, 0)
+    return revived
 
 
 def _deleted_keys(task: WriteTask, deletes: pa.Table, log: LogFile) -> pa.Array | None:

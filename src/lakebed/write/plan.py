@@ -20,6 +20,7 @@ from lakebed.read.file_slice import SliceTask
 from lakebed.transaction.conflicts import WriteKind, WriteSet
 from lakebed.write.assign import Assignment, FileIds, Space, assign_rows
 from lakebed.write.columns import joined, take_rows
+from lakebed.write.deleted_keys import free_rows
 from lakebed.write.operations import Operation, Replaces
 from lakebed.write.room import Room, logs_inserts
 from lakebed.write.tag import (
@@ -120,7 +121,8 @@ def plan_rows(
     """The tasks that write `rows`. `find` looks in the snapshot's `slices`."""
     tagged = find(rows) if operation.finds_keys else Tagged(rows, NO_TAGS)
     inserts = inserts_by_partition(tagged.rows, tagged.tags)
-    assignments = assign_rows(tagged.tags, inserts, slices, room.spaces, room.rows_per_file, new_file_id)
+    take = free_rows(tagged.rows, inserts, room.spaces, slices, context, engine)
+    assignments = assign_rows(tagged.tags, inserts, slices, room.spaces, room.rows_per_file, new_file_id, take)
     tasks = _tasks(tagged.rows, assignments, context, is_blind=not operation.finds_keys)
     named = () if operation.replaces is Replaces.NOTHING else rows_by_partition(tagged.rows)
     replaced = replaced_by(operation, slices, named)
@@ -203,13 +205,13 @@ def _tasks(
 
 
 def _keyed(rows: pa.Table, assignments: Sequence[Assignment]) -> Iterator[Picked]:
-    """Rows that are picked out later, with the keys of inserts."""
+    """Rows that are picked out later, with the keys that are new to their file groups."""
     whole = rows.combine_chunks()  # Picking from many chunks would put them together each time.
-    inserts = np.concatenate([np.empty(0, np.int64), *(own.inserts for own in assignments)])
-    keys, start = joined(whole[RECORD_KEY]).take(pa.array(inserts)), 0
-    for own in assignments:
-        yield Picked(whole, own, new_keys=keys.slice(start, len(own.inserts)))
-        start += len(own.inserts)
+    new = [own.rows[own.is_insert] for own in assignments]
+    keys, start = joined(whole[RECORD_KEY]).take(pa.array(np.concatenate([np.empty(0, np.int64), *new]))), 0
+    for own, rows_of_new in zip(assignments, new, strict=True):
+        yield Picked(whole, own, new_keys=keys.slice(start, len(rows_of_new)))
+        start += len(rows_of_new)
 
 
 def _brought_together(rows: pa.Table, assignments: Sequence[Assignment]) -> Iterator[Picked]:
@@ -229,7 +231,7 @@ def _brought_together(rows: pa.Table, assignments: Sequence[Assignment]) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """Rows of one file group among those of all, or in a table apart; the keys of inserts, if they are known."""
+    """Rows of one file group among those of all, or in a table apart; the keys new to it, if they are known."""
 
     table: pa.Table
     assignment: Assignment

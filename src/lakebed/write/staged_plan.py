@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.engine.engines import InProcess
 from lakebed.engine.exchange import RowRange, Run, Shelf, StagedFile, runs
 from lakebed.metadata.key_locations import ProbeCounts
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import InstantTime
 from lakebed.write.arrange import Arrangement
 from lakebed.write.assign import FileIds, fill_files
+from lakebed.write.deleted_keys import spaces_without_deletes
 from lakebed.write.operations import Operation
 from lakebed.write.plan import WritePlan, replaced_by, with_partition
 from lakebed.write.room import Room
 from lakebed.write.staging import Staged
 from lakebed.write.tag_lot import TaggedLot
-from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
+from lakebed.write.values import DELETED, IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class GroupRows:
         if POSITION not in rows.column_names:
             rows = rows.append_column(POSITION, pa.array(np.full(rows.num_rows, -1)))
         is_insert = np.arange(rows.num_rows) >= sum(each.rows for each in self.updates)
+        is_insert |= rows[POSITION].to_numpy() == DELETED
         return rows.append_column(IS_INSERT, pa.array(is_insert))
 
     def _tables(self) -> Iterator[pa.Table]:
@@ -77,6 +80,8 @@ def plan_staged(
     if lots:
         files, partitions = tuple(lot.rows for lot in lots), {name for lot in lots for name in lot.partitions}
 
+    # Which keys the rows have that a file gets is not known here.
+    room = replace(room, spaces=spaces_without_deletes(room.spaces, slices, context, InProcess()))
     tasks = tuple(
         WriteTask(
             context,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,14 +15,16 @@ from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.metadata.key_locations import ProbeCounts
 from lakebed.model.files import FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
-from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.read.file_slice import SliceTask, read_keys, read_slice
 from lakebed.write.columns import joined
 from lakebed.write.key_places import find_places
+from lakebed.write.values import DELETED
 
 Ints = npt.NDArray[np.int64]
 
 _ASKED_BYTES_MIN = 16 << 20
 """The keys of a smaller file are read in the time that reading a footer, and its filter, takes."""
+_NOWHERE = -3
 _ASKED_FIRST = 64
 """Keys out of many: if the filter of a file knows one of them, the others need not be asked for."""
 
@@ -32,7 +34,7 @@ class Tags:
     """Where incoming rows live: row `rows[i]` is in file slice `targets[i]`, at `positions[i]` of its base file.
 
     A row that no slice holds is not mentioned, one that several hold once for each. Position -1 is unknown: the row may
-    even be new to the slice, which a merge finds out.
+    even be new to the slice, which a merge finds out. Position `DELETED`: log files of the slice have deleted the key.
     """
 
     rows: Ints
@@ -97,7 +99,13 @@ def plan_finds(rows: pa.Table, scans: Sequence[SliceTask], *, everywhere: bool, 
 
 
 def find_keys(task: FindTask) -> tuple[Ints, Ints]:
-    """Indices of the keys that the slice holds, and their row numbers in its base file; -1 where logs lie on top."""
+    """Indices of the keys that the slice holds, and their row numbers in its base file; -1 where logs lie on top.
+
+    A key that logs have deleted is still the slice's: its base file may have it, where others would find it, and a row
+    that is older than the delete must not be seen.
+    """
+    if task.scan.file_slice.logs:
+        return _find_under_logs(task)
     candidates = np.arange(len(task.keys))
     if task.prune and _is_worth_asking(task.scan.file_slice):
         candidates = _may_hold(task)
@@ -106,8 +114,18 @@ def find_keys(task: FindTask) -> tuple[Ints, Ints]:
     wanted = task.keys if len(candidates) == len(task.keys) else task.keys.take(pa.array(candidates))
     places = find_places(joined(read_slice(task.scan)[RECORD_KEY]), wanted)
     found = np.flatnonzero(places >= 0)
-    unknown = task.scan.file_slice.logs or task.scan.file_slice.base is None
-    return candidates[found], np.full(len(found), -1) if unknown else places[found]
+    return candidates[found], places[found]
+
+
+def _find_under_logs(task: FindTask) -> tuple[Ints, Ints]:
+    stored = read_keys(task.scan)
+    positions = np.where(find_places(stored.live, task.keys) >= 0, -1, _NOWHERE)
+    missing = np.flatnonzero(positions == _NOWHERE)
+    if len(missing) and len(stored.deleted):
+        is_deleted = pc.is_in(task.keys.take(pa.array(missing)), value_set=stored.deleted)
+        positions[missing[is_deleted.to_numpy(zero_copy_only=False)]] = DELETED
+    found = np.flatnonzero(positions != _NOWHERE)
+    return found, positions[found]
 
 
 def all_rows(candidate: Candidate) -> tuple[Ints, Ints]:
@@ -118,14 +136,31 @@ def all_rows(candidate: Candidate) -> tuple[Ints, Ints]:
 def join_finds(candidates: Sequence[Candidate], found: Sequence[tuple[Ints, Ints]]) -> Tags:
     """The tags that the results of the candidates' tasks amount to."""
     if not candidates:
-        empty = np.empty(0, np.int64)
-        return Tags(empty, empty, empty)
+        return NO_TAGS
     pairs = list(zip(candidates, found, strict=True))
-    return Tags(
+    tags = Tags(
         np.concatenate([candidate.rows[keys] for candidate, (keys, _) in pairs]),
         np.concatenate([np.full(len(keys), candidate.number) for candidate, (keys, _) in pairs]),
         np.concatenate([positions for _, positions in found]),
     )
+    partitions = {candidate.number: candidate.task.scan.file_slice.group.partition for candidate in candidates}
+    return _settled(tags, partitions)
+
+
+def _settled(tags: Tags, partitions: Mapping[int, str]) -> Tags:
+    """Tags without those of slices that have deleted a key which lives in another, or which another has deleted, too.
+
+    Of several slices of a partition that have deleted a key, the first has it.
+    """
+    deleted = np.flatnonzero(tags.positions == DELETED)
+    if not len(deleted):
+        return tags
+    deleted = deleted[~np.isin(tags.rows[deleted], tags.rows[tags.positions != DELETED])]
+    _, codes = np.unique([partitions[target] for target in tags.targets[deleted].tolist()], return_inverse=True)
+    _, first = np.unique(np.column_stack([tags.rows[deleted], codes]), axis=0, return_index=True)
+    kept = tags.positions != DELETED
+    kept[deleted[first]] = True
+    return Tags(tags.rows[kept], tags.targets[kept], tags.positions[kept])
 
 
 def rows_by_partition(rows: pa.Table, numbers: Ints | None = None) -> dict[str, Ints]:

@@ -22,6 +22,8 @@ IS_DELETE = "lakebed.is_delete"
 """The column of prepared rows that says which of them are deletes; absent if none is."""
 POSITION = "lakebed.position"
 """The column of rows for a file group that says where their keys are in the base file; -1 if that is not known."""
+DELETED = -2
+"""The position of a key that log files of the file group have deleted: a row of it is new, unless they outlive it."""
 IS_INSERT = "lakebed.is_insert"
 """The column of rows for a file group that says which keys are new to it."""
 
@@ -121,7 +123,8 @@ class WrittenFile:
     """A file that a task made, and what the metadata table is to know of it.
 
     `inserted_keys` were not in the file group before, or get a new entry for another reason; `ordering` has their
-    ordering values, if entries carry them. `deleted_keys` were there and no longer are.
+    ordering values, if entries carry them. `deleted_keys` were there and no longer are, which is so of `deleted` keys,
+    if that is not what the write stat counts.
     """
 
     stat: WriteStat
@@ -130,3 +133,4 @@ class WrittenFile:
     inserted_keys: pa.Array | None = None
     deleted_keys: pa.Array | None = None
     ordering: pa.Array | None = None
+    deleted: int | None = None

@@ -15,11 +15,13 @@ import pyarrow as pa
 from lakebed.errors import InvalidInputError
 from lakebed.metadata.key_locations import ProbeCounts
 from lakebed.model.index import IndexWindow
-from lakebed.model.words import PARTITION_PATH
+from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.read.file_slice import SliceTask
+from lakebed.write.columns import joined
+from lakebed.write.deleted_keys import find_deleted
 from lakebed.write.index_tag import KeyIndex, tag_by_index
 from lakebed.write.plan import TagRule, find_in_files, key_scans
-from lakebed.write.tag import Ints, Tagged, Tags
+from lakebed.write.tag import Candidate, FindTask, Ints, Tagged, Tags, join_finds, rows_by_partition
 
 _NO_ROWS = np.empty(0, np.int64)
 
@@ -32,7 +34,7 @@ def tag_in_window(rows: pa.Table, index: KeyIndex, window: IndexWindow, *, every
     known = np.array([window.holds(path) for path in paths.dictionary.to_pylist()], bool)
     is_inside = known[paths.indices.to_numpy()]
     if is_inside.all():
-        return tag_by_index(rows, index)
+        return _with_deleted(tag_by_index(rows, index), index)
     outer = rows.filter(pa.array(~is_inside))
     if window.outside == "refuse":
         path = outer[PARTITION_PATH][0].as_py()
@@ -40,26 +42,48 @@ def tag_in_window(rows: pa.Table, index: KeyIndex, window: IndexWindow, *, every
             f"{outer.num_rows} rows are for partitions that the record index no longer covers, {path!r} among them",
             hint="leave them out, or make the index anew with outside='scan', which reads the keys of such partitions",
         )
-    inside = tag_by_index(rows.filter(pa.array(is_inside)), index)
+    inside = _with_deleted(tag_by_index(rows.filter(pa.array(is_inside)), index), index)
     found = Tagged(outer, Tags(_NO_ROWS, _NO_ROWS, _NO_ROWS))
     if window.outside == "scan":
         found = find_in_files(outer, key_scans(index.scans), index.engine, TagRule())
     return _joined(inside, found)
 
 
+def _with_deleted(tagged: Tagged, index: KeyIndex) -> Tagged:
+    """Rows that the index does not know, too, with the slices whose log files have deleted their keys.
+
+    Base files may still have these keys, and other engines, which do not know the index, find them there.
+    """
+    rows, tags = tagged.rows, tagged.tags
+    unknown = np.setdiff1d(np.arange(rows.num_rows), tags.rows)
+    scans = {number: scan for number, scan in enumerate(index.scans) if scan.file_slice.logs}
+    if not len(unknown) or not scans:
+        return tagged
+    keys, by_partition = joined(rows[RECORD_KEY]), rows_by_partition(rows, unknown)
+    asked = {number: by_partition.get(scan.file_slice.group.partition, _NO_ROWS) for number, scan in scans.items()}
+    candidates = [
+        Candidate(number, FindTask(scans[number], keys.take(pa.array(own)), prune=False), own)
+        for number, own in asked.items()
+        if len(own)
+    ]
+    found = join_finds(candidates, index.engine.map([each.task for each in candidates], find_deleted))
+    return replace(tagged, tags=_both(tags, found))
+
+
+def _both(tags: Tags, others: Tags) -> Tags:
+    return Tags(
+        np.concatenate([tags.rows, others.rows]),
+        np.concatenate([tags.targets, others.targets]),
+        np.concatenate([tags.positions, others.positions]),
+    )
+
+
 def _find_everywhere(rows: pa.Table, index: KeyIndex, window: IndexWindow) -> Tagged:
     inside = tag_by_index(rows, index, everywhere=True)
     numbers = [n for n, scan in enumerate(index.scans) if not window.holds(scan.file_slice.group.partition)]
     outside = _find_in(rows, [index.scans[n] for n in numbers], index)
-    return Tagged(
-        rows,
-        Tags(
-            np.concatenate([inside.tags.rows, outside.rows]),
-            np.concatenate([inside.tags.targets, np.array(numbers, np.int64)[outside.targets]]),
-            np.concatenate([inside.tags.positions, outside.positions]),
-        ),
-        inside.counts,
-    )
+    found = replace(outside, targets=np.array(numbers, np.int64)[outside.targets])
+    return Tagged(rows, _both(inside.tags, found), inside.counts)
 
 
 def _find_in(rows: pa.Table, scans: Sequence[SliceTask], index: KeyIndex) -> Tags:
@@ -73,10 +97,6 @@ def _joined(inside: Tagged, outside: Tagged) -> Tagged:
     return replace(
         inside,
         rows=pa.concat_tables([inside.rows, outside.rows]),
-        tags=Tags(
-            np.concatenate([inside.tags.rows, shifted]),
-            np.concatenate([inside.tags.targets, outside.tags.targets]),
-            np.concatenate([inside.tags.positions, outside.tags.positions]),
-        ),
+        tags=_both(inside.tags, replace(outside.tags, rows=shifted)),
         counts=counts,
     )

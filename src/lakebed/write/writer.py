@@ -79,8 +79,11 @@ _LOT_BYTES = 64 << 20
 class WriteResult:
     """What a write did: its instant, how many rows, the files that it made, and what it cost.
 
-    `jobs` are Spark jobs; `requests` those of this process to the store, up to the commit. `metrics` has milliseconds
-    by phase and, if keys were found through the record index, how many were asked for, were found, and what that took.
+    `inserted` and `deleted` rows were not there before, or are not there after it. An update that turns out to be older
+    than what is stored is not among the `updated` of a copy-on-write table; of a merge-on-read table it is, as only
+    readers find that out. `jobs` are Spark jobs; `requests` those of this process to the store, up to the commit.
+    `metrics` has milliseconds by phase and, if keys were found through the record index, how many were asked for, were
+    found, and what that took.
     """
 
     instant: InstantTime
@@ -311,7 +314,7 @@ class Writer:
             operation=plan.operation.name,
             inserted=sum(file.stat.num_inserts for file in written),
             updated=sum(file.stat.num_updates for file in written),
-            deleted=sum(file.stat.num_deletes for file in written),
+            deleted=sum(file.stat.num_deletes if file.deleted is None else file.deleted for file in written),
             files=tuple(file.stat.path for file in written),
             metrics=metrics | phases.milliseconds,
         )
