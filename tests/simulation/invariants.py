@@ -22,7 +22,7 @@ from lakebed.view import latest_slices
 from .checker import History
 from .codecs import Codec, decode_instant
 from .scheduler import Process
-from .table import data_file
+from .table import BUILT, data_file
 from .world import Hold, Witness, World
 
 TIMELINE = ".hoodie/timeline/"
@@ -209,7 +209,7 @@ class Invariants(Witness):
         if instant.state is State.REQUESTED:
             self._issued(process, t, State.REQUESTED)
             self._ever.add(f"{TIMELINE}{t}")
-            is_plan = instant.action in (Action.ROLLBACK, *PLANS)
+            is_plan = instant.action in (Action.ROLLBACK, Action.INDEXING, *PLANS)  # Another engine's has no heartbeat.
             require(is_plan or f"{HEARTBEATS}{t}" in self._ever, "I4", f"{t} before its beat")
             require(self.restoring is None, "I48", f"{t} was requested while {self.restoring} restores the table")
             if instant.action is Action.ROLLBACK:
@@ -493,6 +493,8 @@ class Invariants(Witness):
     def _entries_removed(self, path: str) -> None:
         if not self.has_metadata or "/.hoodie/" in path.removeprefix(METADATA):
             return
+        if path.startswith(f"{METADATA}{BUILT}/"):
+            return  # Who builds an index may give it up, with what others added to it.
         file = data_file(path.rpartition("/")[2])
         assert file is not None
         counts = file.instant in self.metadata_completions or file.instant in self._compactions

@@ -28,6 +28,7 @@ import lakebed.transaction.archive as archiving
 from lakebed.errors import LakebedError, StorageUnavailableError
 from lakebed.format.file_names import encode_base_file_name, encode_log_file_name
 from lakebed.metadata.clean import plan_clean
+from lakebed.metadata.obliged import complete_groups
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import InstantTime
@@ -74,10 +75,20 @@ class Listing:
     def write(self, section: Section, instant: InstantTime) -> CommitMetadata | None:
         """One log file in each partition that the table has now."""
         partitions = section.config.metadata_partitions
+        self._write_unbuilt(section, instant)
         return CommitMetadata(
             {partition: (self.write_log(section.files, instant, partition),) for partition in partitions},
             operation="UPSERT",
         )
+
+    def _write_unbuilt(self, section: Section, instant: InstantTime) -> None:
+        """One log file for an index that is being built, which says over how many shards its entries are hashed."""
+        begun = {each.requested_at for each in section.metadata_timeline}
+        for partition in section.config.metadata_partitions_inflight:
+            groups = complete_groups(section.ports.storage, partition, begun)
+            if groups:
+                name = encode_log_file_name(groups[0], instant, 1, f"0-0-{self.token()[1:]}")
+                create_file(section.files, f"{METADATA}{partition}/{name}", str(len(groups)).encode())
 
     def write_log(self, storage: Any, instant: InstantTime, partition: str = FILES) -> WriteStat:
         """The log file of one partition."""

@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 import lakebed.metadata.maintenance as maintenance
+import lakebed.metadata.obliged as obliged
 import lakebed.metadata.table as metadata_table
 import lakebed.services.archive as archive
 import lakebed.services.clean as clean
@@ -30,6 +31,7 @@ import lakebed.transaction.conflicts as conflicts
 import lakebed.transaction.executions as executions
 import lakebed.transaction.head as head_module
 import lakebed.transaction.heartbeats as heartbeats
+import lakebed.transaction.plans as plans
 import lakebed.transaction.rollback as rollback
 import lakebed.transaction.section as section_module
 import lakebed.transaction.times as times
@@ -37,7 +39,7 @@ import lakebed.transaction.transactions as transactions
 import lakebed.view.slices as slices
 from lakebed.errors import CorruptTableError, InvalidInputError, WriteConflictError
 from lakebed.metadata.log_compaction import Horizon
-from lakebed.model.words import Action
+from lakebed.model.words import Action, State
 from lakebed.storage import Outcome
 from lakebed.timeline import Timeline
 from lakebed.transaction.heartbeats import Heartbeat, heartbeat_path
@@ -549,7 +551,7 @@ mutant("no markers", "files are written without a marker", with_crashes)(
 )
 mutant("no revoke", "whoever takes over does not revoke", with_leases)(
     lambda: tuple(
-        (module, "revoke_tickets", lambda ports, instant: None)
+        (module, "revoke_tickets", lambda ports, instant, but=None: None)
         for module in (section_module, rollback, transactions, attempt_module)
     )
 )
@@ -929,3 +931,33 @@ def _finish_without_tickets(self: Rollbacks, attempt: Any, plan: Any) -> None:
 
     with mock.patch.object(rollback, "revoke_tickets", revoke_own):
         _FINISH(self, attempt, plan)
+
+
+def with_builder(setup: Setup) -> Setup:
+    """Another engine that builds an index while writers begin."""
+    services = tuple(name for name in setup.services if name != "keeper")
+    shape = replace(setup.shape, has_metadata=True)
+    writers = (("upsert", "upsert"),) * 3
+    return replace(setup, has_builder=True, shape=shape, services=services, writers=writers, rates={})
+
+
+def with_rival(setup: Setup) -> Setup:
+    """Another engine that takes compactions up after they have waited for long, and executors of ours."""
+    shape = replace(setup.shape, is_cow=False)
+    services = ("executor",) * 4
+    return replace(setup, has_rival=True, shape=shape, services=services, rates={}, writers=(("upsert",) * 2,) * 2)
+
+
+mutant("I19", "writers sweep what another engine builds", with_builder)(
+    lambda: ((rollback, "pending_plans", lambda section: iter(())),)
+)
+mutant("I18", "entries are hashed over the shards that are listed", with_builder)(
+    lambda: ((jobs, "complete_groups", lambda storage, partition, begun: obliged.list_groups(storage, partition)),)
+)
+mutant("I19 age", "whether another engine is at a plan is judged by when it was requested", with_rival)(
+    lambda: ((plans, "time_left", _left_since_request(plans.time_left)),)
+)
+
+
+def _left_since_request(time_left: Any) -> Any:
+    return lambda section, plan: time_left(section, replace(plan, state=State.REQUESTED))

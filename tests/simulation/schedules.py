@@ -32,6 +32,7 @@ from .actors import (
 )
 from .checker import History, Read, Told, Write, find_anomalies
 from .codecs import FAST, REAL, Codec, encode_lasting, fast_codecs, remembered_listings
+from .engines import give_up_build, run_builder, run_rival
 from .faults import Fault, Faults, SeededFaults
 from .invariants import PLANS, Invariants, ViolationError, leftovers
 from .jobs import simulated_jobs
@@ -64,6 +65,8 @@ SERVICES: dict[str, Callable[[Client], None]] = {
     "canceller": lambda client: run_canceller(client, 3, 5_000),
 }
 """Who may look after the table besides writers and those who undo what is dead."""
+ENGINES_FROM = 100_000_000
+"""From this seed on schedules have more engines."""
 OPERATIONS = ("upsert", "upsert", "upsert", "delete", "insert", "overwrite")
 
 
@@ -91,6 +94,10 @@ class Setup:
     restarts: int
     is_real: bool
     """Whether documents are encoded as on a real table."""
+    has_builder: bool = False
+    """Whether another engine builds an index, from `ENGINES_FROM` on: schedules of before stay as they are."""
+    has_rival: bool = False
+    """Whether another engine takes up compactions, likewise."""
     merges_logs: bool = False
     """Whether maintainers merge log files of the metadata table. Not drawn: schedules of before stay as they are."""
 
@@ -141,6 +148,8 @@ def draw_setup(seed: int) -> Setup:
         has_configurator=dice.random() < 0.2,
         restarts=dice.randint(0, 2),
         is_real=seed % 10 == 0,
+        has_builder=seed >= ENGINES_FROM and seed % 3 == 0,
+        has_rival=seed >= ENGINES_FROM and seed % 5 == 0,
     )
 
 
@@ -268,6 +277,10 @@ class Schedule:
                 lambda client, rounds=number + 1: run_maintainer(client, rounds, 5_000),
                 setup.restarts,
             )
+        if setup.has_builder and setup.shape.has_metadata and "keeper" not in setup.services:
+            self.start("builder", lambda client: run_builder(client, 6_000), 0)
+        if setup.has_rival:
+            self.start("rival", lambda client: run_rival(client, int(self.timing.service_delay_seconds * 1000)), 0)
         if "configurator" in setup.foreigners:
             self.start("configurator", lambda client: run_configurator(client, 3_000), 1, is_foreign=True)
 
@@ -351,6 +364,8 @@ class Schedule:
             try:
                 client = self.client(self._stranger)
                 finish_restore(client)
+                if self.setup.has_builder:
+                    give_up_build(client)
                 client.transactions.rollbacks.run()
                 self._execute_plans(client, problems)
                 finish_maintenance(client)

@@ -45,6 +45,11 @@ def run_service(client: Client, action: Action, rounds: int, delay_ms: int) -> N
     client.check_no_timers()
 
 
+def plan_service(client: Client, action: Action) -> InstantTime | None:
+    """Plans a service, for somebody to execute; None if there is nothing to do."""
+    return _SCHEDULE[action](client)
+
+
 def run_executor(client: Client, rounds: int, delay_ms: int) -> None:
     """Executes plans that somebody made."""
     for plan in _find_plans(client, rounds, delay_ms):
