@@ -181,7 +181,6 @@ _WRITE_VALUES = {
     "hoodie.datasource.write.insert.drop.duplicates": ("false",),
     "hoodie.log.compaction.enable": ("false", "true"),
     "hoodie.datasource.write.payload.class": (),
-    "hoodie.datasource.write.reconcile.schema": ("false", "true"),
     "hoodie.index.bucket.engine": (),
     "hoodie.metadata.index.expression.enable": ("false",),
     "hoodie.metadata.index.secondary.enable": ("false",),
@@ -189,7 +188,6 @@ _WRITE_VALUES = {
     "hoodie.table.base.file.format": ("parquet",),
     "hoodie.table.cdc.enabled": ("false",),
     "hoodie.write.record.merge.custom.implementation.classes": (),
-    "hoodie.write.set.null.for.missing.columns": ("true",),
     "hoodie.write.table.version": ("9",),
 }
 _INDEX_TYPES = {
@@ -200,6 +198,7 @@ _INDEX_TYPES = {
     "record_level_index": "record",
     "global_record_level_index": "record",
 }
+SET_NULL = "hoodie.write.set.null.for.missing.columns"
 _SORT_MODES = {"none": "none", "partition_sort": "partition", "global_sort": "global"}
 
 
@@ -215,6 +214,8 @@ class WriteOptions:
     log_format: str = field(default="parquet", metadata={"hoodie": "hoodie.logfile.data.block.format"})
     record_positions: bool = field(default=True, metadata={"hoodie": "hoodie.write.record.positions"})
     combine_inserts: bool = field(default=False, metadata={"hoodie": "hoodie.combine.before.insert"})
+    sets_null: bool = field(default=False, metadata={"hoodie": SET_NULL})
+    reconciles: bool = field(default=False, metadata={"hoodie": "hoodie.datasource.write.reconcile.schema"})
     heartbeat_ms: int = field(default=60_000, metadata={"hoodie": "hoodie.client.heartbeat.interval_in_ms"})
     heartbeat_misses: int = field(default=2, metadata={"hoodie": "hoodie.client.heartbeat.tolerable.misses"})
     service_delay_minutes: int = field(default=10, metadata={"hoodie": "hoodie.table.service.rollback.delay.minutes"})
@@ -224,6 +225,11 @@ class WriteOptions:
         default=5, metadata={"hoodie": "hoodie.metadata.log.compaction.blocks.threshold"}
     )
     lock: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def fills_missing(self) -> bool:
+        """Whether columns that rows lack are set to null; either option asks for it, as in Apache Hudi."""
+        return self.sets_null or self.reconciles
 
     @property
     def metadata_log_blocks(self) -> int | None:

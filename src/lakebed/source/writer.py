@@ -178,7 +178,8 @@ def _check_table(job: SaveJob) -> TableState:
 
 def _check_rows(job: SaveJob, state: TableState) -> None:
     if job.given.operation not in _BY_KEYS:
-        plan_rows(state.config, state.data_schema(state.latest), job.columns)
+        fills = parse_write_options(job.given.others).fills_missing
+        plan_rows(state.config, state.data_schema(state.latest), job.columns, fills=fills)
 
 
 def _index_names(partitions: Iterable[str], is_partitioned: bool) -> frozenset[str]:
