@@ -74,10 +74,13 @@ def create_table(
     or the one written last if there is no ordering. `table_type` is "cow", which rewrites files on updates, or "mor",
     which appends to them. `options` are `hoodie.*` options of the table and of its writes, and options of the store.
     """
+    from lakebed.services.due import parse_inline_services
     from lakebed.write.create import create_files, parse_spec
     from lakebed.write.inputs import to_arrow_schema
 
     given = {key: str(value) for key, value in (options or {}).items()}
+    parse_table_options(given)
+    parse_inline_services(given)
     storage = open_storage(path, storage_options(given))
     columns = to_arrow_schema(schema)
     spec = parse_spec(storage.url, columns, key, partition_by, ordering, table_type, indexes, given)

@@ -1,4 +1,4 @@
-"""Rows that lack a column of the table: refused as in Apache Hudi, unless the caller says what becomes of its values."""
+"""Rows that lack a column of the table: refused as in Apache Hudi, unless the caller says what becomes of it."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from lakebed.errors import InvalidInputError
 from lakebed.model.config import TableConfig
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, MergeMode
+from lakebed.options import SET_NULL
 from lakebed.write.conform import conform_batch
 from lakebed.write.keys import KeyPlan, find_field, plan_keys, record_keys
 from lakebed.write.partition_paths import PATHS, PathPlan, partition_paths, plan_paths
-from lakebed.options import SET_NULL
 from lakebed.write.schema import IS_DELETED, evolve_schema, missing_columns
 from lakebed.write.values import IS_DELETE
 

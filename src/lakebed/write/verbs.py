@@ -29,6 +29,7 @@ from lakebed.write.operations import (
 )
 from lakebed.write.plan import TagRule
 from lakebed.write.prepare import PreparePlan, check_gaps, plan_rows
+from lakebed.write.schema import check_spelling
 from lakebed.write.staging import Prepared
 from lakebed.write.values import IS_DELETE
 from lakebed.write.writer import Writer, WriteResult
@@ -67,6 +68,7 @@ class TableWrites:
             return self._delete_keys(_texts(keys))
         state = self._handle.state()
         given = open_input(keys)
+        check_spelling((*state.config.key_fields, *state.config.partition_fields), given.schema.names)
         if all(find_field(given.schema, name) is not None for name in state.config.partition_fields):
             plan = plan_rows(state.config, state.data_schema(state.latest), given.schema, deletes=True)
             return self._finish(given, plan, DELETE)
