@@ -197,8 +197,9 @@ class Table:
         """Inserts rows whose key is new and updates the others; of rows with one key, the table's ordering decides.
 
         Rows are an Arrow table, record batch or reader, a pandas frame, a list of dicts, or a Spark DataFrame. Columns
-        that the table does not have are added to it. Columns that rows lack become null or, if `partial`, keep their
-        value.
+        that the table does not have are added to it, and a null makes its column nullable. Columns that rows lack keep
+        their value if `partial`; if not, they are an error, in every write of whole rows, or null with the option
+        `hoodie.write.set.null.for.missing.columns`.
         """
         return self._kept(self._writes.upsert(rows, partial=partial))
 

@@ -196,7 +196,6 @@ _WRITE_VALUES = {
     "hoodie.datasource.write.insert.drop.duplicates": ("false",),
     "hoodie.log.compaction.enable": ("false", "true"),
     "hoodie.datasource.write.payload.class": (),
-    "hoodie.datasource.write.reconcile.schema": ("false", "true"),
     "hoodie.index.bucket.engine": (),
     "hoodie.metadata.index.expression.enable": ("false",),
     "hoodie.metadata.index.secondary.enable": ("false",),
@@ -204,7 +203,6 @@ _WRITE_VALUES = {
     "hoodie.table.base.file.format": ("parquet",),
     "hoodie.table.cdc.enabled": ("false",),
     "hoodie.write.record.merge.custom.implementation.classes": (),
-    "hoodie.write.set.null.for.missing.columns": ("true",),
     "hoodie.write.table.version": ("9",),
 }
 INDEX_SWITCHES = {
@@ -243,6 +241,7 @@ _CODECS = words(
 _LOG_FORMATS = words({"avro": "avro", "parquet": "parquet"})
 _MISSES = numbers(most=10_000)
 _SHARDS = numbers(most=10_000)
+SET_NULL = "hoodie.write.set.null.for.missing.columns"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +268,8 @@ class WriteOptions:
     )
     record_positions: bool = field(default=True, metadata={"hoodie": "hoodie.write.record.positions"})
     combine_inserts: bool = field(default=False, metadata={"hoodie": "hoodie.combine.before.insert"})
+    sets_null: bool = field(default=False, metadata={"hoodie": SET_NULL})
+    reconciles: bool = field(default=False, metadata={"hoodie": "hoodie.datasource.write.reconcile.schema"})
     heartbeat_ms: int = field(default=60_000, metadata={"hoodie": "hoodie.client.heartbeat.interval_in_ms"})
     heartbeat_misses: int = field(
         default=2, metadata={"hoodie": "hoodie.client.heartbeat.tolerable.misses", "values": _MISSES}
@@ -282,6 +283,11 @@ class WriteOptions:
     lock: Mapping[str, str] = field(default_factory=dict)
     indexes: Mapping[str, bool] = field(default_factory=dict)
     partition_shards: int = 1
+
+    @property
+    def fills_missing(self) -> bool:
+        """Whether columns that rows lack are set to null; either option asks for it, as in Apache Hudi."""
+        return self.sets_null or self.reconciles
 
     @property
     def metadata_log_blocks(self) -> int | None:

@@ -192,9 +192,12 @@ def test_what_contradicts_the_table_is_refused(tmp_path: Path, options, mode: st
     ("options", "says"),
     [
         ({"hoodie.datasource.write.recordkey.field": ""}, "its key must be known"),
-        ({"hoodie.datasource.write.recordkey.field": "uuid"}, "key names 'uuid', which is no column"),
-        ({"hoodie.datasource.write.partitionpath.field": ""}, "says SIMPLE, table trips has NON_PARTITION"),
-        ({"hoodie.metadata.enable": "false"}, "has the index files"),
+        ({"hoodie.datasource.write.recordkey.field": "uuid"}, "recordkey.field names 'uuid', which is no column"),
+        (
+            {"hoodie.datasource.write.partitionpath.field": ""},
+            "says SIMPLE, but the other options make it NON_PARTITION",
+        ),
+        ({"hoodie.metadata.enable": "false"}, "new tables have the index files"),
         ({OPERATION: "delete"}, "needs a table"),
     ],
 )

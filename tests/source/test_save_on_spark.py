@@ -78,7 +78,9 @@ def test_a_save_that_fails_leaves_nothing(spark, tmp_path: Path) -> None:
     before = data_files(tmp_path)
     with pytest.raises(Exception, match="no more"):
         save(failing, tmp_path)
-    with pytest.raises(Exception, match=r"in row 1\n  hint: give it a value"):
+    with pytest.raises(
+        Exception, match=r"row 1 has no key: column 'id' is null or empty\n  hint: give every row a key"
+    ):
         save(rows.where("n < 9").selectExpr("nullif(id, 1) as id", "city", "ts", "n"), tmp_path)
     assert len(lakebed.open_table(tmp_path).timeline) == 1
     assert data_files(tmp_path) == before
@@ -99,3 +101,39 @@ def test_modes_that_spark_does_not_pass_on(spark, tmp_path: Path) -> None:
         with pytest.raises(Exception, match='"Append" or "Overwrite" mode instead'):
             save(all_types(spark, 0, 1, ts=0), tmp_path, mode)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_first_save_that_is_refused_leaves_nothing(spark, tmp_path: Path) -> None:
+    """Each is refused, the next one by other options: no table stands in its way."""
+    rows = spark.range(4).selectExpr("nullif(string(id), '3') as id", "'oslo' as city", "1L as ts", "id as n")
+    with pytest.raises(Exception, match="has no key: column 'id' is null or empty"):
+        save(rows, tmp_path)
+    misspelled = {**OPTIONS, "hoodie.datasource.write.recordkey.field": "ID"}
+    with pytest.raises(Exception, match=r"recordkey.field names 'ID', which is no column\n  hint: did you mean 'id'\?"):
+        rows.write.format("lakebed").options(**misspelled).mode("append").save(str(tmp_path))
+    assert not_staged(tmp_path) == []
+    save(rows.where("id is not null"), tmp_path)
+    assert lakebed.open_table(tmp_path).to_arrow().num_rows == 3
+
+
+def test_columns_are_nullable_whatever_spark_calls_them(spark, tmp_path: Path) -> None:
+    rows = spark.range(2).selectExpr("string(id) as id", "'oslo' as city", "1L as ts", "coalesce(id, 0) as n")
+    assert not any(field.nullable for field in rows.schema)
+    save(rows, tmp_path)
+    table = lakebed.open_table(tmp_path)
+    assert all(field.nullable for field in table.schema)
+    save(rows.selectExpr("id", "city", "2L as ts", "nullif(n, 1) as n"), tmp_path)
+    save(rows.where("n = 0"), tmp_path)
+    assert table.to_arrow(columns=["id", "n"]).sort_by("id").to_pydict() == {"id": ["0", "1"], "n": [0, None]}
+
+
+@pytest.mark.parametrize("operation", ["upsert", "insert", "bulk_insert", "insert_overwrite"])
+def test_rows_that_lack_a_column_are_refused(spark, tmp_path: Path, operation: str) -> None:
+    rows = spark.range(2).selectExpr("string(id) as id", "'oslo' as city", "1L as ts", "id as n")
+    save(rows, tmp_path)
+    options = {**OPTIONS, "hoodie.datasource.write.operation": operation}
+    writer = rows.drop("n").write.format("lakebed").options(**options)
+    with pytest.raises(Exception, match="the rows lack the column 'n'"):
+        writer.mode("append").save(str(tmp_path))
+    writer.option("hoodie.write.set.null.for.missing.columns", "true").mode("append").save(str(tmp_path))
+    assert None in lakebed.open_table(tmp_path).to_arrow(columns=["n"])["n"].to_pylist()

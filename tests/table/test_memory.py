@@ -42,8 +42,9 @@ def test_what_a_commit_of_this_process_says_is_known_as_it_is_stored(tmp_path: P
     table.upsert(rows)
     table.upsert(rows.append_column("more", pa.array([1.5, None])))
     table.delete(["a"])
-    table.insert(rows)
-    table.overwrite(rows.slice(1))
+    wider = rows.append_column("more", pa.nulls(2, pa.float64()))
+    table.insert(wider)
+    table.overwrite(wider.slice(1))
     table.delete_partitions("x")
     known = recall(str(tmp_path / "t"), {}).commits
     stored = documents.Documents(open_storage(tmp_path / "t"), table.config)

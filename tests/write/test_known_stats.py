@@ -105,7 +105,7 @@ def test_histories(
     for ts, (verb, numbers, forgets) in enumerate(steps):
         if forgets:
             memory._MEMORIES.clear()
-        table = lakebed.open_table(path)
+        table = lakebed.open_table(path, options={"hoodie.write.set.null.for.missing.columns": "true"})
         given_rows = rows(ts, *sorted(numbers))
         if verb == "upsert" or not len(table.timeline.commits()):
             table.upsert(given_rows)

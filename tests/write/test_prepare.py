@@ -25,7 +25,7 @@ def batch(**columns: object) -> pa.RecordBatch:
 
 def test_rows_get_key_path_and_the_columns_of_the_table() -> None:
     rows = batch(fare=pa.array([1, 2], pa.int32()), region=["eu", None], id=pa.array([7, 8], pa.int16()))
-    plan = plan_rows(CONFIG, TABLE, rows.schema)
+    plan = plan_rows(CONFIG, TABLE, rows.schema, fills=True)
     prepared = prepare_batch(rows, pickle.loads(pickle.dumps(plan)))
     assert prepared.schema == plan.schema
     assert prepared.column_names == [RECORD_KEY, PARTITION_PATH, "id", "region", "ts", "fare"]
@@ -44,14 +44,14 @@ def test_rows_get_key_path_and_the_columns_of_the_table() -> None:
 
 
 def test_new_columns_are_prepared_with_the_others() -> None:
-    rows = batch(id=[1], region=["eu"], tip=pa.array([2], pa.int8()))
+    rows = batch(id=[1], region=["eu"], ts=[1], fare=[2.5], tip=pa.array([2], pa.int8()))
     plan = plan_rows(CONFIG, TABLE, rows.schema)
     assert plan.columns == pa.schema([*TABLE, ("tip", pa.int32())])
     assert prepare_batch(rows, plan)["tip"].to_pylist() == [2]
 
 
 def test_marked_rows_are_deletes() -> None:
-    rows = batch(id=[1, 2, 3], region=["eu"] * 3, _hoodie_is_deleted=[True, None, False])
+    rows = batch(id=[1, 2, 3], region=["eu"] * 3, ts=[1] * 3, fare=[1.0] * 3, _hoodie_is_deleted=[True, None, False])
     plan = plan_rows(CONFIG, TABLE, rows.schema)
     prepared = prepare_batch(rows, plan)
     assert prepared.column_names[-1] == IS_DELETE
@@ -60,11 +60,13 @@ def test_marked_rows_are_deletes() -> None:
     stored = pa.schema([*TABLE, ("_hoodie_is_deleted", pa.bool_())])
     kept = prepare_batch(rows, plan_rows(CONFIG, stored, rows.schema))
     assert kept["_hoodie_is_deleted"].to_pylist() == [True, None, False]
+    # Apache Hudi asks for the mark where it is stored; a row without it is none to delete, and loses nothing.
+    assert plan_rows(CONFIG, stored, TABLE).columns == stored
 
 
 def test_a_mark_that_is_no_boolean_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="_hoodie_is_deleted"):
-        plan_rows(CONFIG, TABLE, batch(id=[1], region=["eu"], _hoodie_is_deleted=["yes"]).schema)
+        plan_rows(CONFIG, TABLE, pa.schema([*TABLE, ("_hoodie_is_deleted", pa.string())]))
 
 
 def test_deletes_have_no_data_columns() -> None:
@@ -89,14 +91,27 @@ def test_partial_updates_have_the_columns_that_are_given() -> None:
         plan_rows(ordered, TABLE, rows.schema, partial=True)
 
 
-def test_a_column_that_must_not_be_null_cannot_be_left_out() -> None:
-    schema = pa.schema([*TABLE, pa.field("must", pa.string(), nullable=False)])
-    with pytest.raises(InvalidInputError, match="'must', which must not be null"):
-        plan_rows(CONFIG, schema, TABLE)
+def test_a_column_becomes_nullable_if_rows_say_that_it_may_be_null() -> None:
+    must = pa.field("must", pa.string(), nullable=False)
+    schema = pa.schema([*TABLE, must])
     assert plan_rows(CONFIG, schema, TABLE, partial=True).columns == TABLE
-    rows = batch(id=[1, 2], region=["eu"] * 2, must=["x", None])
-    with pytest.raises(InvalidInputError, match="'must' must not be null, and is in row 6"):
-        prepare_batch(rows, plan_rows(CONFIG, schema, rows.schema), first_row=5)
+    plan = plan_rows(CONFIG, schema, pa.schema([*TABLE, ("must", pa.string())]))
+    assert plan.columns.field("must").nullable
+    assert plan.required == {"must"}
+    for rows, fills in ((schema, False), (TABLE, True)):
+        same = plan_rows(CONFIG, schema, rows, fills=fills)
+        assert (same.columns.field("must") == must, same.required) == (not fills, {"must"} if fills else frozenset())
+
+
+@pytest.mark.parametrize("name", ["id", "ts"])
+def test_columns_of_keys_and_of_the_ordering_stay_required(name: str) -> None:
+    """Apache Hudi fails at nulls in them, whatever the schema says."""
+    table = pa.schema([field.with_nullable(field.name != name) for field in TABLE])
+    rows = pa.RecordBatch.from_pylist([{"id": 1, "region": "eu", "ts": 1, "fare": 1.0} | {name: None}], TABLE)
+    plan = plan_rows(CONFIG, table, pa.schema([field.with_nullable(True) for field in TABLE]))
+    assert plan.required == frozenset()
+    with pytest.raises(InvalidInputError, match=f"'{name}' must not be null, and is in row 5"):
+        prepare_batch(rows, plan, first_row=5)
 
 
 def test_keys_are_spelled_in_the_type_of_the_table() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lakebed.errors import InvalidInputError
 from lakebed.format.avro.schema import arrow_schema
-from lakebed.write.schema import declared_schema, evolve_schema, table_schema
+from lakebed.write.schema import declared_schema, evolve_schema, nullable_schema, table_schema
 from write.configs import table_config
 
 UTC, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
@@ -131,7 +131,7 @@ ACCEPTED = [
 @pytest.mark.parametrize(("table", "incoming", "expected"), ACCEPTED, ids=lambda kind: str(kind))
 def test_columns_grow(table: pa.DataType, incoming: pa.DataType, expected: pa.DataType | None) -> None:
     before = pa.schema([pa.field("k", pa.string(), nullable=False), pa.field("c", table, nullable=False)])
-    after = evolve_schema(before, pa.schema([("c", incoming), ("k", pa.string())]))
+    after = evolve_schema(before, pa.schema([("c", incoming), ("k", pa.string())]), required=["c", "k"])
     assert after == pa.schema([before.field("k"), pa.field("c", expected or table, nullable=False)])
     assert evolve_schema(after, after) == after
 
@@ -180,8 +180,28 @@ def test_errors_name_both_types_and_what_to_do() -> None:
 
 def test_new_columns_come_last_and_may_be_null() -> None:
     before = pa.schema([pa.field("k", pa.string(), nullable=False), ("a", pa.int32())])
-    incoming = pa.schema([pa.field("z", pa.int8(), nullable=False), ("k", pa.string()), ("b", pa.string())])
+    key = pa.field("k", pa.string(), nullable=False)
+    incoming = pa.schema([pa.field("z", pa.int8(), nullable=False), key, ("b", pa.string())])
     assert evolve_schema(before, incoming) == pa.schema([*before, ("z", pa.int32()), ("b", pa.string())])
+
+
+RELAXED = [
+    (pa.int32(), pa.int32()),
+    (pa.struct([pa.field("x", pa.int32(), nullable=False)]), pa.struct([("x", pa.int32())])),
+    (pa.list_(pa.field("item", pa.int32(), nullable=False)), pa.list_(pa.int32())),
+    (pa.map_(pa.string(), pa.field("value", pa.int32(), nullable=False)), pa.map_(pa.string(), pa.int32())),
+]
+
+
+@pytest.mark.parametrize(("strict", "loose"), RELAXED, ids=lambda kind: str(kind))
+def test_columns_become_nullable_and_never_required_again(strict: pa.DataType, loose: pa.DataType) -> None:
+    """As in Apache Hudi 1.2, at any depth."""
+    required, nullable = pa.schema([pa.field("c", strict, nullable=False)]), pa.schema([("c", loose)])
+    assert evolve_schema(required, nullable) == nullable
+    assert evolve_schema(nullable, required) == nullable
+    assert evolve_schema(required, required) == required
+    assert evolve_schema(required, nullable, required=["c"]).field("c") == pa.field("c", loose, nullable=False)
+    assert nullable_schema(required) == nullable
 
 
 def test_a_new_column_of_nulls_alone_is_refused() -> None:
@@ -190,7 +210,7 @@ def test_a_new_column_of_nulls_alone_is_refused() -> None:
 
 
 def test_a_column_that_differs_in_case_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="'a' if case is ignored"):
+    with pytest.raises(InvalidInputError, match="a column 'A', which the table spells 'a'"):
         evolve_schema(pa.schema([("a", pa.int32())]), pa.schema([("A", pa.int32())]))
 
 

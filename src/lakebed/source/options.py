@@ -127,22 +127,32 @@ _OWN = (OPERATION, PARTITIONS_TO_DELETE, *INDEXES, *(key for about in PROPERTIES
 
 @dataclass(frozen=True, slots=True)
 class SaveOptions:
-    """What the options of a save say: `properties` and `indexes` of the table, and all `others` as they were given."""
+    """What the options of a save say: `properties` and `indexes` of the table, and all `others` as they were given.
+
+    `spellings` has, for each property, the option that says it.
+    """
 
     operation: str
     partitions_to_delete: tuple[str, ...]
     properties: Mapping[str, Any]
     indexes: Mapping[str, bool]
     others: Mapping[str, str]
+    spellings: Mapping[str, str]
+
+    def option(self, name: str) -> str:
+        """The option that says a property, or could."""
+        return self.spellings.get(name) or PROPERTIES[name].spellings[0]
 
 
 def parse_save_options(options: Mapping[str, str]) -> SaveOptions:
     """The options of a save; InvalidInputError for a value that means nothing, or two that contradict each other."""
     said: dict[str, Any] = {}
+    spellings: dict[str, str] = {}
     for name, about in PROPERTIES.items():
         for key in about.spellings:
             if key in options:
                 _say(said, name, key, _parsed(key, options[key], about.parse, about.wanted))
+                spellings.setdefault(name, key)
     indexes: dict[str, bool] = {}
     for key, index in INDEXES.items():
         if key in options:
@@ -153,6 +163,7 @@ def parse_save_options(options: Mapping[str, str]) -> SaveOptions:
         properties=said,
         indexes=indexes,
         others={key: value for key, value in options.items() if key not in _OWN},
+        spellings=spellings,
     )
 
 
@@ -167,12 +178,37 @@ def check_agrees(given: SaveOptions, config: TableConfig, indexes: Iterable[str]
         about = PROPERTIES[name]
         has = about.of_table(config)
         if asked != has:
+            is_case = _text(asked).casefold() == _text(has).casefold()
             raise InvalidInputError(
-                f"the option {about.spellings[0]} says {_text(asked)}, table {config.name} has {_text(has) or 'none'}",
-                hint="leave the option out, or save to another path",
+                f"the option {given.option(name)} says {_text(asked)}, table {config.name} has {_text(has) or 'none'}",
+                hint=f"upper and lower case count: use {_text(has)}"
+                if is_case
+                else "leave the option out, or save to another path",
             )
     asked = {key: given.indexes[index] for key, index in INDEXES.items() if index in given.indexes}
     check_asked_indexes(config, asked, frozenset(indexes))
+
+
+def check_consistent(given: SaveOptions, config: TableConfig, indexes: Iterable[str]) -> None:
+    """Raises InvalidInputError if options contradict each other: the new table that they make is not as one says."""
+    for name, asked in given.properties.items():
+        has = PROPERTIES[name].of_table(config)
+        if asked != has:
+            raise InvalidInputError(
+                f"the option {given.option(name)} says {_text(asked)}, "
+                f"but the other options make it {_text(has) or 'none'}",
+                hint="leave the option out, or change the others",
+            )
+    present = {*indexes} | (set() if config.partition_fields else {"partition_stats"})
+    for key, index in INDEXES.items():
+        if index in given.indexes and given.indexes[index] != (index in present):
+            is_so = f"new tables have the index {index}"
+            asked_for = f"a new table cannot have the index {index} with the others that are asked for"
+            raise InvalidInputError(
+                f"the option {key} is {str(given.indexes[index]).lower()}, but "
+                f"{asked_for if given.indexes[index] else is_so}",
+                hint="leave the option out",
+            )
 
 
 def _operation(text: str) -> str:

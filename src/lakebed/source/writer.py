@@ -12,7 +12,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,13 +20,20 @@ import pyarrow as pa
 from pyspark.sql import datasource as ds
 
 from lakebed.api import Table, open_table
-from lakebed.errors import InvalidInputError, StorageUnavailableError
+from lakebed.errors import InvalidInputError, LakebedError, StorageUnavailableError
 from lakebed.model.config import TableConfig
 from lakebed.model.words import TableType
-from lakebed.options import parse_table_options, parse_write_options, storage_options, warn_of_unknown
+from lakebed.options import WriteOptions, parse_table_options, parse_write_options, storage_options, warn_of_unknown
 from lakebed.services.clustering_options import parse_clustering_options
 from lakebed.services.due import parse_inline_services
-from lakebed.source.options import PARTITIONS_TO_DELETE, PROPERTIES, SaveOptions, check_agrees, parse_save_options
+from lakebed.source.options import (
+    PARTITIONS_TO_DELETE,
+    PROPERTIES,
+    SaveOptions,
+    check_agrees,
+    check_consistent,
+    parse_save_options,
+)
 from lakebed.storage import Storage, open_storage
 from lakebed.table import TableState, open_handle
 from lakebed.table.transactions import choose_timing, open_ports
@@ -35,10 +42,19 @@ from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.ports import Ports
 from lakebed.write.checks import check_record_index, check_writable, has_global_index, index_names
 from lakebed.write.create import INDEXES as CREATED_INDEXES
-from lakebed.write.create import TableSpec, create_files, metadata_partitions, parse_spec, table_properties
+from lakebed.write.create import (
+    TableSpec,
+    check_free,
+    create_files,
+    metadata_partitions,
+    parse_spec,
+    remove_unused,
+    table_properties,
+)
 from lakebed.write.handover import drop_rows, hand_over, kept_alive, new_folder, sweep_rows, take_over
 from lakebed.write.inputs import arrow_batches, to_arrow_schema
-from lakebed.write.prepare import plan_rows
+from lakebed.write.prepare import PreparePlan, plan_rows
+from lakebed.write.schema import nullable_schema
 from lakebed.write.writer import WriteResult
 
 _LOG = logging.getLogger(__name__)
@@ -48,13 +64,17 @@ _SETTINGS = ("name", "merge_mode", "hive_style", "url_encoded", "timezone")
 
 @dataclass(frozen=True, slots=True)
 class SaveJob:
-    """One save: all that tasks and the commit need to know. Rows have `columns`, and are staged in `folder`."""
+    """One save: all that tasks and the commit need to know. Rows have `columns`, and are staged in `folder`.
+
+    Those for a table that is yet to be made are checked by `check` before they are.
+    """
 
     path: str
     columns: pa.Schema
     folder: str
     is_overwrite: bool
     given: SaveOptions
+    check: PreparePlan | None = None
 
     @property
     def storage(self) -> Storage:
@@ -86,7 +106,7 @@ class LakebedWriter(ds.DataSourceArrowWriter):
         """Stages the rows of a partition. Each attempt makes a file of its own; that of the one that counts is told."""
         job = self._job
         with kept_alive(*job.world, job.folder):
-            return HandedOver(hand_over(job.storage, job.folder, job.columns, iterator))
+            return HandedOver(hand_over(job.storage, job.folder, job.columns, iterator, job.check))
 
     def commit(self, messages: list[ds.WriterCommitMessage | None]) -> None:
         """Writes the rows in one commit."""
@@ -114,25 +134,56 @@ def plan_save(options: Mapping[str, str], schema: object, *, overwrite: bool) ->
     columns, _ = arrow_batches(to_arrow_schema(schema).empty_table())
     job = SaveJob(path, columns, new_folder(), overwrite, parse_save_options(options))
     parse_table_options(job.given.others)
-    parse_write_options(job.given.others)
+    writes = parse_write_options(job.given.others)
     parse_inline_services(job.given.others)
     parse_clustering_options(job.given.others)
     warn_of_unknown(job.given.others)
     is_new = not has_config(job.storage)
-    if is_new:
-        _plan_table(job)
-    else:
-        _check_rows(job, _check_table(job))
     _find_operation(job, is_new=is_new)
+    if is_new:
+        return replace(job, check=_plan_first_rows(job, writes))
+    _check_rows(job, _check_table(job), fills=writes.fills_missing)
     return job
 
 
+def _plan_first_rows(job: SaveJob, writes: WriteOptions) -> PreparePlan:
+    """How the rows are prepared for the table that is yet to be made."""
+    check_free(job.storage)
+    spec = _plan_table(job)
+    partitions = metadata_partitions(spec)
+    if writes.index == "record" and "record_index" not in partitions:
+        raise InvalidInputError(
+            "the option hoodie.index.type asks for the record index, but there is no record index in a new table",
+            hint="add the option hoodie.metadata.record.index.enable=true, or leave hoodie.index.type out",
+        )
+    return plan_rows(TableConfig(table_properties(spec, partitions)), spec.schema, job.columns)
+
+
 def _save(job: SaveJob, storage: Storage, paths: Sequence[str]) -> WriteResult:
-    is_new = _create_if_missing(job, storage)
-    if not is_new:
+    if _create_if_missing(job, storage):
+        try:
+            return _write(job, storage, paths, is_new=True)
+        except BaseException:
+            with suppress(LakebedError):  # What is left is an empty table, which the same save takes up.
+                remove_unused(_open_ports(job, storage))
+            raise
+    try:
         _check_table(job)
+        return _write(job, storage, paths, is_new=False)
+    except InvalidInputError:
+        if has_config(storage) or not _create_if_missing(job, storage):
+            raise
+    # The save that had made the table has failed and has taken it away again.
+    return _write(job, storage, paths, is_new=True)
+
+
+def _write(job: SaveJob, storage: Storage, paths: Sequence[str], *, is_new: bool) -> WriteResult:
     write = _find_operation(job, is_new=is_new)
     return write(open_table(job.path, options=job.given.others), take_over(storage, paths, job.columns))
+
+
+def _open_ports(job: SaveJob, storage: Storage) -> Ports:
+    return open_ports(storage, parse_write_options(job.given.others).lock)
 
 
 def _create_if_missing(job: SaveJob, storage: Storage) -> bool:
@@ -140,7 +191,7 @@ def _create_if_missing(job: SaveJob, storage: Storage) -> bool:
     if has_config(storage):
         return False
     try:
-        create_files(open_ports(storage, parse_write_options(job.given.others).lock), _plan_table(job))
+        create_files(_open_ports(job, storage), _plan_table(job))
     except InvalidInputError:
         if not has_config(storage):
             raise
@@ -154,21 +205,23 @@ def _plan_table(job: SaveJob) -> TableSpec:
     if not said.get("key"):
         raise InvalidInputError(
             f"there is no table at {job.path}, and to make one its key must be known",
-            hint=f"name the key columns in the option {PROPERTIES['key'].spellings[0]}",
+            hint=f"name the key columns in the option {job.given.option('key')}",
         )
     spec = parse_spec(
         job.storage.url,
-        job.columns,
+        # Whether Spark calls a column nullable depends on how this one frame was made.
+        nullable_schema(job.columns),
         said["key"],
         said.get("partition_by"),
         said.get("ordering"),
         "mor" if said.get("table_type") is TableType.MERGE_ON_READ else "cow",
         [index for index in CREATED_INDEXES if job.given.indexes.get(index)],
         {**job.given.others, **_settings(said)},
+        {name: f"the option {job.given.option(name)}" for name in ("key", "partition_by", "ordering")},
     )
     partitions = metadata_partitions(spec)
     indexes = index_names(partitions, is_partitioned=spec.has_partitioned_index)
-    check_agrees(job.given, TableConfig(table_properties(spec, partitions)), indexes)
+    check_consistent(job.given, TableConfig(table_properties(spec, partitions)), indexes)
     return spec
 
 
@@ -188,9 +241,9 @@ def _check_table(job: SaveJob) -> TableState:
     return state
 
 
-def _check_rows(job: SaveJob, state: TableState) -> None:
+def _check_rows(job: SaveJob, state: TableState, *, fills: bool) -> None:
     if job.given.operation not in _BY_KEYS:
-        plan_rows(state.config, state.data_schema(state.latest), job.columns)
+        plan_rows(state.config, state.data_schema(state.latest), job.columns, fills=fills)
 
 
 _Write = Callable[[Table, pa.RecordBatchReader], WriteResult]

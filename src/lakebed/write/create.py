@@ -37,6 +37,7 @@ from lakebed.transaction.section import METADATA, instant_path
 from lakebed.transaction.settle import create_file, delete_file, replace_file
 from lakebed.transaction.times import format_time, shift_time, timeline_zone
 from lakebed.write.keys import plan_keys
+from lakebed.write.names import suggest_names
 from lakebed.write.partition_paths import plan_paths
 from lakebed.write.schema import declared_schema, table_schema
 
@@ -52,6 +53,8 @@ _SETTINGS = (
 _OWN_FOLDERS = (".hoodie/metadata", ".hoodie/.index_defs")
 """What a crashed creation may leave behind."""
 INDEXES = ("column_stats", "bloom", "record", "record_partitioned")
+_ARGUMENTS = {name: f"the argument {name}" for name in ("key", "partition_by", "ordering")}
+"""Where create_table is told of columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,9 @@ def parse_spec(
     table_type: str,
     indexes: Sequence[str],
     options: Mapping[str, str],
+    said_in: Mapping[str, str] = _ARGUMENTS,
 ) -> TableSpec:
-    """The arguments of create_table, checked."""
+    """The arguments of create_table, checked; `said_in` has what the caller calls those that name columns."""
     if table_type.lower() not in _TYPES:
         raise InvalidInputError(f"there is no table type {table_type!r}", hint='use "cow" or "mor"')
     name = options.get("hoodie.table.name") or _NAME.sub("_", url.rstrip("/").rpartition("/")[2]) or "table"
@@ -97,7 +101,7 @@ def parse_spec(
         _asked_indexes(indexes, options, is_partitioned=bool(_columns(partition_by))),
         {key: parse_option(key, value) if key in _SETTINGS else value for key, value in options.items()},
     )
-    _check(spec)
+    _check(spec, said_in)
     config = TableConfig(table_properties(spec, ()))
     plan_keys(config, spec.schema)
     plan_paths(config, spec.schema)
@@ -148,14 +152,14 @@ def _columns(given: str | Sequence[str] | None) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _check(spec: TableSpec) -> None:
+def _check(spec: TableSpec, said_in: Mapping[str, str]) -> None:
     if not spec.key:
-        raise InvalidInputError("a table needs a record key", hint='name the key column or columns: key="id"')
+        raise InvalidInputError("a table needs a record key", hint=f"name its columns in {said_in['key']}")
     for role, names in (("key", spec.key), ("partition_by", spec.partition_by), ("ordering", spec.ordering)):
         for name in names:
             if name not in spec.schema.names:
                 raise InvalidInputError(
-                    f"{role} names {name!r}, which is no column", hint=f"the columns are {', '.join(spec.schema.names)}"
+                    f"{said_in[role]} names {name!r}, which is no column", hint=suggest_names(name, spec.schema.names)
                 )
     for name in spec.schema.names:
         if name in META_COLUMNS:
@@ -170,7 +174,8 @@ def _check(spec: TableSpec) -> None:
         )
     if _merge_mode(spec) is MergeMode.EVENT_TIME_ORDERING and not spec.ordering:
         raise InvalidInputError(
-            "EVENT_TIME_ORDERING needs a column to order by", hint='name it: ordering="ts"; or use COMMIT_TIME_ORDERING'
+            "EVENT_TIME_ORDERING needs a column to order by",
+            hint=f"name it in {said_in['ordering']}, or use COMMIT_TIME_ORDERING",
         )
 
 
@@ -189,10 +194,8 @@ def create_files(ports: Ports, spec: TableSpec) -> None:
     """Makes the table, under its lock. A crash before the end leaves no table; the next try removes what is left."""
     ports.lock.acquire()
     try:
-        _check_free(ports.storage)
-        for folder in _OWN_FOLDERS:
-            for listed in ports.storage.list(folder, recursive=True):
-                delete_file(ports.storage, listed.path)
+        check_free(ports.storage)
+        _delete_own_folders(ports.storage)
         definitions = _definitions(spec)
         shards = {name: _shards(name, spec) for name in metadata_partitions(spec)}
         properties = table_properties(spec, tuple(shards))
@@ -202,6 +205,26 @@ def create_files(ports: Ports, spec: TableSpec) -> None:
             raise _taken(ports.storage)
     finally:
         ports.lock.release()
+
+
+def remove_unused(ports: Ports) -> None:
+    """Takes a table away again that no one has begun to write to, under its lock.
+
+    Whoever has opened it meanwhile is told that there is none once they begin to write.
+    """
+    ports.lock.acquire()
+    try:
+        if not ports.storage.list(".hoodie/timeline", recursive=True):
+            delete_file(ports.storage, PROPERTIES)
+            _delete_own_folders(ports.storage)
+    finally:
+        ports.lock.release()
+
+
+def _delete_own_folders(storage: Storage) -> None:
+    for folder in _OWN_FOLDERS:
+        for listed in storage.list(folder, recursive=True):
+            delete_file(storage, listed.path)
 
 
 def _create_metadata_table(
@@ -272,7 +295,8 @@ def _ordering(spec: TableSpec) -> EntryOrdering | None:
     return ask_ordering(asked, TableConfig(table_properties(spec, ())), spec.schema)
 
 
-def _check_free(storage: Storage) -> None:
+def check_free(storage: Storage) -> None:
+    """Raises InvalidInputError unless a table can be made here: where nothing is, or one was only half made."""
     if has_config(storage):
         raise _taken(storage)
     for listed in storage.list("", recursive=True):

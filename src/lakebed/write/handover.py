@@ -22,6 +22,7 @@ from lakebed.transaction.heartbeats import Timing, storage_time
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.settle import create_file, delete_file, replace_file
 from lakebed.write.conform import conform_batch
+from lakebed.write.prepare import PreparePlan, prepare_batch
 
 _TEMP = ".hoodie/.temp"
 _PREFIX = "rows-"
@@ -63,12 +64,25 @@ def kept_alive(ports: Ports, timing: Timing, folder: str) -> Iterator[None]:
             delete_file(ports.storage, path)
 
 
-def hand_over(storage: Storage, folder: str, columns: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str | None:
-    """Puts rows into a new file, with `columns`; its path, or None if there are no rows."""
+def hand_over(
+    storage: Storage,
+    folder: str,
+    columns: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    check: PreparePlan | None = None,
+) -> str | None:
+    """Puts rows into a new file, with `columns`; its path, or None if there are no rows.
+
+    Rows that cannot be prepared as `check` says raise InvalidInputError: the table that they are for may not be there
+    yet, and is not to be made for nothing.
+    """
     sink, rows = pa.BufferOutputStream(), 0
     with pa.ipc.new_file(sink, columns) as writer:
         for batch in batches:
-            writer.write_batch(conform_batch(batch, columns, first_row=rows))
+            given = conform_batch(batch, columns, first_row=rows)
+            if check is not None:
+                prepare_batch(given, check, first_row=rows)
+            writer.write_batch(given)
             rows += batch.num_rows
     if not rows:
         return None

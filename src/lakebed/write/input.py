@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,13 +15,14 @@ from lakebed.engine.spark import OnSpark
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import META_COLUMNS
 from lakebed.storage import Storage
-from lakebed.write.inputs import arrow_batches, to_arrow_schema
+from lakebed.write.inputs import arrow_batches, first_gaps, to_arrow_schema
 from lakebed.write.prepare import PreparePlan
 from lakebed.write.staging import (
     Prepared,
     RowSource,
     Staged,
     StageTask,
+    complete_columns,
     prepared_tables,
     shelf_of,
     stage_tables,
@@ -50,6 +51,11 @@ class Input(Protocol):
         """How many Spark jobs the work on them took so far."""
         ...
 
+    @property
+    def gaps(self) -> Mapping[str, int]:
+        """Columns that some of the rows lack, and the first row that does."""
+        ...
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, in this process."""
         ...
@@ -66,6 +72,7 @@ class ArrowInput:
     schema: pa.Schema
     source: Iterator[pa.RecordBatch]
     bytes_max: int | None = None
+    gaps: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def jobs(self) -> int:
@@ -84,12 +91,13 @@ class ArrowInput:
         tables = prepared_tables(self.source, plan)
         held, is_all = _held(tables, self.bytes_max)
         if is_all:
-            prepared = Prepared(_joined(held, plan))
+            prepared = _joined(held, plan)
             return lambda *_: prepared
 
         def staged(instant: InstantTime, split: Split) -> Staged:
             shelf = shelf_of(storage, instant)
-            return Staged(shelf, stage_tables(shelf, chain(_let_go(held), tables), split), InProcess())
+            part = stage_tables(shelf, chain(_let_go(held), tables), split, plan)
+            return Staged(shelf, part.files, InProcess(), part.complete)
 
         return staged
 
@@ -107,6 +115,11 @@ class SparkInput:
         """How many Spark jobs there were so far."""
         return self.engine.jobs
 
+    @property
+    def gaps(self) -> Mapping[str, int]:
+        """None: rows of a frame have all of its columns."""
+        return {}
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, brought to the driver."""
         yield from self.frame.toArrow().to_batches()
@@ -117,10 +130,11 @@ class SparkInput:
         def staged(instant: InstantTime, split: Split) -> Prepared | Staged:
             shelf = shelf_of(storage, instant)
             parts = self.engine.fold(self.frame, StageTask(shelf, plan, split))
-            rows = Staged(shelf, tuple(file for part in parts for file in part), self.engine)
+            complete = plan.required.intersection(*(part.complete for part in parts))
+            rows = Staged(shelf, tuple(file for part in parts for file in part.files), self.engine, complete)
             if rows.bytes > _DRIVER_BYTES:
                 return rows
-            return Prepared(_joined([shelf.read_unsplit(file) for file in rows.files], plan))
+            return _joined([shelf.read_unsplit(file) for file in rows.files], plan)
 
         return staged
 
@@ -130,7 +144,8 @@ def open_input(rows: object) -> Input:
     if _is_spark_frame(rows):
         return _open_frame(rows)
     schema, batches = arrow_batches(rows)
-    return ArrowInput(schema, batches, _READER_BYTES if isinstance(rows, pa.RecordBatchReader) else None)
+    bytes_max = _READER_BYTES if isinstance(rows, pa.RecordBatchReader) else None
+    return ArrowInput(schema, batches, bytes_max, first_gaps(rows))
 
 
 def _held(tables: Iterator[pa.Table], bytes_max: int | None) -> tuple[list[pa.Table], bool]:
@@ -150,8 +165,9 @@ def _let_go(held: list[pa.Table]) -> Iterator[pa.Table]:
         yield held.pop(0)
 
 
-def _joined(tables: list[pa.Table], plan: PreparePlan) -> pa.Table:
-    return pa.concat_tables(tables).unify_dictionaries() if tables else plan.schema.empty_table()
+def _joined(tables: list[pa.Table], plan: PreparePlan) -> Prepared:
+    rows = pa.concat_tables(tables).unify_dictionaries() if tables else plan.schema.empty_table()
+    return Prepared(rows, complete_columns(rows, plan.required))
 
 
 def _open_frame(frame: Any) -> SparkInput:

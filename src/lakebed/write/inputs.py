@@ -35,6 +35,15 @@ def arrow_batches(rows: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     return kept, (batch.select(names) for batch in batches)
 
 
+def first_gaps(rows: object) -> dict[str, int]:
+    """Columns that some dicts of a list have and others lack, and the number of the first row that lacks each."""
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        return {}
+    names = dict.fromkeys(name for row in rows for name in row)
+    gaps = {str(name): next((n for n, row in enumerate(rows) if name not in row), -1) for name in names}
+    return {name: number for name, number in gaps.items() if number >= 0}
+
+
 def to_arrow_schema(schema: object) -> pa.Schema:
     """The Arrow schema that an Arrow or a Spark schema describes."""
     if isinstance(schema, pa.Schema):

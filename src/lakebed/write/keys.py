@@ -12,6 +12,7 @@ from lakebed.format.record_keys import composite_keys, has_value_text, value_tex
 from lakebed.model.config import TableConfig
 from lakebed.model.key_generator import KeyGenerator, find_key_generator, names_key_fields
 from lakebed.model.words import RECORD_KEY
+from lakebed.write.names import suggest_names
 from lakebed.write.numbered import numbered_texts
 
 
@@ -29,7 +30,10 @@ def plan_keys(config: TableConfig, schema: pa.Schema) -> KeyPlan:
     for name in config.key_fields:
         field = find_field(schema, name)
         if field is None:
-            raise InvalidInputError(f"the rows lack the key column {name!r}", hint="add it: every row needs its key")
+            raise InvalidInputError(
+                f"the rows lack the key column {name!r}",
+                hint=f"add it: every row needs its key; {suggest_names(name, schema.names)}",
+            )
         if not has_value_text(field.type):
             raise InvalidInputError(f"the key column {name!r} is of type {field.type}", hint="use a column of text")
     is_composite = names_key_fields(config)

@@ -23,6 +23,7 @@ from lakebed.model.config import TableConfig
 from lakebed.model.key_generator import KeyGenerator
 from lakebed.read.partitions import NO_VALUE
 from lakebed.write.keys import find_column, find_field, get_key_generator
+from lakebed.write.names import suggest_names
 from lakebed.write.time_paths import TimeFormat, parse_time_format, time_texts
 
 _TO_ESCAPE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
@@ -58,7 +59,10 @@ def plan_paths(config: TableConfig, schema: pa.Schema) -> PathPlan:
     for name in fields:
         field = find_field(schema, name)
         if field is None:
-            raise InvalidInputError(f"the rows lack the partition column {name!r}", hint="add it to the rows")
+            raise InvalidInputError(
+                f"the rows lack the partition column {name!r}",
+                hint=f"add it to the rows; {suggest_names(name, schema.names)}",
+            )
         if times is None:
             _check_type(name, field.type, config)
     return PathPlan(fields, config.hive_style_partitioning, config.url_encoded_partitions, times)

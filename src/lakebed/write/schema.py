@@ -1,13 +1,13 @@
 """A table's columns: what a new table stores, and how columns grow with the rows that are written.
 
-Rows may bring columns that the table lacks, which are added, and wider numbers, which widen the column, as in Apache
-Hudi. Nothing is renamed, narrowed or dropped, and a column that must not be null stays so.
+Rows may bring columns that the table lacks, which are added, wider numbers, which widen the column, and nulls, which
+make it nullable, as in Apache Hudi. Nothing is renamed, narrowed or dropped.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.types as pat
@@ -37,18 +37,70 @@ def table_schema(schema: pa.Schema) -> pa.Schema:
     return stored
 
 
-def evolve_schema(table: pa.Schema, incoming: pa.Schema, *, keep: Collection[str] = ()) -> pa.Schema:
+def nullable_schema(schema: pa.Schema) -> pa.Schema:
+    """The same columns, all of which may be null, and so may be what they consist of."""
+    return pa.schema([_nullable(field) for field in schema])
+
+
+def evolve_schema(
+    table: pa.Schema, incoming: pa.Schema, *, keep: Collection[str] = (), required: Collection[str] = ()
+) -> pa.Schema:
     """The columns of the table once it holds rows with `incoming` columns, which may be some of its columns only.
 
     Columns in `keep`, those of keys and partition paths, may change only in ways that leave the text of values alone.
+    A column may be null if it may be in the table or in the rows; those in `required` only if it may be in the table.
     """
+    check_spelling(table.names, incoming.names)
     added = [field for field in incoming if field.name not in table.names and field.name != IS_DELETED]
-    fields = [_evolved(field, incoming, keep) for field in table]
+    fields = [_evolved(field, incoming, keep, required) for field in table]
     evolved = pa.schema([*fields, *(_new_field(field, field.name) for field in added)])
     if added:
         check_names(evolved.names)
         avro_schema(evolved, name="record", namespace="")
     return evolved
+
+
+def check_spelling(table: Iterable[str], given: Iterable[str]) -> None:
+    """Raises InvalidInputError for a given column that differs from one of the table in case alone.
+
+    Case counts in keys and columns, as for Apache Hudi, but engines that ignore it could not read both columns.
+    """
+    known = {*table}
+    by_case = {name.casefold(): name for name in known}
+    for name in given:
+        if name not in known and name.casefold() in by_case:
+            spelled = by_case[name.casefold()]
+            raise InvalidInputError(
+                f"the rows have a column {name!r}, which the table spells {spelled!r}",
+                hint=f"rename it to {spelled!r}: upper and lower case count",
+            )
+
+
+def missing_columns(table: pa.Schema, incoming: pa.Schema) -> list[str]:
+    """What rows with `incoming` columns lack of the table's: columns, and fields inside of those that are given."""
+    missing: list[str] = []
+    for field in table:
+        if field.name in incoming.names:
+            missing += _missing_parts(field.type, incoming.field(field.name).type, field.name)
+        elif field.name != IS_DELETED:  # Without this mark a row is no delete: nothing is lost.
+            missing.append(field.name)
+    return missing
+
+
+def _missing_parts(table: pa.DataType, given: pa.DataType, column: str) -> Iterator[str]:
+    if pat.is_dictionary(given) or pat.is_run_end_encoded(given):
+        yield from _missing_parts(table, given.value_type, column)
+    elif pat.is_struct(table) and pat.is_struct(given):
+        for field in table:
+            place = given.get_field_index(field.name)
+            if place < 0:
+                yield f"{column}.{field.name}"
+            else:
+                yield from _missing_parts(field.type, given[place].type, f"{column}.{field.name}")
+    elif pat.is_list(table) and is_any_list(given):
+        yield from _missing_parts(table.value_type, given.value_type, f"{column}[]")
+    elif pat.is_map(table) and pat.is_map(given):
+        yield from _missing_parts(table.item_type, given.item_type, f"{column}{{}}")
 
 
 def declared_schema(schema: pa.Schema, config: TableConfig, *, meta_columns: bool) -> str:
@@ -58,16 +110,17 @@ def declared_schema(schema: pa.Schema, config: TableConfig, *, meta_columns: boo
     return avro_schema(pa.schema([*meta, *schema]), name=f"{table}_record", namespace=f"hoodie.{table}")
 
 
-def _evolved(field: pa.Field, incoming: pa.Schema, keep: Collection[str]) -> pa.Field:
+def _evolved(field: pa.Field, incoming: pa.Schema, keep: Collection[str], required: Collection[str]) -> pa.Field:
     if field.name not in incoming.names:
         return field
+    is_nullable = field.nullable or (incoming.field(field.name).nullable and field.name not in required)
     evolved = _join_types(field.type, incoming.field(field.name).type, field.name)
     if field.name in keep and evolved != field.type and (field.type, evolved) != (pa.int32(), pa.int64()):
         raise InvalidInputError(
             f"column {field.name!r} of type {field.type} cannot become {evolved}: keys and paths are spelled with it",
             hint=f"cast the column to {field.type}",
         )
-    return field.with_type(evolved)
+    return field.with_type(evolved).with_nullable(is_nullable)
 
 
 def _new_field(field: pa.Field, column: str) -> pa.Field:
@@ -82,11 +135,9 @@ def _join_types(table: pa.DataType, incoming: pa.DataType, column: str) -> pa.Da
     if pat.is_struct(table) and pat.is_struct(incoming):
         return _join_structs(table, incoming, column)
     if pat.is_list(table) and is_any_list(incoming):
-        item = table.value_field
-        return pa.list_(item.with_type(_join_types(item.type, incoming.value_type, f"{column}[]")))
+        return pa.list_(_join_fields(table.value_field, incoming.value_field, f"{column}[]"))
     if pat.is_map(table) and pat.is_map(incoming) and is_text(incoming.key_type):
-        item = table.item_field
-        return pa.map_(table.key_type, item.with_type(_join_types(item.type, incoming.item_type, f"{column}{{}}")))
+        return pa.map_(table.key_type, _join_fields(table.item_field, incoming.item_field, f"{column}{{}}"))
     given = stored_type(incoming, column)
     joined = _join_scalars(table, given)
     if joined is None:
@@ -95,6 +146,22 @@ def _join_types(table: pa.DataType, incoming: pa.DataType, column: str) -> pa.Da
             hint=_advice(table, given),
         )
     return joined
+
+
+def _join_fields(table: pa.Field, incoming: pa.Field, column: str) -> pa.Field:
+    joined = _join_types(table.type, incoming.type, column)
+    return table.with_type(joined).with_nullable(table.nullable or incoming.nullable)
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pat.is_struct(kind):
+        kind = pa.struct([_nullable(part) for part in kind])
+    elif pat.is_list(kind):
+        kind = pa.list_(_nullable(kind.value_field))
+    elif pat.is_map(kind):
+        kind = pa.map_(kind.key_field, _nullable(kind.item_field))
+    return field.with_type(kind).with_nullable(True)
 
 
 def _join_structs(table: pa.DataType, given: pa.DataType, column: str) -> pa.DataType:
@@ -106,8 +173,9 @@ def _join_structs(table: pa.DataType, given: pa.DataType, column: str) -> pa.Dat
     fields = []
     for field in table:
         place = given.get_field_index(field.name)
-        kind = field.type if place < 0 else _join_types(field.type, given[place].type, f"{column}.{field.name}")
-        fields.append(field.with_type(kind))
+        # Where a field is not given it is null.
+        joined = _join_fields(field, given[place], f"{column}.{field.name}") if place >= 0 else _nullable(field)
+        fields.append(joined)
     return pa.struct([*fields, *(_new_field(field, f"{column}.{field.name}") for field in added)])
 
 

@@ -26,15 +26,32 @@ class StageTask:
     plan: PreparePlan
     split: Split
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> tuple[StagedFile, ...]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> StagedPart:
         """The prepared rows of one partition of the input; none if it has none."""
-        return stage_tables(self.shelf, prepared_tables(batches, self.plan), self.split)
+        return stage_tables(self.shelf, prepared_tables(batches, self.plan), self.split, self.plan)
 
 
-def stage_tables(shelf: Shelf, tables: Iterable[pa.Table], split: Split) -> tuple[StagedFile, ...]:
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """Prepared rows that a task has staged, and the columns that have a value in all of them of those required."""
+
+    files: tuple[StagedFile, ...]
+    complete: frozenset[str]
+
+
+def stage_tables(shelf: Shelf, tables: Iterable[pa.Table], split: Split, plan: PreparePlan) -> StagedPart:
     """Stages prepared rows, some of them at a time."""
-    files = (shelf.put_split(pa.concat_tables(chunk).unify_dictionaries(), split) for chunk in _chunks(tables))
-    return tuple(file for file in files if file is not None)
+    complete, files = plan.required, []
+    for chunk in _chunks(tables):
+        rows = pa.concat_tables(chunk).unify_dictionaries()
+        complete = complete_columns(rows, complete)
+        files.append(shelf.put_split(rows, split))
+    return StagedPart(tuple(file for file in files if file is not None), complete)
+
+
+def complete_columns(rows: pa.Table, required: frozenset[str]) -> frozenset[str]:
+    """Those of the columns that have a value in every row."""
+    return frozenset(name for name in required if not rows[name].null_count)
 
 
 def prepared_tables(batches: Iterator[pa.RecordBatch], plan: PreparePlan) -> Iterator[pa.Table]:
@@ -64,9 +81,10 @@ def _chunks(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Prepared rows at hand: this process does the rest of the work."""
+    """Prepared rows at hand: this process does the rest of the work. `complete` is as in `StagedPart`."""
 
     rows: pa.Table
+    complete: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +94,7 @@ class Staged:
     shelf: Shelf
     files: tuple[StagedFile, ...]
     engine: Engine
+    complete: frozenset[str] = frozenset()
 
     @property
     def rows(self) -> int:

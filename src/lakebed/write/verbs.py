@@ -30,7 +30,8 @@ from lakebed.write.operations import (
     Operation,
 )
 from lakebed.write.plan import TagRule
-from lakebed.write.prepare import PreparePlan, plan_rows
+from lakebed.write.prepare import PreparePlan, check_gaps, plan_rows
+from lakebed.write.schema import check_spelling
 from lakebed.write.staging import Prepared
 from lakebed.write.values import IS_DELETE
 from lakebed.write.writer import Writer, WriteResult
@@ -69,6 +70,7 @@ class TableWrites:
             return self._delete_keys(_texts(keys))
         state = self._handle.state()
         given = open_input(keys)
+        check_spelling((*state.config.key_fields, *state.config.partition_fields), given.schema.names)
         if all(find_field(given.schema, name) is not None for name in state.config.partition_fields):
             plan = plan_rows(state.config, state.data_schema(state.latest), given.schema, deletes=True)
             return self._finish(given, plan, DELETE)
@@ -91,7 +93,10 @@ class TableWrites:
         state = self._handle.state()
         with shared_threads():
             given = open_input(rows)
-        plan = plan_rows(state.config, state.data_schema(state.latest), given.schema, partial=partial)
+        columns, fills = state.data_schema(state.latest), self._options.fills_missing
+        if not fills:
+            check_gaps(columns, given.gaps, is_partial=partial)
+        plan = plan_rows(state.config, columns, given.schema, partial=partial, fills=fills)
         return self._finish(given, plan, operation)
 
     def _finish(self, given: Input, plan: PreparePlan, operation: Operation) -> WriteResult:

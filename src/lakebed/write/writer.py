@@ -65,7 +65,7 @@ from lakebed.write.room import Room, find_room
 from lakebed.write.schema import declared_schema
 from lakebed.write.scratch import trim_scratch
 from lakebed.write.staged_plan import plan_staged
-from lakebed.write.staging import RowSource, Staged
+from lakebed.write.staging import Prepared, RowSource, Staged
 from lakebed.write.tag_lot import TaggedLot, TagLot, tag_in_worker
 from lakebed.write.values import WriteContext, WriteTask, WrittenFile
 from lakebed.write.window_tag import tag_in_window
@@ -123,8 +123,12 @@ class Writer:
     ) -> WriteResult:
         """Writes prepared rows whose data columns are `columns`."""
 
-        def plan(state: TableState, context: WriteContext) -> WritePlan:
-            given = source(context.instant, plan_split(state, operation, rule, arrangement))
+        def plan(state: TableState, instant: InstantTime) -> tuple[WriteContext, WritePlan]:
+            given = source(instant, plan_split(state, operation, rule, arrangement))
+            context = write_context(state, instant, self._options, _settled(columns, given.complete))
+            return context, plan_given(state, context, given)
+
+        def plan_given(state: TableState, context: WriteContext, given: Prepared | Staged) -> WritePlan:
             scans = plan_slices(state, state.latest, state.latest_slices, columns=None, where=None, is_latest=True)
             slices = tuple(scan.file_slice for scan in scans.tasks)
             if isinstance(given, Staged):
@@ -138,7 +142,7 @@ class Writer:
             find = self._finder(state, scans.tasks, InProcess(), rule, room=room)
             return plan_rows(rows, operation, context, slices, InProcess(), find, room=room, new_file_id=new_file_id)
 
-        return self._run(operation, columns, plan)
+        return self._run(operation, plan)
 
     def _tag_lots(
         self,
@@ -159,11 +163,11 @@ class Writer:
         """Hides every file group of partitions, given as their paths."""
         wanted = set(partitions)
 
-        def plan(state: TableState, context: WriteContext) -> WritePlan:
-            del context
-            return WritePlan(DELETE_PARTITION, (), replaced_groups(state.latest_slices, wanted), InProcess())
+        def plan(state: TableState, instant: InstantTime) -> tuple[WriteContext, WritePlan]:
+            replaced = replaced_groups(state.latest_slices, wanted)
+            return write_context(state, instant, self._options), WritePlan(DELETE_PARTITION, (), replaced, InProcess())
 
-        return self._run(DELETE_PARTITION, pa.schema([]), plan)
+        return self._run(DELETE_PARTITION, plan)
 
     def _finder(
         self,
@@ -193,13 +197,13 @@ class Writer:
             return partial(tag_in_window, index=index, window=window, everywhere=rule.everywhere)
         return partial(tag_by_index, index=index, everywhere=rule.everywhere)
 
-    def _run(self, operation: Operation, columns: pa.Schema, make_plan: _Planner) -> WriteResult:
+    def _run(self, operation: Operation, make_plan: _Planner) -> WriteResult:
         before = self._handle.storage.counts.snapshot()
         check_writable(self._handle.last_look)
         attempt = self._transactions.begin(operation.action(self._handle.config))
         try:
             with shared_threads():
-                result = self._write(attempt, columns, make_plan)
+                result = self._write(attempt, make_plan)
             result = replace(result, requests=self._handle.storage.counts.snapshot() - before)
         except CommitUnknownError:
             attempt.heartbeat.rest()  # It may have taken place: nothing may be deleted. If not, others find it dead.
@@ -212,11 +216,10 @@ class Writer:
         self._maintain(attempt, self._cache if uses_tables(result.metrics) else None)
         return result
 
-    def _write(self, attempt: Attempt, columns: pa.Schema, make_plan: _Planner) -> WriteResult:
+    def _write(self, attempt: Attempt, make_plan: _Planner) -> WriteResult:
         phases = Phases()
         state = self._state_of(attempt)
-        context = write_context(state, attempt.instant, self._options, columns)
-        plan = make_plan(state, context)
+        context, plan = make_plan(state, attempt.instant)
         phases.end("plan")
         made = self._execute(attempt, state, context, plan)
         phases.end("write")
@@ -333,7 +336,12 @@ class Writer:
         return check
 
 
-_Planner = Callable[[TableState, WriteContext], WritePlan]
+_Planner = Callable[[TableState, InstantTime], tuple[WriteContext, WritePlan]]
+
+
+def _settled(columns: pa.Schema, complete: frozenset[str]) -> pa.Schema:
+    """The columns of rows, of which those that are `complete` need not become nullable."""
+    return pa.schema([field.with_nullable(False) if field.name in complete else field for field in columns])
 
 
 def _ordering(state: TableState) -> EntryOrdering | None:
