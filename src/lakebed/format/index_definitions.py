@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lakebed.errors import UnsupportedTableError
 from lakebed.format.guard import decoding
 from lakebed.format.json_text import decode_json_object, encode_json_object
 from lakebed.model.index import IndexDefinition
+
+_VERSIONS = ("V1", "V2")
 
 
 def decode_index_definitions(data: bytes, *, path: str) -> dict[str, IndexDefinition]:
@@ -18,6 +21,16 @@ def decode_index_definitions(data: bytes, *, path: str) -> dict[str, IndexDefini
     with decoding(path, "index definitions"):
         entries = _typed(content.get("indexDefinitions"), dict, {})
         return {name: _decode_definition(name, entry) for name, entry in entries.items()}
+
+
+def check_index_versions(definitions: Mapping[str, IndexDefinition], *, path: str) -> None:
+    """UnsupportedTableError if an index has entries of a version that lakebed does not know: it would misread them."""
+    for name, definition in definitions.items():
+        if definition.version not in _VERSIONS:
+            raise UnsupportedTableError(
+                f"{path}: version {definition.version[:80]!r} of the index {name} is not supported",
+                hint=f"lakebed knows {' and '.join(_VERSIONS)}; upgrade lakebed, or drop the index with Apache Hudi",
+            )
 
 
 def encode_index_definitions(definitions: Mapping[str, IndexDefinition]) -> bytes:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptTableError, InvalidInputError, SnapshotExpiredError
 from lakebed.format.avro.schema import arrow_schema
-from lakebed.format.index_definitions import decode_index_definitions
+from lakebed.format.index_definitions import check_index_versions, decode_index_definitions
 from lakebed.format.timeline.metadata import decode_commit
 from lakebed.metadata import MetadataTable, Unusable, find_metadata_table
 from lakebed.metadata.files import find_partition_files, list_metadata_files
@@ -71,6 +71,7 @@ class TableState:
         path = self.config.index_definitions_path
         data = self.storage.find(path)
         found = {} if data is None else decode_index_definitions(data, path=path)
+        check_index_versions(found, path=path)
         return settled_definitions(found, self.config.shared_partitions)
 
     @cached_property
