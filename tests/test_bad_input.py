@@ -84,6 +84,25 @@ class TestProperties:
         properties.write_text("torn")
         assert lakebed.open_table(table).to_arrow().num_rows == 5
 
+    @pytest.mark.parametrize("key", ["hoodie.table.version", "hoodie.timeline.layout.version"])
+    @pytest.mark.parametrize("number", ["999999999999999999999", "9" * 99, "0", "7", "10", "00"])
+    def test_absurd_numbers(self, copy_of, key: str, number: str) -> None:
+        table = copy_of("hudi120_cow_nonpart_minimal")
+        properties = table / ".hoodie" / "hoodie.properties"
+        lines = [line for line in properties.read_text().splitlines() if not line.startswith(f"{key}=")]
+        properties.write_text("\n".join([*lines, f"{key}={number}", ""]))
+        with pytest.raises(UnsupportedTableError, match=str(int(number))):
+            lakebed.open_table(table)
+
+    @pytest.mark.parametrize("key", ["hoodie.table.version", "hoodie.timeline.layout.version"])
+    @pytest.mark.parametrize("number", ["9" * 5000, "-1", "9.0", "1e1", "+9", "0x9", "nine"])
+    def test_no_numbers(self, copy_of, key: str, number: str) -> None:
+        table = copy_of("hudi120_cow_nonpart_minimal")
+        properties = table / ".hoodie" / "hoodie.properties"
+        properties.write_text(properties.read_text() + f"{key}={number}\n")
+        with pytest.raises(CorruptTableError, match="is not a number"):
+            lakebed.open_table(table)
+
     @pytest.mark.parametrize("key", ["hoodie.table.type", "hoodie.table.version", "hoodie.table.name"])
     def test_missing_key(self, copy_of, key: str) -> None:
         table = copy_of("hudi120_cow_nonpart_minimal")
@@ -362,12 +381,14 @@ class TestPartitions:
             written.delete_partitions("x/")
         assert "'x'" in caught.value.hint
 
-    @pytest.mark.parametrize("value", ["..", "../..", "/etc", "/", "a//b", "a/", "a/../b", ".", ".hoodie", "a\0b"])
+    @pytest.mark.parametrize(
+        "value", ["..", "../..", "/etc", "/", "a//b", "a/", "a/../b", ".", ".hoodie", "a\0b", "a\nb"]
+    )
     def test_values_that_are_no_folder(self, written: lakebed.Table, value: str) -> None:
         check_refused(written, lambda: written.upsert([{**_ROW, "p": value}]))
 
     @pytest.mark.parametrize(
-        "value", ["a\nb", "a\x01b", "a\\b", "a b", "é\u202e", ".hidden", "~", "$HOME", "a;b", "..."]
+        "value", ["a\u2028b", "a\x0bb", "a\x01b", "a\\b", "a b", "é\u202e", ".hidden", "~", "$HOME", "a;b", "..."]
     )
     def test_values_that_are_odd_folders(self, tmp_path: Path, value: str) -> None:
         table = lakebed.create_table(tmp_path / "t", schema=_SCHEMA, key="id", partition_by="p")

@@ -73,8 +73,11 @@ class Player:
         active = self.active()
         if what in ("upsert", "overwrite"):
             self.window.add(getattr(self.table, what)(detail, ts))
-        elif what in ("delete", "delete_partition"):
-            self.window.add(getattr(self.table, what)(detail))
+        elif what == "delete":
+            self.window.add(self.table.delete(detail))
+        elif what == "delete_partition":
+            if detail in {file_slice.group.partition for file_slice in self.table.table.files()}:
+                self.window.add(self.table.delete_partition(detail))
         elif what == "clean":
             self.clean(Retention(commits=detail))
             self.window &= {*active[-detail:]}

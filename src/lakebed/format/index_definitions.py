@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from lakebed.errors import CorruptTableError
+from lakebed.errors import CorruptTableError, UnsupportedTableError
 from lakebed.format.guard import decoding
 from lakebed.format.json_text import decode_json_object, encode_json_object
 from lakebed.model.index import IndexDefinition
+
+_VERSIONS = ("V1", "V2")
 
 
 def decode_index_definitions(data: bytes, *, path: str) -> dict[str, IndexDefinition]:
@@ -30,6 +32,16 @@ def salvage_index_definitions(data: bytes) -> dict[str, IndexDefinition]:
             with suppress(CorruptTableError), decoding("", ""):
                 found[name] = _decode_definition(name, {**entry})
     return found
+
+
+def check_index_versions(definitions: Mapping[str, IndexDefinition], *, path: str) -> None:
+    """UnsupportedTableError if an index has entries of a version that lakebed does not know: it would misread them."""
+    for name, definition in definitions.items():
+        if definition.version not in _VERSIONS:
+            raise UnsupportedTableError(
+                f"{path}: version {definition.version[:80]!r} of the index {name} is not supported",
+                hint=f"lakebed knows {' and '.join(_VERSIONS)}; upgrade lakebed, or drop the index with Apache Hudi",
+            )
 
 
 def encode_index_definitions(definitions: Mapping[str, IndexDefinition]) -> bytes:

@@ -14,6 +14,9 @@ from lakebed.model.words import MergeMode, TableType, Word
 _W = TypeVar("_W", bound=Word)
 
 SUPPORTED_VERSIONS = (6, 8, 9)
+_LAYOUTS = (1, 2)
+_DIGITS_MAX = 100
+"""Of numbers that are read: beyond some thousand digits Python refuses."""
 
 # What the payload classes of versions 6 and 8 mean in today's words.
 _PAYLOAD_MERGE_MODES = {
@@ -39,6 +42,11 @@ class TableConfig:
             raise UnsupportedTableError(
                 f"{self.path}: table version {self.version} is not supported",
                 hint="lakebed reads table versions 6, 8 and 9; upgrade the table with Apache Hudi, or upgrade lakebed",
+            )
+        if self.timeline_layout not in _LAYOUTS:
+            raise UnsupportedTableError(
+                f"{self.path}: timeline layout {self.timeline_layout} is not supported",
+                hint="lakebed reads timeline layouts 1 and 2; upgrade lakebed",
             )
         if self.properties.get("hoodie.bootstrap.base.path"):
             raise UnsupportedTableError(
@@ -193,8 +201,8 @@ class TableConfig:
 
     def _int(self, key: str) -> int:
         text = self.properties[key].strip()
-        if not (text.isascii() and text.isdigit()):
-            raise CorruptTableError(f"property {key} is not a number: {text!r}", path=self.path)
+        if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+            raise CorruptTableError(f"property {key} is not a number: {text[:80]!r}", path=self.path)
         return int(text)
 
     def _word(self, key: str, words: type[_W]) -> _W:

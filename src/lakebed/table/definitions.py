@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.index_definitions import decode_index_definitions
+from lakebed.format.index_definitions import check_index_versions, decode_index_definitions
 from lakebed.model.config import TableConfig
 from lakebed.model.index import IndexDefinition, settled_definitions
 from lakebed.storage import Storage
@@ -36,6 +36,7 @@ def load_stored(storage: Storage, config: TableConfig) -> dict[str, IndexDefinit
         raise _broken(storage, config, error.what.removeprefix(f"{path}: ")) from error
     if not found and any(_is_defined(name) for name in _named(config)):
         raise _broken(storage, config, "it is not there" if data is None else "it defines no index")
+    check_index_versions(found, path=path)
     return settled_definitions(found, config.shared_partitions)
 
 

@@ -6,8 +6,11 @@ files that list one marker per line. Each task writes one such file for all file
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 
+from lakebed.format.guard import decoding
+from lakebed.format.inside import check_files
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
 from lakebed.transaction.settle import create_file, delete_file
@@ -17,6 +20,8 @@ FOLDER = ".hoodie/.temp"
 _KIND_FILE = "MARKERS.type"
 _KIND = b"TIMELINE_SERVER_BASED"
 _SUFFIX = ".marker."
+_LINE_END = re.compile(r"\r?\n")
+"""Not what Python takes for the end of a line: names of partitions may hold that."""
 
 
 def marker_folder(instant: InstantTime) -> str:
@@ -44,8 +49,13 @@ def load_markers(storage: Storage, instant: InstantTime) -> frozenset[str]:
         if _SUFFIX in name:
             found.add(name.rpartition(_SUFFIX)[0])
         elif name.startswith("MARKERS") and name != _KIND_FILE and not name.endswith(".crc"):
-            lines = (storage.find(listed.path) or b"").decode().splitlines()
+            with decoding(listed.path, "markers"):
+                lines = _LINE_END.split((storage.find(listed.path) or b"").decode())
             found.update(line.rpartition(_SUFFIX)[0] for line in lines if _SUFFIX in line)
+    # What is marked may be deleted.
+    for path in found:
+        partition, _, name = path.rpartition("/")
+        check_files({partition: (name,)}, path=folder)
     return frozenset(found)
 
 

@@ -152,6 +152,8 @@ def _check_folder(codes: Ints, paths: Sequence[str], first_row: int) -> None:
         parts = path.split("/")
         if not {"", ".", ".."}.isdisjoint(parts) or parts[0] == ".hoodie" or "\0" in path:
             raise _refused(codes, code, path, "that is no folder of its own", first_row)
+        if "\n" in path or "\r" in path:
+            raise _refused(codes, code, path, "of several lines, which markers cannot tell apart", first_row)
 
 
 def _refused(codes: Ints, code: int, path: str, why: str, first_row: int) -> InvalidInputError:

@@ -81,8 +81,8 @@ class TableWrites:
 
     def delete_partitions(self, partitions: str | Iterable[str]) -> WriteResult:
         """Deletes all rows of partitions, given as `_hoodie_partition_path` spells them; each has files."""
-        is_many = isinstance(partitions, Iterable) and not isinstance(partitions, str)
-        wanted: tuple[str, ...] = tuple(partitions) if is_many else (partitions,)  # type: ignore[assignment]
+        is_one = isinstance(partitions, str) or not isinstance(partitions, Iterable)
+        wanted: tuple[Any, ...] = (partitions,) if is_one else tuple(partitions)
         known = {file_slice.group.partition for file_slice in self._handle.state().latest_slices}
         missing = [partition for partition in wanted if not isinstance(partition, str) or partition not in known]
         if missing or not wanted:

@@ -17,6 +17,7 @@ import fastavro
 from lakebed.errors import CorruptTableError
 from lakebed.format.avro.container import MAGIC, decode_container, encode_container
 from lakebed.format.guard import decoding
+from lakebed.format.inside import check_files, check_partitions
 from lakebed.format.json_text import decode_json_object
 from lakebed.model.commit import (
     CleanedPartition,
@@ -76,6 +77,7 @@ def decode_commit(data: bytes, *, path: str) -> CommitMetadata:
         document = _decode_json_commit(data, path)
     document = _checked(document, _REPLACE_COMMIT, path)
     stats, replaced = document.get("partitionToWriteStats"), document.get("partitionToReplaceFileIds")
+    check_partitions((*(stats or ()), *(replaced or ())), path=path)
     return CommitMetadata(
         write_stats={key: tuple(_decode_stat(stat, key) for stat in value) for key, value in (stats or {}).items()},
         replaced_file_ids={key: tuple(value) for key, value in (replaced or {}).items()},
@@ -194,8 +196,12 @@ def encode_savepoint(metadata: SavepointMetadata) -> bytes:
 def decode_compaction_plan(data: bytes, *, path: str) -> CompactionPlan:
     """The plan of a compaction or log compaction."""
     document = decode_document(data, "HoodieCompactionPlan", path=path)
+    operations = tuple(_decode_operation(operation) for operation in document.get("operations") or ())
+    for operation in operations:
+        names = (*operation.log_files, *((operation.base_file,) if operation.base_file else ()))
+        check_files({operation.partition: names}, path=path)
     return CompactionPlan(
-        operations=tuple(_decode_operation(operation) for operation in document.get("operations") or ()),
+        operations=operations,
         strategy=document.get("strategy") or {},
         preserve_meta_columns=bool(document.get("preserveHoodieMetadata")),
         skipped_partitions=tuple(document.get("missingSchedulePartitions") or ()),

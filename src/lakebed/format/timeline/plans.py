@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lakebed.format.inside import check_files, check_partitions
 from lakebed.format.timeline.metadata import decode_document, encode_document
 from lakebed.model.commit import (
     CleanPlan,
@@ -24,6 +25,7 @@ def decode_rollback_plan(data: bytes, *, path: str) -> RollbackPlan:
     for request in document.get("RollbackRequests") or ():
         names = map(_file_name, request.get("filesToBeDeleted") or ())
         files.setdefault(request["partitionPath"], []).extend(names)
+    check_files(files, path=path)
     return RollbackPlan(
         InstantRef(target.get("commitTime", ""), target.get("action", "")),
         {partition: tuple(names) for partition, names in files.items()},
@@ -53,16 +55,19 @@ def decode_clean_plan(data: bytes, *, path: str) -> CleanPlan:
     """The plan of a clean."""
     document = decode_document(data, "HoodieCleanerPlan", path=path)
     earliest = document.get("earliestInstantToRetain")
-    files = document.get("filePathsToBeDeletedPerPartition") or {}
+    files = {
+        partition: tuple(_file_name(info.get("filePath") or "") for info in infos)
+        for partition, infos in (document.get("filePathsToBeDeletedPerPartition") or {}).items()
+    }
+    partitions = tuple(document.get("partitionsToBeDeleted") or ())
+    check_files(files, path=path)
+    check_partitions(partitions, path=path)
     return CleanPlan(
         earliest_to_retain=InstantRef(earliest["timestamp"], earliest["action"]) if earliest else None,
         last_completed=document.get("lastCompletedCommitTimestamp") or "",
         policy=document["policy"],
-        files={
-            partition: tuple(_file_name(info.get("filePath") or "") for info in infos)
-            for partition, infos in files.items()
-        },
-        partitions=tuple(document.get("partitionsToBeDeleted") or ()),
+        files=files,
+        partitions=partitions,
         extra_metadata=document.get("extraMetadata") or {},
     )
 
@@ -94,8 +99,12 @@ def decode_clustering_plan(data: bytes, *, path: str) -> ClusteringPlan:
     document = decode_document(data, "HoodieRequestedReplaceMetadata", path=path)
     plan = document.get("clusteringPlan") or {}
     strategy = plan.get("strategy") or {}
+    groups = tuple(_decode_clustering_group(group) for group in plan.get("inputGroups") or ())
+    for piece in (piece for group in groups for piece in group.slices):
+        names = (*piece.log_files, *((piece.base_file,) if piece.base_file else ()))
+        check_files({piece.partition: names}, path=path)
     return ClusteringPlan(
-        groups=tuple(_decode_clustering_group(group) for group in plan.get("inputGroups") or ()),
+        groups=groups,
         strategy=strategy.get("strategyClassName") or "",
         params=strategy.get("strategyParams") or {},
         preserve_meta_columns=bool(plan.get("preserveHoodieMetadata")),
