@@ -118,7 +118,9 @@ def test_comparison_of_the_widest_decimals() -> None:
     assert passing(parse_where("a > b and b > c and c < b and a != c", schema), [row], schema) == [0]
 
 
-@pytest.mark.parametrize("text", ["d = 0.1D", "d in (0.1D)", "not (d < 0.1D)", "d <= cast('0.1' as double)", "d = 1e-1"])
+@pytest.mark.parametrize(
+    "text", ["d = 0.1D", "d in (0.1D)", "not (d < 0.1D)", "d <= cast('0.1' as double)", "d = 1e-1"]
+)
 def test_doubles_meet_decimals_by_their_digits(text: str) -> None:
     schema = pa.schema([("d", pa.decimal128(10, 2))])
     assert passing(parse_where(text, schema), [{"d": Decimal("0.10")}], schema) == [0]
