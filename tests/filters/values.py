@@ -162,7 +162,7 @@ def _row(chance: random.Random, number: int) -> dict[str, Any]:
         "st": None if chance.random() < 0.1 else {"x": some_int(chance), "y": chance.choice(TEXTS)},
     }
     kept = {name: None if chance.random() < 0.12 else value for name, value in row.items()}
-    return {"id": f"{chance.choice(TEXTS)}{number}".replace("\0", ""), **kept}
+    return {"id": f"{chance.choice(TEXTS)}#{number}", **kept}
 
 
 def some_int(chance: random.Random) -> int:
