@@ -10,7 +10,7 @@ Left out, since the two differ and neither is what a user would mean:
 - whole numbers beyond 2^53 against floats, and `abs` of the least number of a type, which overflows;
 - `upper` and `lower` of characters that change their number (ß, İ, ŉ), which Spark maps to several;
 - text against `cast(... as int)` with a fraction or an exponent (DuckDB rounds, Spark cuts, lakebed says null);
-- 'NaN' and 'Infinity' as text that is cast to a float; dates outside of the years 1 to 9999; NUL in a literal;
+- dates outside of the years 1 to 9999; NUL in a literal;
 - numbers against text columns and other implicit casts that lakebed refuses with a typed error.
 """
 

@@ -57,8 +57,24 @@ TEXTS = (
     "1",
 )
 _PLAIN = ("", "a", "A", "b", "abc", "ABC", "aBc", "zz", "äö", "ÄÖ", "x y", "Oslo", "oslo", "BERGEN")
-_NUMBERS = ("5", " 12 ", "-7", "+5", "abc", "", "0", "007", "2147483647", "2147483648", "127", "128", "-128", "12a")
-_FLOATS = ("1.5", "-0.25", ".5", "5.", "1e3", "x", "", " 2.5 ", "0", "-0", "1e-3")
+_NUMBERS = (
+    "5",
+    " 12 ",
+    "-7",
+    "+5",
+    "abc",
+    "",
+    "0",
+    "007",
+    "2147483647",
+    "2147483648",
+    "127",
+    "128",
+    "-128",
+    "12a",
+    "9223372036854775807",
+)
+_FLOATS = ("1.5", "-0.25", ".5", "5.", "1e3", "x", "", " 2.5 ", "0", "-0", "1e-3", "NaN", "-Infinity")
 _DAYS = ("2024-01-31", "2024-2-9", "1970-01-01", "2023-02-30", "x", "", "2024-01-31 12:30:00", "1999-12-31")
 _PARTS = ("a", "b", "it's", "a b", "100%", "日本", "x=y", None)
 _ENDS = (0, 0, 1, -1, 2, 3, 5, 10, 100, -100, 2**31 - 1, -(2**31) + 1)
@@ -146,7 +162,7 @@ def _row(chance: random.Random, number: int) -> dict[str, Any]:
         "st": None if chance.random() < 0.1 else {"x": some_int(chance), "y": chance.choice(TEXTS)},
     }
     kept = {name: None if chance.random() < 0.12 else value for name, value in row.items()}
-    return {"id": f"{chance.choice(TEXTS)}{number}".replace("\0", ""), **kept}
+    return {"id": f"{chance.choice(TEXTS)}#{number}", **kept}
 
 
 def some_int(chance: random.Random) -> int:

@@ -27,7 +27,9 @@ def main() -> int:
     run = partial(run_seed, steps=given.steps, shrink=not given.no_shrink)
     failures = 0
     with ProcessPoolExecutor(given.jobs) as pool:
-        for failure in pool.map(run, seeds) if given.jobs > 1 else map(run, seeds):
+        for number, failure in enumerate(pool.map(run, seeds) if given.jobs > 1 else map(run, seeds), 1):
+            if number % 50 == 0:
+                sys.stderr.write(f"{number} of {len(seeds)} seeds\n")
             if failure is not None:
                 failures += 1
                 sys.stdout.write(f"{failure}\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -47,7 +47,8 @@ def check_without_metadata(world: World, chance: random.Random) -> None:
 
 def check_base_files(world: World, chance: random.Random) -> None:
     """Without log files: each row is one that was there at some time, and none is there twice."""
-    found = rows_of(world, world.table.to_arrow(mode="read_optimized"), "read_optimized")
+    left = world.model.moved | world.model.deleted if KNOWN["read_optimized shows keys that came back twice"] else set()
+    found = rows_of(world, world.table.to_arrow(mode="read_optimized"), "read_optimized", may_repeat=left)
     if world.setup.kind == "cow":
         same(found, world.model.rows, "read_optimized")
     states = [*(rows for _, rows in world.model.history), world.model.rows]
@@ -55,7 +56,8 @@ def check_base_files(world: World, chance: random.Random) -> None:
     strange = [place for place, row in found.items() if (place, as_written(row)) not in versions]
     assert not strange, f"read_optimized has rows that never were: {strange[:3]!r} {[found[p] for p in strange[:3]]!r}"
     if world.model.is_global:
-        keys = Counter(key for _, key in found if key not in world.model.moved)
+        elsewhere = world.model.moved | world.model.deleted  # Base files of the partition they left have them still.
+        keys = Counter(key for _, key in found if key not in elsewhere)
         repeated = [key for key, count in keys.items() if count > 1]
         assert not repeated, f"read_optimized has keys twice: {repeated[:3]!r}"
 
@@ -171,14 +173,14 @@ OTHERS: tuple[Callable[[World, random.Random], None], ...] = (
 )
 
 
-def rows_of(world: World, found: pa.Table, what: str = "") -> Rows:
-    """Rows by partition and key; none may be there twice."""
+def rows_of(world: World, found: pa.Table, what: str = "", *, may_repeat: Collection[str] = ()) -> Rows:
+    """Rows by partition and key; none may be there twice, but for some keys."""
     rows: Rows = {}
     for row in found.to_pylist():
         key, path = row["_hoodie_record_key"], row["_hoodie_partition_path"]
         assert key == key_of(row), f"the record key of {row['id']!r} is {key!r}"
         place: Place = (world.model.partition_of(row), key)
-        assert place not in rows, f"{what}: {place!r} is there twice"
+        assert place not in rows or key in may_repeat, f"{what}: {place!r} is there twice"
         assert bool(path) == world.setup.partitioned, f"the partition path of {key!r} is {path!r}"
         rows[place] = {name: value for name, value in row.items() if name not in _META}
     return rows

@@ -93,7 +93,7 @@ class World:
         ):
             return False
         if step.verb in ("insert", "bulk_insert"):
-            taken = {key for _, key in model.rows}
+            taken = {key for _, key in model.rows} | (model.deleted if self.setup.kind == "mor" else set())
             return not any(key_of(row) in taken for row in rows)
         if step.verb in ("upsert", "partial") and model.by_event_time:
             return all(rank(row["ts"]) >= rank(model.deletes.get(key_of(row))) for row in rows)

@@ -126,6 +126,31 @@ def test_doubles_meet_decimals_by_their_digits(text: str) -> None:
     assert passing(parse_where(text, schema), [{"d": Decimal("0.10")}], schema) == [0]
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("9223372036854775807", "cast(s as bigint) = 9223372036854775807"),
+        ("-9223372036854775808", "cast(s as bigint) = -9223372036854775808"),
+        (" +0000000000000000000000012 ", "cast(s as int) = 12"),
+        ("-128", "cast(s as tinyint) = -128"),
+        ("NaN", "cast(s as double) > 1e300"),
+        (" Infinity ", "cast(s as double) = double('Infinity')"),
+        ("-inf", "cast(s as double) < -1e300"),
+        ("+INF", "cast(s as float) > 1"),
+    ],
+)
+def test_text_that_is_a_number(value: str, text: str) -> None:
+    schema = pa.schema([("s", pa.string())])
+    assert passing(parse_where(text, schema), [{"s": value}], schema) == [0]
+
+
+@pytest.mark.parametrize("value", ["9223372036854775808", "-9223372036854775809", "9" * 38, "9" * 40, "x", "", "1 2"])
+def test_text_that_is_no_bigint(value: str) -> None:
+    schema = pa.schema([("s", pa.string())])
+    text = "cast(s as bigint) = 0 or cast(s as bigint) <> 0"
+    assert passing(parse_where(text, schema), [{"s": value}], schema) == []
+
+
 @pytest.mark.parametrize("text", ["n <= f", "f >= n", "n < f", "n = f", "not (n > f)", "not (n <= f)", "n != f"])
 def test_null_against_nan_is_unknown(text: str) -> None:
     schema = pa.schema([("n", pa.int32()), ("f", pa.float64())])

@@ -46,8 +46,10 @@ _FORMAT_DEFAULT = "yyyy-MM-dd HH:mm:ss"
 # The Gregorian calendar repeats after 400 years.
 _CYCLE_YEARS = 400
 _CYCLE_SECONDS = 146_097 * 86_400
-_INTEGER_TEXT = r"\A\s*[+-]?\d{1,18}\s*\z"
-_NUMBER_TEXT = r"\A\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*\z"
+_INTEGER_TEXT = r"\A\s*[+-]?\d{1,38}\s*\z"
+_NUMBER_TEXT = r"\A\s*([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(?i:inf|infinity)|(?i:nan))\s*\z"
+_WHOLE_NUMBER = pa.decimal128(38, 0)
+"""Holds whole numbers that text may have and no integer does."""
 _DATE_TEXT = r"\A\s*(?P<y>\d{4})-(?P<m>\d{1,2})-(?P<d>\d{1,2})(?:\s*|[ T](?s:.*))\z"
 
 
@@ -164,7 +166,7 @@ def _cast(column: pc.Expression, kind: pa.DataType, arguments: Arguments) -> pc.
     if pa.types.is_date(target):
         return _to_date(column, kind, ())
     if is_text(kind) and pa.types.is_integer(target):
-        return _narrowed(_text_number(column, _INTEGER_TEXT).cast(pa.int64()), target)
+        return _narrowed(_text_number(column, _INTEGER_TEXT).cast(_WHOLE_NUMBER), target, _WHOLE_NUMBER)
     if is_text(kind) and pa.types.is_floating(target):
         return _text_number(column, _NUMBER_TEXT).cast(target)
     if pa.types.is_integer(kind) and pa.types.is_integer(target):
@@ -190,10 +192,11 @@ def _wall_time(column: pc.Expression, kind: Any) -> pc.Expression:
     return column.cast(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) else column
 
 
-def _narrowed(column: pc.Expression, target: pa.DataType) -> pc.Expression:
+def _narrowed(column: pc.Expression, target: pa.DataType, wide: pa.DataType | None = None) -> pc.Expression:
+    wide = wide or pa.int64()
     most = (1 << target.bit_width - 1) - 1
-    fits = (column >= pa.scalar(-most - 1, pa.int64())) & (column <= pa.scalar(most, pa.int64()))
-    return _where(fits, column.cast(pa.int64()), pa.int64()).cast(target)
+    fits = (column >= pa.scalar(-most - 1, wide)) & (column <= pa.scalar(most, wide))
+    return _where(fits, column.cast(wide), wide).cast(target)
 
 
 def _text_number(column: pc.Expression, pattern: str) -> pc.Expression:
