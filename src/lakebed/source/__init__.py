@@ -9,8 +9,6 @@ from lakebed.engine.workers import ensure_workers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
 
 def register(spark: SparkSession) -> None:
     """Make `spark.read.format("lakebed")` and `df.write.format("lakebed")` known to a Spark session.
@@ -22,5 +20,3 @@ def register(spark: SparkSession) -> None:
     from lakebed.source.source import LakebedSource
 
     spark.dataSource.register(LakebedSource)
-    # Spark hands filters to Python sources only when asked to, and refuses sources that take them otherwise.
-    spark.conf.set(_PUSHDOWN, "true")
