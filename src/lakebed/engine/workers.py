@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 OLDEST_SPARK = (4, 0)
 _DEFAULT = "python3"
 """What Spark starts if nobody has named an interpreter."""
-_SIGNS = ("ModuleNotFoundError", "PYTHON_VERSION_MISMATCH", "Cannot run program")
+_SIGNS = ("No module named", "PACKAGE_NOT_INSTALLED", "PYTHON_VERSION_MISMATCH", "Cannot run program")
 """What Spark's errors say when a worker could not run our code at all."""
 _ABOUT = "import sys, pyarrow; from lakebed.engine.workers import about_python; sys.stdout.write(about_python())"
 
