@@ -12,6 +12,7 @@ from benchmarks.settings import Settings
 READS = ("codecs", "avro", "scan", "lookup", "append")
 WRITES = (
     *("write", "phases", "write_spark", "memory", "memory_spark", "index", "index_bytes", "upsert_growth"),
+    "ways",
     *("compaction", "clustering", "growth"),
 )
 WITH_SETTINGS = ("lookup", *WRITES)

@@ -24,7 +24,7 @@ _START_S, _END_S = 180, 20
 
 
 @contextmanager
-def server(log: Path, *command: str, port: int | None = None) -> Iterator[None]:
+def server(log: Path, *command: str, port: int | None = None, python: str = sys.executable) -> Iterator[None]:
     """Runs `spark-class` with these arguments until the block ends; with a `port`, waits until something answers there.
 
     It heads a process group of its own, so that what it starts ends with it.
@@ -32,7 +32,7 @@ def server(log: Path, *command: str, port: int | None = None) -> Iterator[None]:
     with log.open("wb") as output:
         process = subprocess.Popen(
             [_SPARK_CLASS, *command],
-            env=_environment(),
+            env=_environment() | {"PYSPARK_PYTHON": python},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +24,13 @@ _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server that runs its tasks itself, on two threads, and retries those that fail."""
-    folder, port = tmp_path_factory.mktemp("connect"), free_port()
+    with connect_server(tmp_path_factory.mktemp("connect"), sys.executable) as address:
+        yield address
+
+
+@contextmanager
+def connect_server(folder: Path, python: str) -> Iterator[str]:
+    port = free_port()
     settings = {
         "spark.connect.grpc.binding.address": LOOPBACK,
         "spark.connect.grpc.binding.port": str(port),
@@ -33,7 +43,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     }
     given = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     submit = ("org.apache.spark.deploy.SparkSubmit", "--master", "local[2,3]", *given, "--class", _SERVER)
-    with server(folder / "server.log", *submit, port=port):
+    with server(folder / "server.log", *submit, port=port, python=python):
         yield f"sc://{LOOPBACK}:{port}"
 
 
@@ -41,3 +51,34 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_writes(remote: str, tmp_path: Path, checks: str) -> None:
     assert CLIENT.is_dir(), "the client's packages are missing: run make interop"
     run_checks(checks, tmp_path, {"spark.remote": remote}, CLIENT)
+
+
+CLIENT_JOB = """
+import sys
+import lakebed
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+try:
+    lakebed.register(spark)
+except lakebed.InvalidInputError as error:
+    print(error)
+"""
+
+
+def test_workers_without_lakebed_are_refused_at_once(tmp_path: Path) -> None:
+    """The server's interpreter is nowhere to be seen from here: a task tells."""
+    bare = tmp_path / "bare-python"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    bare.chmod(0o755)
+    (tmp_path / "job.py").write_text(CLIENT_JOB)
+    path = os.pathsep.join([str(CLIENT), str(Path(__file__).parents[2] / "src")])
+    with connect_server(tmp_path, str(bare)) as address:
+        run = subprocess.run(
+            [sys.executable, tmp_path / "job.py", address],
+            env=os.environ | {"PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert "hint: set PYSPARK_PYTHON before the session starts" in run.stdout, run.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 import lakebed
@@ -27,10 +28,21 @@ def test_snapshot(spark, unpack, name: str) -> None:
     assert collected(spark.read.format("lakebed").load(str(table.path))) == canonical(table.rows)
 
 
-def test_filters_reach_the_source(spark, unpack) -> None:
+def test_filters(spark, unpack) -> None:
     table = unpack("hudi120_mor_part_compacted")
     frame = spark.read.format("lakebed").load(str(table.path)).where("id in ('k001', 'k003') and ts >= 40")
     assert collected(frame) == canonical(row for row in table.rows if row["id"] == "k001")
+
+
+def test_queries_of_one_frame_do_not_see_each_others_filters(spark, tmp_path) -> None:
+    """Spark keeps what the source said for one query, and uses it for others."""
+    rows = pa.table({"id": ["a", "b", "c"], "city": ["oslo", "lima", "oslo"]})
+    lakebed.create_table(tmp_path, schema=rows.schema, key="id", partition_by="city").upsert(rows)
+    frame = spark.read.format("lakebed").load(str(tmp_path))
+    oslo, lima = frame.where("city = 'oslo'"), frame.where("city = 'lima'")
+    assert [oslo.count(), frame.count(), lima.count(), frame.count()] == [2, 3, 1, 3]
+    assert oslo.union(lima).count() == 3
+    assert oslo.join(frame.select("id"), "id", "right").count() == 3
 
 
 def test_query_types(spark, unpack) -> None:

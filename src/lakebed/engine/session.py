@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakebed.engine.jvm import ensure_java_home
+from lakebed.engine.workers import check_spark
 from lakebed.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -28,9 +29,11 @@ def local_session(
     Where a session runs already, that one is returned, as Spark's own builder does.
     """
     try:
+        from pyspark import __version__ as found
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise InvalidInputError("PySpark is not installed", hint="run: pip install 'lakebed[spark]'") from error
+    check_spark(found)
     ensure_java_home()
     # Workers must run this interpreter, else they miss our packages; Spark reads it from the environment alone.
     os.environ["PYSPARK_PYTHON"] = sys.executable

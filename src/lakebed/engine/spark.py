@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.engine.workers import ensure_workers
 from lakebed.errors import LakebedError
 
 if TYPE_CHECKING:
@@ -24,9 +25,13 @@ _RESULT = "number long, result binary"
 
 
 class OnSpark:
-    """Tasks run in Spark's Python workers, one Spark task each. `jobs` counts the jobs that were started."""
+    """Tasks run in Spark's Python workers, one Spark task each. `jobs` counts the jobs that were started.
+
+    InvalidInputError if the workers cannot run lakebed.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
+        ensure_workers(spark)
         self._spark = spark
         self.jobs = 0
 

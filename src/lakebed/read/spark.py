@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakebed.engine.workers import check_spark, ensure_workers
 from lakebed.read.base_file import PARQUET
 from lakebed.read.evaluate import to_spark_sql
 from lakebed.read.file_slice import SliceTask, read_slice
@@ -28,6 +29,9 @@ BATCH_ROWS = 32_768
 
 def read_spark(plan: ScanPlan, spark: SparkSession) -> DataFrame:
     """The rows of a scan as a DataFrame: slices with logs are merged in Arrow, others go to Spark's Parquet reader."""
+    from pyspark import __version__
+
+    check_spark(__version__)
     plain = [task for task in plan.tasks if _is_plain(task)]
     merged = [task for task in plan.tasks if not _is_plain(task)]
     frames = []
@@ -60,6 +64,7 @@ def _scan_parquet(plan: ScanPlan, tasks: Sequence[SliceTask], spark: SparkSessio
 
 
 def _scan_merged(plan: ScanPlan, tasks: Sequence[SliceTask], spark: SparkSession) -> DataFrame:
+    ensure_workers(spark)
     columns = plan_spark_columns(plan.schema.names, tasks[0].schema, tasks[0].config)
     sent = sent_schema(tasks, columns.read)
     if sent is None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakebed.engine.workers import ensure_workers
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
     """Make `spark.read.format("lakebed")` and `df.write.format("lakebed")` known to a Spark session.
 
-    They take the `hoodie.*` options of Hudi jobs.
+    They take the `hoodie.*` options of Hudi jobs. InvalidInputError if Spark is too old, or its workers cannot run
+    lakebed.
     """
+    ensure_workers(spark)
     from lakebed.source.source import LakebedSource
 
     spark.dataSource.register(LakebedSource)
-    # Spark hands filters to Python sources only when asked to, and refuses sources that take them otherwise.
-    spark.conf.set(_PUSHDOWN, "true")

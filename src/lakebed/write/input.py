@@ -171,11 +171,12 @@ def _joined(tables: list[pa.Table], plan: PreparePlan) -> Prepared:
 
 
 def _open_frame(frame: Any) -> SparkInput:
+    engine = OnSpark(frame.sparkSession)
     meta = [name for name in frame.columns if name in META_COLUMNS]
     if len(meta) == len(META_COLUMNS):
         frame = frame.drop(*meta)
     schema, _ = arrow_batches(to_arrow_schema(frame.schema).empty_table())
-    return SparkInput(schema, frame, OnSpark(frame.sparkSession))
+    return SparkInput(schema, frame, engine)
 
 
 def _is_spark_frame(rows: object) -> bool:

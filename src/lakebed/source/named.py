@@ -1,0 +1,130 @@
+"""Tables that Spark's catalog knows by a name: `CREATE TABLE trips USING lakebed LOCATION '/data/trips'`.
+
+Spark asks a Python source for the columns of such a table once, when the name is made, and keeps these. Its path and
+options it keeps too, but never tells them again: a read or an INSERT by name comes with the columns alone. So the path
+and the options travel with the columns, as metadata of the first one.
+
+Metadata also follows a column out of a query. `CREATE TABLE copy USING lakebed AS SELECT * FROM trips` would thus write
+to `trips` itself, and nothing that the writer is told differs from an INSERT. The rows do: those that were read have a
+commit time, and those to be inserted have none. The first column is that commit time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import datasource as ds
+
+from lakebed.errors import InvalidInputError
+from lakebed.model.words import COMMIT_TIME
+from lakebed.source.writer import HandedOver, LakebedWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_OPTIONS, _COLUMNS = "lakebed.options", "lakebed.columns"
+_OPTION = "option."
+_OF_TABLES = ("primarykey", "precombinefield", "orderingfields", "type")
+"""Table properties by which SQL of Apache Hudi says what a new table is to be, in lower case as Spark hands them on."""
+_HOW = "CREATE TABLE name USING lakebed LOCATION 'path', without columns, over a table that is there"
+
+
+def is_naming(options: Mapping[str, str]) -> bool:
+    """Whether Spark asks for columns because a name is being made for them."""
+    return options.get("provider", "").lower() == "lakebed"
+
+
+def naming_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The path and the options that a new name stands for; the rest is the catalog's.
+
+    InvalidInputError for those that describe a table to be made, or that must not be kept.
+    """
+    given = {key[len(_OPTION) :]: value for key, value in options.items() if key.startswith(_OPTION)}
+    described = [key for key in options if key in _OF_TABLES or (key.startswith("hoodie.") and key not in given)]
+    if described or not options.get("path"):
+        raise InvalidInputError(
+            f"CREATE TABLE USING lakebed makes a name for a table that is there, and no table"
+            f"{f', so the property {described[0]} says nothing' if described else ': no path was given'}",
+            hint=f"make the table with lakebed.create_table(...) or df.write, then {_HOW}",
+        )
+    for key in given:
+        if key != "path" and not key.startswith(("hoodie.", "as.of.", "lakebed.")):
+            raise InvalidInputError(
+                f"the option {key} would be kept in the catalog for all to read",
+                hint="set options of the store in the environment, or use CREATE TEMPORARY VIEW ... USING lakebed",
+            )
+    return {**given, "path": options["path"]}
+
+
+def name_columns(schema: StructType, options: Mapping[str, str]) -> StructType:
+    """The columns for the catalog, with what a later read or INSERT by name has to know."""
+    from pyspark.sql.types import StructField, StructType
+
+    first, *others = schema.fields
+    known = {_OPTIONS: json.dumps(dict(options)), _COLUMNS: schema.simpleString()}
+    return StructType([StructField(first.name, first.dataType, first.nullable, known), *others])
+
+
+def find_named_target(options: Mapping[str, str], schema: StructType) -> dict[str, str] | None:
+    """Like `find_named`, for a write; InvalidInputError for a table without meta columns, which tell an INSERT."""
+    named = find_named(options, schema)
+    if named is not None and schema.fields[0].name != COMMIT_TIME:
+        raise InvalidInputError(
+            "a table without meta columns takes no rows by its name",
+            hint='save them to its path: df.write.format("lakebed").mode("append").save(path)',
+        )
+    return named
+
+
+def find_named(options: Mapping[str, str], schema: StructType) -> dict[str, str] | None:
+    """The options of a table that is used by its name, or None if they name a path themselves.
+
+    InvalidInputError if the name stands for no table, or for other columns than when it was made.
+    """
+    if options.get("path"):
+        return None
+    known = schema.fields[0].metadata if schema.fields else {}
+    if _OPTIONS not in known:
+        raise InvalidInputError(
+            "Spark's catalog does not tell where this table is: it keeps no path for names that were made with a "
+            "list of columns, AS SELECT or saveAsTable",
+            hint=f'save rows to a path, df.write.format("lakebed").save(path); for a name, DROP TABLE it and {_HOW}',
+        )
+    if schema.simpleString() != known[_COLUMNS]:
+        raise InvalidInputError(
+            "the columns are not those for which the name was made: ALTER TABLE changes Spark's catalog, "
+            "and never the table",
+            hint=f"DROP TABLE the name and make it again with {_HOW}; a write with new columns adds them",
+        )
+    return {**json.loads(known[_OPTIONS]), **options}
+
+
+class NamedWriter(LakebedWriter):
+    """An INSERT by name, which is told from the copy of a table by its rows."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> HandedOver:
+        """Stages the rows of a partition; InvalidInputError for rows that were read with their meta columns."""
+        return super().write(_check_inserted(iterator))
+
+    def commit(self, messages: list[ds.WriterCommitMessage | None]) -> None:
+        """Writes the rows in one commit; InvalidInputError if none are to replace all: nothing tells what it is."""
+        if self._job.is_overwrite and not any(isinstance(message, HandedOver) and message.path for message in messages):
+            raise InvalidInputError(
+                "there are no rows to overwrite the table with",
+                hint="to empty a table, say lakebed.open_table(path).overwrite(rows, whole_table=True)",
+            )
+        super().commit(messages)
+
+
+def _check_inserted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        times = batch.column(0)
+        if times.null_count < len(times):
+            raise InvalidInputError(
+                f"rows that go to a table by its name have a {COMMIT_TIME}, as rows that were read have",
+                hint="name the columns: INSERT INTO name (a, b) SELECT a, b ...; to copy a table, save it to a path",
+            )
+        yield batch
