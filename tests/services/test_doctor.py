@@ -552,6 +552,8 @@ def tables_with_honest_findings() -> dict[str, tuple[str, str]]:
         },
         # A log compaction of the metadata table by Hudi counts rows twice: see tests/metadata/test_compaction.py.
         "hudi111_mor_nonpart_mdt_logcompacted": ("column_stats", "24 different"),
+        # Of a file that lacks a column Hudi stores nothing, and then leaves it out by `a = 1 and column is null`.
+        **{f"hudi{each}_cow_nonpart_schema_evolution": ("column_stats", "1 missing") for each in (111, 102)},
     }
 
 

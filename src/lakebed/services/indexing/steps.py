@@ -19,6 +19,7 @@ from lakebed.format.timeline.metadata import decode_index_plan, encode_commit, e
 from lakebed.metadata.bootstrap import reserved_instant
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import CommitMetadata, IndexedPartition, IndexPlan, WriteStat, stats_by_partition
+from lakebed.model.config import LOST_PARTITIONS
 from lakebed.model.index import IndexDefinition, settled_definitions
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
@@ -41,9 +42,22 @@ def settle(transactions: Transactions, section: Section) -> None:
     """Clears away what dead processes left in the metadata table; raises while an index is being built elsewhere."""
     section.check_no_restore()
     transactions.rollbacks.sweep(section)
-    for instant in section.timeline.pending():
-        if instant.action is Action.INDEXING:
-            _finish_indexing(section, instant.requested_at)
+    if unfinished := finish_indexings(section):
+        instant, waiting = unfinished[0]
+        raise InvalidInputError(
+            f"{', '.join(sorted(waiting)) or 'an index'} is being built since {instant}",
+            hint="let the engine that began it finish or drop it, then run the call again",
+        )
+
+
+def finish_indexings(section: Section) -> list[tuple[InstantTime, frozenset[str]]]:
+    """Completes pending indexing instants whose indexes are all ready; the others, and what they wait for."""
+    found = []
+    for instant in [i.requested_at for i in section.timeline.pending() if i.action is Action.INDEXING]:
+        waiting = _finish_indexing(section, instant)
+        if waiting is not None:
+            found.append((instant, waiting))
+    return found
 
 
 def next_reserved(section: Section) -> InstantTime:
@@ -92,10 +106,12 @@ def record_indexing(section: Section, mdt_partition: str) -> None:
     _complete_indexing(section, instant, plan)
 
 
-def set_ready(section: Section, partitions: Iterable[str]) -> None:
+def set_ready(section: Section, partitions: Iterable[str], *, dropped: Iterable[str] = ()) -> None:
     """Makes these the metadata-table partitions that the table's configuration names, none of them being built.
 
-    Of an index whose definition has a window other engines are not told: they would take it for complete.
+    Of an index whose definition has a window other engines are not told: they would take it for complete. One that the
+    configuration named before, and that is not `dropped`, is noted as lost, until it is ready again: whatever becomes
+    of this process, the next one knows that it is to be built anew.
     """
     own = [name for name, definition in _load_definitions(section).items() if definition.window is not None]
     names = sorted(set(partitions))
@@ -106,6 +122,9 @@ def set_ready(section: Section, partitions: Iterable[str]) -> None:
     }
     if own or section.config.own_partitions:
         changes[_OWN] = ",".join(name for name in names if name in own)
+    lost = {*section.config.metadata_partitions, *section.config.lost_partitions} - {*names, *dropped}
+    if lost or section.config.properties.get(LOST_PARTITIONS):
+        changes[LOST_PARTITIONS] = ",".join(sorted(lost))
     change_config(section, changes)
 
 
@@ -150,17 +169,15 @@ def clear_partition(storage: Storage, mdt_partition: str, keep: InstantTime | No
         delete_file(storage, path)
 
 
-def _finish_indexing(section: Section, instant: InstantTime) -> None:
-    """A pending instant whose indexes are all ready lacks but its end; any other is someone's work."""
+def _finish_indexing(section: Section, instant: InstantTime) -> frozenset[str] | None:
+    """A pending instant whose indexes are all ready lacks but its end; any other is someone's work: what it lacks."""
     path = section.path(Instant(instant, Action.INDEXING, State.REQUESTED))
     plan = decode_index_plan(section.ports.storage.get(path), path=path)
-    waiting = {p.partition for p in plan.partitions} - set(section.config.metadata_partitions)
+    waiting = frozenset(p.partition for p in plan.partitions) - set(section.config.metadata_partitions)
     if waiting or section.heartbeats.get(instant, False):
-        raise InvalidInputError(
-            f"{', '.join(sorted(waiting)) or 'an index'} is being built since {instant}",
-            hint="let the engine that began it finish or drop it, then run the call again",
-        )
+        return waiting
     _complete_indexing(section, instant, plan)
+    return None
 
 
 def _complete_indexing(section: Section, instant: InstantTime, plan: IndexPlan) -> None:
