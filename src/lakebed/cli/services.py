@@ -159,7 +159,8 @@ def _show_result(path: str, service: str, result: ServiceResult | None, as_json:
     if result is None:
         _show(path, service, None, "nothing to do", as_json)
     else:
-        entry = ServiceEntry(result.service, result.instant, "done", result.counts)
+        state = f"done, but without {', '.join(result.missing)}: see `lakebed doctor`" if result.missing else "done"
+        entry = ServiceEntry(result.service, result.instant, state, result.counts)
         show(ServicesReport(path, (entry,)), as_json)
 
 

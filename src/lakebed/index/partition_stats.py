@@ -11,8 +11,8 @@ not. While another engine writes, its entry may come to stand below ours, and is
 
 A current file that has statistics, but none of some column, was written before the column existed, or carries a partial
 update, whose other values lie in the files below it: its rows count as nulls. That is also how Apache Hudi takes it. A
-partition of which nothing is known is to be avoided: Apache Hudi leaves one out that has no entry of a column, if another
-partition has one.
+partition of which nothing is known is to be avoided: Apache Hudi leaves one out that has no entry of a column, if
+another partition has one.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ def lost_indexes(state: TableState) -> tuple[str, ...]:
 
 
 def has_lost_global_index(state: TableState) -> bool:
-    """Whether keys were unique in the whole table, by a record index that is lost."""
+    """Whether keys were unique in all partitions together, by a record index that is lost."""
     definition = state.definitions.get("record_index")
     is_global = definition is None or not definition.is_partitioned
-    return is_global and "record_index" in lost_indexes(state)
+    return is_global and bool(state.config.partition_fields) and "record_index" in lost_indexes(state)
 
 
 _ORDER = ("files", "column_stats", "bloom_filters", "record_index", "partition_stats")
