@@ -131,7 +131,9 @@ def test_an_index_that_never_came_to_be_is_not_lost(tmp_path: Path) -> None:
         assert opened(copy).upsert(MOVED).operation == "UPSERT", number
         shutil.rmtree(copy.path)
     work(table.storage)
-    assert not any(each.is_unfinished for each in opened(table)._handle.state().definitions.values())
+    assert "unfinished" not in Path(table.path, ".hoodie/.index_defs/index.json").read_text()
+    without_metadata_table(table)
+    check_refused(table)
 
 
 def test_a_write_that_finds_its_index_lost_when_it_commits(table: Modelled, monkeypatch: pytest.MonkeyPatch) -> None:

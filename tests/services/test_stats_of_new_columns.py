@@ -14,6 +14,7 @@ from lakebed.format.metadata.keys import partition_stats_key
 from lakebed.format.metadata.records import decode_metadata_record
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
+from lakebed.metadata.current_stats import CurrentStats
 from lakebed.model.metadata import ColumnStats
 from lakebed.storage.faults import Crash, Fault, FaultyStorage, on
 
@@ -160,3 +161,21 @@ def test_partial_updates_leave_the_range_of_what_they_do_not_touch(tmp_path: Pat
     made.indexes.create("column_stats", rebuild=True)
     assert stats_of(made, "extra", "oslo")[:2] == (7, 9)  # type: ignore[index]
     check_sound(made)
+
+
+def test_a_file_without_statistics_is_read_for_those_of_its_partition(
+    table: lakebed.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apache Hudi leaves a partition out that has no entry where others have one."""
+    of_files = CurrentStats.of_files
+
+    def of_others(self: CurrentStats, partition: str, names: Any, columns: Any) -> Any:
+        found = of_files(self, partition, names, columns)
+        return [each for each in found if each.file_name != found[0].file_name]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CurrentStats, "of_files", of_others)
+        table.indexes.create("partition_stats", rebuild=True)
+    assert stats_of(table, "ts", "oslo") == (1, 1, 0, 2, True)
+    assert stats_of(table, "ts", "lima") == (1, 1, 0, 1, True)
+    check_sound(table)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from lakebed.engine.threads import map_bounded
+from lakebed.errors import InvalidInputError
 from lakebed.format.bloom import BloomKind
 from lakebed.format.guard import decoding
 from lakebed.format.log.blocks import decode_records
@@ -90,18 +91,33 @@ def column_stats_source(state: TableState, definition: IndexDefinition, file_ids
 def partition_stats_source(
     state: TableState, metadata: MetadataTable, definition: IndexDefinition, file_ids: Sequence[str]
 ) -> Source:
-    """Statistics of every column and partition, from those of its current files."""
+    """Statistics of every column and partition, from those of its current files.
+
+    A file that has none, such as another engine's log file of deletes, is read. Apache Hudi leaves a partition out that
+    has no entry where others have one: there is one of each partition, or there are no statistics of partitions.
+    """
     current = current_files(state)
     known = CurrentStats(metadata, lambda partition: current[partition])
     columns, version = definition.source_fields, definition.version
+    stored = {each.path: each for each in stored_files(state)}
 
     def entries(partition: str) -> Entries:
-        stats = known.of_files(partition, current[partition], columns)
-        if {each.file_name for each in stats} < set(current[partition]):
-            return Entries.of({})  # A file of which nothing is known may hold anything.
+        stats = [*known.of_files(partition, current[partition], columns)]
+        for name in sorted(set(current[partition]) - {each.file_name for each in stats}):
+            stats += _known_stats(stored[f"{partition}/{name}" if partition else name], columns)
         return partition_stats_entries({partition: stats_of_files(partition, stats)}, columns=columns, version=version)
 
     return _source(list(current), entries, file_ids)
+
+
+def _known_stats(stored: StoredFile, columns: Sequence[str]) -> tuple[ColumnStats, ...]:
+    found = file_stats(stored, columns)
+    if not found:
+        raise InvalidInputError(
+            f"nothing is known of the values in {stored.path}, so nothing of its partition",
+            hint="partition_stats need base files of type Parquet; do without them",
+        )
+    return found
 
 
 def bloom_source(state: TableState, instant: str, file_ids: Sequence[str]) -> Source:

@@ -136,20 +136,22 @@ def stored_definition(section: Section) -> IndexDefinition | None:
 def store_definition(section: Section, name: str, definition: IndexDefinition | None) -> None:
     """Puts the definition of an index into index.json, or takes it out."""
     path, storage = section.config.index_definitions_path, section.ports.storage
-    before = _load_definitions(section)
-    after = {key: value for key, value in before.items() if key != name}
+    after = {key: value for key, value in _load_definitions(section).items() if key != name}
     if definition is not None:
         after[name] = definition
-    if after != before:
+    if after != _stored_definitions(section):
         section.check_lease()
         replace_shared_file(storage, path, encode_index_definitions(after))
 
 
 def _load_definitions(section: Section) -> dict[str, IndexDefinition]:
+    return settled_definitions(_stored_definitions(section), section.config.shared_partitions)
+
+
+def _stored_definitions(section: Section) -> dict[str, IndexDefinition]:
     path = section.config.index_definitions_path
     stored = section.ports.storage.find(path)
-    found = {} if stored is None else decode_index_definitions(stored, path=path)
-    return settled_definitions(found, section.config.shared_partitions)
+    return {} if stored is None else decode_index_definitions(stored, path=path)
 
 
 def clear_partition(storage: Storage, mdt_partition: str, keep: InstantTime | None = None) -> None:
