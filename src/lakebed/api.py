@@ -16,7 +16,13 @@ from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import InstantTime
 from lakebed.model.text import check_texts
-from lakebed.options import parse_table_options, parse_write_options, storage_options, warn_of_unknown
+from lakebed.options import (
+    parse_index_options,
+    parse_table_options,
+    parse_write_options,
+    storage_options,
+    warn_of_unknown,
+)
 from lakebed.read.arrow import read_arrow
 from lakebed.read.changes import plan_changes
 from lakebed.read.explain import Explanation
@@ -244,10 +250,13 @@ class Table:
         delete_savepoint(self._service_context, InstantTime(instant))
 
     def restore(self, instant: str) -> ServiceResult:
-        """Sets the table back to what it was when a write with a savepoint had completed."""
+        """Sets the table back to what it was when a write with a savepoint had completed, and builds lost indexes anew.
+
+        Those that cannot be built the result names as `missing`; see `doctor` for what that means.
+        """
         from lakebed.services.restore import restore
 
-        return restore(self._service_context, InstantTime(instant))
+        return restore(self._service_context, InstantTime(instant), indexes=parse_index_options(self._options))
 
     def doctor(self, repair: bool = False, *, quick: bool = False) -> tuple[Finding, ...]:
         """What is wrong with the table: what it blocks, what a repair would do; nothing is written unless asked to.

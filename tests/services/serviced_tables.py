@@ -150,6 +150,7 @@ def without_metadata(table: Modelled) -> Modelled:
     path = Path(table.path, ".hoodie/hoodie.properties")
     path.write_bytes(encode_properties(properties, comment="test", date="today"))
     shutil.rmtree(Path(table.path, ".hoodie/metadata"))
+    shutil.rmtree(Path(table.path, ".hoodie/.index_defs"), ignore_errors=True)
     return Modelled(lakebed.open_table(table.path), table.path)
 
 

@@ -349,7 +349,7 @@ def index_without_a_shard(path: Path) -> Expected:
 def unfinished_reshard(path: Path) -> Expected:
     crash(path, "replace", ".hoodie/hoodie.properties", lambda s: indexes_on(s).reshard(shards=12), Fault.CRASH_AFTER)
     context_on(open_storage(path)).transactions.rollbacks.run()
-    return Expected(Kind.INDEX, "record_index", "not there", "reads by it", Remedy.REBUILD)
+    return Expected(Kind.INDEX, "record_index", "lost it", "takes longer", Remedy.REBUILD)
 
 
 def outgrown_shards(path: Path) -> Expected:
@@ -363,7 +363,8 @@ def metadata_table_without_properties(path: Path) -> Expected:
 
 
 def half_an_index(path: Path) -> Expected:
-    crash(path, "publish", ".hoodie/metadata/", lambda s: indexes_on(s).create("bloom", rebuild=True))
+    lakebed.open_table(path).indexes.drop("bloom_filters")
+    crash(path, "publish", ".hoodie/metadata/", lambda s: indexes_on(s).create("bloom"))
     shutil.rmtree(path / ".hoodie/.tickets")
     age(path / ".hoodie/metadata")
     return Expected(Kind.METADATA, "0000", "no instant of the table", "compaction", Remedy.ROLL_BACK)
@@ -552,6 +553,8 @@ def tables_with_honest_findings() -> dict[str, tuple[str, str]]:
         },
         # A log compaction of the metadata table by Hudi counts rows twice: see tests/metadata/test_compaction.py.
         "hudi111_mor_nonpart_mdt_logcompacted": ("column_stats", "24 different"),
+        # Of a file that lacks a column Hudi stores nothing, and then leaves it out by `a = 1 and column is null`.
+        **{f"hudi{each}_cow_nonpart_schema_evolution": ("column_stats", "1 missing") for each in (111, 102)},
     }
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakebed.api import Table, open_table
-from lakebed.errors import CorruptTableError
+from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.format.timeline.metadata import encode_index_plan
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.bootstrap import create_shards, group_ids, reserved_instant
@@ -274,3 +274,25 @@ def test_a_reader_does_without_an_index_that_was_dropped_since_it_looked(
     assert paused.to_arrow(where=FILTERS[name])["id"].to_pylist() == ["k010"]
     steps = {step.index: step for step in paused.explain(where=FILTERS[name]).steps}
     assert not steps[name].used
+
+
+@pytest.mark.parametrize("how", ["create", "rebuild", "drop", "reshard"])
+def test_work_on_one_index_leaves_the_mark_of_another_that_is_being_built(tmp_path: Path, how: str) -> None:
+    table = made(tmp_path / "t", "mor", indexes=("record",))
+    table.indexes.drop("partition_stats")
+    table.indexes.drop("column_stats")
+    build = Build(table, "column_stats").plan().begin().name().shards(2).fill()
+    before = build.files()
+    other = open_table(tmp_path / "t")
+    if how == "create":
+        other.indexes.create("bloom_filters")
+    elif how == "rebuild":
+        other.indexes.create("record_index", rebuild=True)
+    elif how == "drop":
+        other.indexes.drop("record_index")
+    else:
+        other.indexes.reshard("record_index", shards=3)
+    assert load_config(build.storage).metadata_partitions_inflight == ("column_stats",)
+    assert set(before) <= set(build.files())
+    with pytest.raises(InvalidInputError, match="is being built"):
+        other.indexes.create("column_stats")

@@ -9,6 +9,7 @@ import pytest
 
 import lakebed
 import lakebed.metadata.maintenance as maintenance
+import lakebed.services.restore as restore_module
 from lakebed.errors import InvalidInputError, LakebedError, TableRestoredError, WriteConflictError
 from lakebed.format.timeline.metadata import decode_document, encode_compaction_plan
 from lakebed.metadata.compaction import plan_compaction
@@ -19,8 +20,9 @@ from lakebed.services.clean import execute_clean, schedule_clean
 from lakebed.services.clean_plan import Retention
 from lakebed.services.restore import restore
 from lakebed.services.savepoint import delete_savepoint, savepoint
+from lakebed.services.values import ServiceContext
 from lakebed.storage import Storage, open_storage
-from lakebed.storage.faults import Crash, Fault, FaultyStorage, at
+from lakebed.storage.faults import Call, Crash, Fault, FaultyStorage, at
 from lakebed.transaction.section import METADATA
 
 from .serviced_tables import (
@@ -83,22 +85,48 @@ def test_rows_and_indexes_are_as_they_were(table: Modelled) -> None:
     check_keys(table)
 
 
-def test_a_compacted_metadata_table_is_given_up_first(table: Modelled) -> None:
+def test_a_compacted_metadata_table_is_given_up_first_and_built_anew_last(table: Modelled) -> None:
     target = changed(table)
     table.overwrite([3], 3)
     table.upsert([9, 4], 4)
-    restore(context_of(table.table), target)
-    as_of(table, target)
+    before = table.table.config.metadata_partitions
+    without_rebuilding(context_of(table.table), target)
     opened = lakebed.open_table(table.path)
     assert not opened.config.metadata_partitions
     assert not [path for path in Path(table.path, ".hoodie/metadata").rglob("*") if path.is_file()]
+    as_of(table, target)
     assert rows_of(opened) == table.expected()
     table.table = opened
+    done = table.table.restore(target)
+    assert done.missing == ()
+    check_indexes(table, before)
     table.upsert([0, 1, 6, 10], 20)
-    assert rows_of(table.table) == table.expected()
-    table.table.indexes.create("record")
     table.check_now()
     check_keys(table)
+
+
+def without_rebuilding(context: ServiceContext, target: InstantTime) -> None:
+    """A restore whose process dies when nothing is left to do but to build indexes anew."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(restore_module, "rebuild_lost", die)
+        with pytest.raises(Crash):
+            restore(context, target)
+    context.handle.forget()
+
+
+def die(*_: object) -> tuple[str, ...]:
+    raise Crash
+
+
+def check_indexes(table: Modelled, names: tuple[str, ...]) -> None:
+    """The indexes are there, say what the rows say, and the doctor has nothing to add."""
+    table.table = lakebed.open_table(table.path)
+    assert set(names) <= {*table.table.config.metadata_partitions}
+    assert table.table.config.lost_partitions == ()
+    for name in names:
+        found = table.table.indexes.validate(name)
+        assert found.is_sound, (name, found.examples)
+    assert table.table.doctor(quick=True) == ()
 
 
 def test_a_compaction_of_the_metadata_table_that_is_only_planned_counts(tmp_path: Path) -> None:
@@ -115,7 +143,6 @@ def test_a_compaction_of_the_metadata_table_that_is_only_planned_counts(tmp_path
     as_of(table, target)
     table.table = lakebed.open_table(table.path)
     assert rows_of(table.table) == table.expected()
-    table.table.indexes.create("record")
     table.upsert([0, 1, 6, 10], 5)
     table.table.services.run()
     table.check_now()
@@ -132,11 +159,8 @@ def test_an_index_that_was_built_since_is_not_trusted(tmp_path: Path) -> None:
     table.table.indexes.create("record")
     restore(context_of(table.table), target)
     as_of(table, target)
-    table.table = lakebed.open_table(table.path)
-    assert "record_index" not in table.table.config.metadata_partitions
+    check_indexes(table, ("record_index",))
     table.upsert([4, 7], 3)
-    assert rows_of(table.table) == table.expected()
-    table.table.indexes.create("record")
     table.check_now()
     check_keys(table)
 
@@ -271,7 +295,7 @@ def test_another_process_goes_on_wherever_one_dies(tmp_path: Path, is_compacted:
         for ts in range(4, 10):
             table.upsert([0], ts)
     numbers = crash_points(table, tmp_path / "dry", lambda storage: restore(context_on(storage), target))
-    for number in numbers[:: 3 if is_compacted else 1]:
+    for number in numbers[:: 7 if is_compacted else 1]:
         copy = copy_of(table, tmp_path / f"{number}")
         with pytest.raises(Crash):
             restore(context_on(FaultyStorage(copy.storage, at({number: Fault.CRASH_AFTER}))), target)
@@ -320,3 +344,136 @@ def test_a_reader_of_a_half_restored_table_never_mixes_versions(tmp_path: Path) 
         refused += rows is None
         shutil.rmtree(copy.path)
     assert 0 < refused < len(numbers) // 2
+
+
+def moved(number: int, city: str, ts: int) -> dict[str, object]:
+    return {"id": f"k{number}", "city": city, "ts": ts, "fare": 0.5}
+
+
+def lost(folder: Path, **given: object) -> Modelled:
+    """A table whose restore did not come to build its indexes anew."""
+    table = new_table(folder, **{"indexes": INDEXES, **given})
+    target = changed(table)
+    table.overwrite([3], 3)
+    table.upsert([9, 4], 4)
+    without_rebuilding(context_of(table.table), target)
+    as_of(table, target)
+    table.table = lakebed.open_table(table.path)
+    return table
+
+
+def test_without_its_global_index_a_table_takes_no_upsert(tmp_path: Path) -> None:
+    """It would write a key twice that is in another partition."""
+    table = lost(tmp_path)
+    for work in (table.table.upsert, table.table.delete):
+        with pytest.raises(InvalidInputError, match="lost its record index"):
+            work([moved(0, "rome", 9)])
+    table.delete([5])  # By key alone all partitions are looked through.
+    assert table.table.insert([moved(100, "rome", 9)]).inserted == 1
+    found = {each.place: each for each in table.table.doctor(quick=True)}
+    assert "written twice" in found["record_index"].blocks
+    assert set(found) == {"files", "column_stats", "bloom_filters", "record_index", "partition_stats"}
+    assert {info.state for info in table.table.indexes.list()} == {"unfinished"}
+    cured = table.table.doctor(repair=True)
+    assert all(each.is_repaired for each in cured), cured
+    table.table = lakebed.open_table(table.path)
+    table.table.upsert([moved(0, "rome", 9)])
+    keys = table.table.to_arrow(columns=["id"])["id"].to_pylist()
+    assert len(keys) == len(set(keys))
+
+
+def test_a_lost_index_can_be_given_up_for_good(tmp_path: Path) -> None:
+    table = lost(tmp_path)
+    for name in ("record_index", "partition_stats", "column_stats", "bloom_filters"):
+        table.table.indexes.drop(name)
+    table.table.upsert([moved(0, "rome", 9)])
+    assert [each.place for each in table.table.doctor(quick=True)] == ["files"]
+
+
+def test_a_lost_partitioned_index_is_done_without(tmp_path: Path) -> None:
+    """A key is in its partition, index or not: it is looked for in files."""
+    table = lost(tmp_path, indexes=["record_partitioned"])
+    table.upsert([0, 1, 6, 10], 20)
+    assert rows_of(table.table) == table.expected()
+    assert "takes longer" in {each.place: each for each in table.table.doctor(quick=True)}["record_index"].blocks
+
+
+def test_what_could_not_be_built_anew_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = new_table(tmp_path, indexes=INDEXES)
+    target = changed(table)
+    table.overwrite([3], 3)
+    table.upsert([9, 4], 4)
+    full = on_index(table.storage)
+    done = restore(context_on(full), target)
+    assert done.missing == ("record_index",)
+    assert "record_index could not be built anew" in caplog.text
+    assert "the table lost record_index" in caplog.text
+    with pytest.raises(InvalidInputError, match="lost its record index"):
+        lakebed.open_table(table.path).upsert([moved(0, "rome", 9)])
+    assert lakebed.open_table(table.path).restore(target).missing == ()
+    as_of(table, target)
+    check_indexes(table, ("record_index", "column_stats", "partition_stats", "bloom_filters", "files"))
+
+
+def on_index(storage: Storage) -> FaultyStorage:
+    """A store that has no room for the record index."""
+
+    def decide(call: Call) -> Fault | None:
+        return Fault.UNAVAILABLE if call.verb == "create" and "metadata/record_index/" in call.path else None
+
+    return FaultyStorage(storage, decide)
+
+
+def test_a_column_that_came_later_is_not_in_the_statistics_any_more(tmp_path: Path) -> None:
+    table = new_table(tmp_path, indexes=INDEXES)
+    target = changed(table)
+    table.table.upsert([{**moved(0, "oslo", 9), "extra": 5}])
+    table.table.indexes.create("column_stats", rebuild=True)
+    table.table.restore(target)
+    as_of(table, target)
+    check_indexes(table, ("record_index", "column_stats", "partition_stats"))
+    (info,) = [info for info in table.table.indexes.list() if info.name == "column_stats"]
+    assert "extra" not in info.columns
+    table.check_now()
+
+
+@pytest.mark.parametrize("work", ["upsert", "doctor", "restore"])
+def test_wherever_it_dies_no_key_comes_to_be_there_twice(tmp_path: Path, work: str) -> None:
+    """An upsert of keys in other partitions moves them, or is refused; in the end the indexes are back."""
+    table = new_table(tmp_path, indexes=["record"])
+    table.upsert(range(4), 0)
+    target = table.upsert([0], 1)
+    savepoint(context_of(table.table), target)
+    table.table.indexes.create("bloom")
+    table.upsert([0, 6], 2)
+    before = table.table.config.metadata_partitions
+    numbers = crash_points(table, tmp_path / "dry", lambda storage: restore(context_on(storage), target))
+    step = {"upsert": 1, "doctor": 9, "restore": 11}[work]
+    refused = 0
+    for number in numbers[::step]:
+        copy = copy_of(table, tmp_path / f"{number}")
+        with pytest.raises(Crash):
+            restore(context_on(FaultyStorage(copy.storage, at({number: Fault.CRASH_AFTER}))), target)
+        age_heartbeats(copy)
+        refused += tries_to_move(copy)
+        if work == "restore" and tries_to_move(copy):
+            restore(context_on(open_storage(copy.path)), target)
+            check_indexes(copy, before)
+        elif work == "doctor":
+            lakebed.open_table(copy.path).doctor(repair=True, quick=True)
+            check_indexes(copy, before)
+        assert not tries_to_move(copy) or work == "upsert", number
+        shutil.rmtree(copy.path)
+    assert 0 < refused < len(numbers)
+
+
+def tries_to_move(table: Modelled) -> bool:
+    """Whether an upsert of keys for other partitions than theirs is refused; if not, every key is there once."""
+    opened = lakebed.open_table(table.path)
+    try:
+        opened.upsert([moved(0, "rome", 30), moved(1, "rome", 30)])
+    except (InvalidInputError, TableRestoredError, WriteConflictError):
+        return True
+    keys = opened.to_arrow(columns=["id"])["id"].to_pylist()
+    assert len(keys) == len(set(keys)), keys
+    return False

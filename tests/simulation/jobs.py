@@ -6,7 +6,6 @@ checks, rollbacks, commits and what is cleaned, archived or undone is decided by
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -257,7 +256,6 @@ def _swap(owner: Any, name: str, new: Any) -> Swap:
     return owner, name, getattr(owner, name), new
 
 
-_QUIET = logging.Logger("quiet", logging.ERROR)
 _JOBS: tuple[Swap, ...] = (
     _swap(state_module, "list_metadata_files", list_entries),
     _swap(TableState, "data_schema", lambda state, snapshot: SCHEMA),
@@ -270,7 +268,7 @@ _JOBS: tuple[Swap, ...] = (
     *(_swap(module, "CommitChanges", _changes) for module in (compaction_run, clustering)),
     _swap(clean, "InProcess", Inline),
     _swap(clean, "FilesGone", _files_gone),
-    _swap(restore, "_LOG", _QUIET),
+    _swap(restore, "rebuild_lost", lambda *_: ()),  # Indexes are made of rows, and there are none here.
     _swap(archiving, "_MERGED_FILES", 2),
     _swap(maintenance, "DELTA_COMMITS", 2),
     _swap(maintenance, "plan_clean", partial(plan_clean, retained=4)),

@@ -196,7 +196,8 @@ def _show_result(
 
     entry = ServiceEntry(service, None, "nothing to do")
     if result is not None:
-        entry = ServiceEntry(result.service, result.instant, "done", result.counts)
+        state = f"done, but without {', '.join(result.missing)}: see `lakebed doctor`" if result.missing else "done"
+        entry = ServiceEntry(result.service, result.instant, state, result.counts)
     show(ServicesReport(path, (*before, entry)), as_json)
 
 

@@ -3,13 +3,16 @@
 They are tight: exactly the union of the statistics of the files in the latest slices. A commit that supersedes no file
 widens what is known by its new files. One that does, such as an update on copy-on-write or a compaction, takes the
 union anew, from the column statistics of the files that are current after it. So does one that finds what another
-engine wrote.
+engine wrote, or that a new file has statistics of a column of which the partition has none: older files may have values
+of it.
 
 Readers take the entry of the newest instant for the whole truth if it is marked as tight, and widen older ones by it if
 not. While another engine writes, its entry may come to stand below ours, and is to count: ours are not marked then.
 
-A current file that has statistics, but none of some column, was written before the column existed: its rows count as
-nulls. That is also how Apache Hudi takes it.
+A current file that has statistics, but none of some column, was written before the column existed, or carries a partial
+update, whose other values lie in the files below it: its rows count as nulls. That is also how Apache Hudi takes it. A
+partition of which nothing is known is to be avoided: Apache Hudi leaves one out that has no entry of a column, if
+another partition has one.
 """
 
 from __future__ import annotations

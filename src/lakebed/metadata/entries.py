@@ -6,7 +6,7 @@ before the metadata table's own instant is published, which is not done here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -323,29 +323,50 @@ def _partition_stats(
     change: MetadataChange, columns: Sequence[str], reader: StatsReader
 ) -> tuple[dict[str, tuple[ColumnStats, ...]], tuple[str, ...]]:
     """New statistics of the partitions that a change touches, and the partitions that have none any more."""
-    found = {}
-    for partition in sorted(change.column_stats.keys() | change.rewritten):
-        added = change.column_stats.get(partition, ())
-        if partition in change.rewritten:
-            found[partition] = _stats_anew(partition, added, columns, reader)
-        else:
-            known = reader.of_partition(partition, columns)
-            anew = () if known.is_whole else _stats_anew(partition, added, columns, reader)
-            found[partition] = anew or widened_stats(partition, known.stats, added)
+    touched = sorted(change.column_stats.keys() | change.rewritten)
+    found = {partition: _stats_after(partition, change, columns, reader) for partition in touched}
     reader.learn({**found, **dict.fromkeys(change.removed_partitions, ())}, columns)
     emptied = (*change.removed_partitions, *(partition for partition, stats in found.items() if not stats))
     return {partition: stats for partition, stats in found.items() if stats}, emptied
 
 
+def _stats_after(
+    partition: str, change: MetadataChange, columns: Sequence[str], reader: StatsReader
+) -> tuple[ColumnStats, ...]:
+    """The statistics of a partition after a change: what is known widened if that is sure to be right, else anew.
+
+    Where a current file has none, what is known must do: another engine's log file of deletes has no values.
+    """
+    added = change.column_stats.get(partition, ())
+    known = None if partition in change.rewritten else reader.of_partition(partition, columns)
+    if known is not None and known.is_whole and _has_columns(known.stats, added, columns):
+        return widened_stats(partition, known.stats, added)
+    anew = _stats_anew(partition, added, columns, reader)
+    if anew is not None:
+        return anew
+    stats = (known or reader.of_partition(partition, columns)).stats
+    known_columns = {each.column for each in stats}
+    return widened_stats(partition, stats, [each for each in added if each.column in known_columns])
+
+
+def _has_columns(known: Iterable[ColumnStats], added: Iterable[ColumnStats], columns: Collection[str]) -> bool:
+    """Whether a partition has statistics of every column that new files have some of.
+
+    Of a column that it has none of, its older files may have values: the index may know the column since today. And
+    one that has no statistics at all may be new, or have a file of which nothing is known.
+    """
+    return {each.column for each in added if each.column in columns} <= {each.column for each in known}
+
+
 def _stats_anew(
     partition: str, added: tuple[ColumnStats, ...], columns: Sequence[str], reader: StatsReader
-) -> tuple[ColumnStats, ...]:
-    """The statistics over all files that are current after a change; none if of one of them none are known."""
+) -> tuple[ColumnStats, ...] | None:
+    """The statistics over all files that are current after a change; None if of one of them none are known."""
     own = {each.file_name for each in added}
     names = set(reader.current_files(partition)) - own
     known = reader.of_files(partition, names, columns)
     if names - {each.file_name for each in known}:
-        return ()
+        return None
     return stats_of_files(partition, (*known, *added))
 
 

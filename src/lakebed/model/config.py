@@ -17,6 +17,8 @@ SUPPORTED_VERSIONS = (6, 8, 9)
 _LAYOUTS = (1, 2)
 _DIGITS_MAX = 100
 """Of numbers that are read: beyond some thousand digits Python refuses."""
+LOST_PARTITIONS = "lakebed.metadata.partitions.lost"
+"""The property that says which metadata-table partitions a table had and lost."""
 
 # What the payload classes of versions 6 and 8 mean in today's words.
 _PAYLOAD_MERGE_MODES = {
@@ -174,6 +176,11 @@ class TableConfig:
     def own_partitions(self) -> tuple[str, ...]:
         """Those of them that other engines must not use, and are not told of."""
         return tuple(n for n in self._list("lakebed.metadata.partitions") if n not in self.shared_partitions)
+
+    @cached_property
+    def lost_partitions(self) -> tuple[str, ...]:
+        """Those that were ready and are not any more, though nobody dropped them: they wait to be built anew."""
+        return tuple(n for n in self._list(LOST_PARTITIONS) if n not in self.metadata_partitions)
 
     @cached_property
     def metadata_partitions_inflight(self) -> tuple[str, ...]:

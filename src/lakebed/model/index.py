@@ -26,6 +26,10 @@ OUTSIDE = ("scan", "new", "refuse")
 """What becomes of rows for partitions that such an index does not know."""
 
 
+UNFINISHED = "lakebed.unfinished"
+"""An option in the definition of an index that is built for the first time: until it is named, it was never there."""
+
+
 @dataclass(frozen=True, slots=True)
 class IndexWindow:
     """The data partitions whose keys a record index knows: those whose path is not before `first`.
@@ -78,6 +82,19 @@ class IndexDefinition:
             return None
         return IndexWindow(self.options.get(WINDOW_FIRST, ""), int(newest), self.options.get(WINDOW_OUTSIDE, "scan"))
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it was being built for the first time when this was written."""
+        return UNFINISHED in self.options
+
+    def as_unfinished(self) -> IndexDefinition:
+        """The definition of an index that is yet to come."""
+        return replace(self, options={**self.options, UNFINISHED: "true"})
+
+    def as_finished(self) -> IndexDefinition:
+        """The definition of an index that is there."""
+        return replace(self, options={name: value for name, value in self.options.items() if name != UNFINISHED})
+
     def without_window(self) -> IndexDefinition:
         """The definition of an index that knows all partitions."""
         options = {name: value for name, value in self.options.items() if name not in _WINDOW}
@@ -89,6 +106,11 @@ def settled_definitions(
 ) -> dict[str, IndexDefinition]:
     """Definitions as they are meant: an index that is `shared` with other engines has been built whole by one of them.
 
-    What is left of a window in its definition does not hold any more.
+    What is left of a window in its definition does not hold any more, nor that it is yet to come.
     """
-    return {name: each.without_window() if name in shared else each for name, each in definitions.items()}
+    return {n: each.without_window().as_finished() if n in shared else each for n, each in definitions.items()}
+
+
+def lost_definitions(definitions: Mapping[str, IndexDefinition], named: Collection[str]) -> frozenset[str]:
+    """The indexes that are defined, that the configuration does not name, and that were there once."""
+    return frozenset(name for name, each in definitions.items() if name not in named and not each.is_unfinished)

@@ -5,12 +5,12 @@ goes, so that a new reader sees it whole or not at all. Whoever comes after a cr
 
 The metadata table is carried along: what an undone write added to it goes with the write. Where that is no longer to be
 told apart, because it was compacted or an index was built since, the table does without, from before the first write
-is unpublished; indexes are created anew afterwards.
+is unpublished. In the same step the configuration notes which indexes are lost. They are built anew in the end, when
+the restore has completed and others may write again; after a crash, by the next restore or repair.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -19,32 +19,35 @@ from lakebed.format.timeline.restores import decode_restore_plan, encode_restore
 from lakebed.model.commit import InstantRef, RestorePlan, RollbackMetadata, RolledBackPartition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
+from lakebed.options import IndexOptions
 from lakebed.read.retention import check_retained
 from lakebed.services.clean import delete_files, state_in
+from lakebed.services.indexing.lost import rebuild_lost
+from lakebed.services.indexing.steps import finish_indexings, set_ready
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage import Outcome
 from lakebed.table import TableState
 from lakebed.transaction.archive import finish_archiving
 from lakebed.transaction.attempt import Attempt, begin_attempt, start_attempt, taken_over
-from lakebed.transaction.config import change_config
 from lakebed.transaction.markers import drop_markers
 from lakebed.transaction.rollback import files_of, undo_metadata
 from lakebed.transaction.section import METADATA, Section, revoke_tickets
 
-_LOG = logging.getLogger(__name__)
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 _PLANS = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING)
-_METADATA_PARTITIONS = (
-    "hoodie.table.metadata.partitions",
-    "hoodie.table.metadata.partitions.inflight",
-    "lakebed.metadata.partitions",
-)
 
 
-def restore(context: ServiceContext, instant: InstantTime, *, needs_savepoint: bool = True) -> ServiceResult:
+def restore(
+    context: ServiceContext,
+    instant: InstantTime,
+    *,
+    needs_savepoint: bool = True,
+    indexes: IndexOptions | None = None,
+) -> ServiceResult:
     """Sets the table back to what it was when a write had completed; goes on with such a restore that was interrupted.
 
-    The write must have a savepoint, which has kept its files from being cleaned, unless that is not asked for.
+    The write must have a savepoint, which has kept its files from being cleaned, unless that is not asked for. Indexes
+    that the table had before it has again afterwards; the result names those that could not be built anew.
     """
     if not any(i.action is Action.RESTORE for i in context.handle.state().timeline.pending()):
         context.transactions.rollbacks.run()
@@ -60,10 +63,10 @@ def restore(context: ServiceContext, instant: InstantTime, *, needs_savepoint: b
         completed_at = _complete(context, attempt, plan, undone)
     with suppress(StorageUnavailableError):
         context.transactions.close(attempt)
-    if not context.handle.state().config.metadata_partitions:
-        _LOG.warning("the table has no metadata table now: table.indexes.create(...) builds it and its indexes anew")
+    context.handle.forget()
+    missing = rebuild_lost(context.transactions, context.handle, indexes or IndexOptions())
     counts = {"instants": len(plan.instants), "files": sum(each.total_files_deleted for each in undone.values())}
-    return ServiceResult(attempt.instant, completed_at, str(Action.RESTORE), counts)
+    return ServiceResult(attempt.instant, completed_at, str(Action.RESTORE), counts, missing)
 
 
 def _begin(context: ServiceContext, target: InstantTime, *, needs_savepoint: bool) -> tuple[Attempt, RestorePlan]:
@@ -73,6 +76,7 @@ def _begin(context: ServiceContext, target: InstantTime, *, needs_savepoint: boo
         if pending:
             return _take_up(section, pending[0].requested_at, target)
         finish_archiving(section)
+        finish_indexings(section)  # Of one that a process left behind: what it built may be of no use in a moment.
         state = state_in(context, section)
         plan = _plan(section, state, target, needs_savepoint=needs_savepoint)
         attempt = begin_attempt(section, Action.RESTORE)
@@ -147,7 +151,7 @@ def _prepare_metadata(context: ServiceContext, attempt: Attempt, plan: RestorePl
             if section.config.metadata_partitions and not _can_be_carried_along(section, plan):
                 section.ports.at("restore.metadata")
                 # Readers list folders from now on, whatever becomes of the metadata table.
-                change_config(section, dict.fromkeys(_METADATA_PARTITIONS, ""))
+                set_ready(section, (), dropped=section.config.metadata_partitions_inflight)
             section.add(attempt.in_state(State.INFLIGHT))
         if not section.config.metadata_partitions:
             _delete_metadata(section)

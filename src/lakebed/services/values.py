@@ -33,9 +33,13 @@ class ServiceContext:
 
 @dataclass(frozen=True, slots=True)
 class ServiceResult:
-    """What a table service did: its instant, when it completed, and how much it changed."""
+    """What a table service did: its instant, when it completed, and how much it changed.
+
+    `missing` are indexes that the table had before a restore and does not have after it; `Table.doctor` says more.
+    """
 
     instant: InstantTime
     completed_at: InstantTime
     service: str
     counts: Mapping[str, int] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from lakebed.index.ordering import find_ordering
 from lakebed.index.record_index import KeyChanges
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.changes import MetadataChange, change_of_commit
-from lakebed.metadata.column_stats import PARTITION_STATS
+from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
 from lakebed.metadata.current_entries import next_extra
 from lakebed.metadata.current_stats import CurrentStats
 from lakebed.metadata.entries import EncodedShard, Update, write_change
@@ -65,6 +65,7 @@ class CommitChanges:
         obliged = find_obliged(section, state.metadata)
         partitions = obliged.partitions
         self._check_prepared(partitions)
+        self._check_columns(state)
         others = foreign_writes(section, instant)
         known = CurrentStats(state.metadata, lambda partition: self._current_files(state, partition))
         update = Update(
@@ -117,6 +118,16 @@ class CommitChanges:
                     f"the index {partition} was created while this write ran",
                     hint="run the write again: it then keeps the index up to date",
                 )
+
+    def _check_columns(self, state: TableState) -> None:
+        """Raises if statistics of more columns are kept than when this write began: its files would have none."""
+        definition = state.definitions.get(COLUMN_STATS)
+        if definition is None or COLUMN_STATS not in state.config.metadata_partitions:
+            return
+        if not set(definition.source_fields) <= set(self.context.stats_columns):
+            raise WriteConflictError(
+                "column_stats got other columns while this write ran", hint="run the write again: it then has them, too"
+            )
 
     def _was_overtaken(self, state: TableState) -> bool:
         """Whether a write that was requested later has completed in one of the same partitions."""

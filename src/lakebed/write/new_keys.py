@@ -14,6 +14,7 @@ from lakebed.metadata.record_index import KeyShards, record_index_files
 from lakebed.metadata.shard_cache import ShardCache, default_cache
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.table import TableState
+from lakebed.table.lost import lost_indexes
 from lakebed.transaction.section import Section
 from lakebed.write.index_tag import find_taken
 from lakebed.write.plan import WritePlan
@@ -22,15 +23,25 @@ from lakebed.write.plan import WritePlan
 def check_new_keys(state: TableState, plan: WritePlan, section: Section, cache: ShardCache) -> None:
     """Refuses to commit when another write inserted a key that is new to ours too: the table would have it twice."""
     current = state.at(section.config, section.timeline)
-    if plan.new_keys is None or current is state or not isinstance(current.metadata, MetadataTable):
+    if plan.new_keys is None or current is state:
         return
-    if not current.metadata.has("record_index"):  # It was dropped meanwhile, and with it the promise of unique keys.
+    if not isinstance(current.metadata, MetadataTable) or not current.metadata.has("record_index"):
+        _check_dropped(current)
         return
     taken = _taken_keys(plan, plan.new_keys, current.metadata, cache)
     if len(taken):
         raise WriteConflictError(
             f"another write inserted {len(taken)} of the same keys meanwhile, {taken[0].as_py()!r} among them",
             hint="run the write again: it then updates them",
+        )
+
+
+def _check_dropped(current: TableState) -> None:
+    """Raises unless the record index was dropped meanwhile, and with it the promise of unique keys."""
+    if "record_index" in lost_indexes(current):
+        raise WriteConflictError(
+            "the record index was lost while this write ran: nobody can tell whether its new keys are new",
+            hint="build the index anew with table.doctor(repair=True), then run the write again",
         )
 
 

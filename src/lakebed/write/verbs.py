@@ -16,6 +16,7 @@ from lakebed.model.text import check_texts
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.options import WriteOptions
 from lakebed.table import TableHandle
+from lakebed.table.lost import has_lost_global_index
 from lakebed.write.arrange import Arrangement
 from lakebed.write.checks import check_record_index, has_global_index, has_record_index
 from lakebed.write.input import Input, open_input
@@ -107,9 +108,23 @@ class TableWrites:
                 hint="use insert or bulk_insert; make a table with a key for upserts",
             )
         rule = self._rule()
+        if operation.finds_keys:
+            self._check_not_lost(rule)
         source = given.prepare(self._handle.storage, plan)
         result = self._writer.write_rows(source, plan.columns, operation, rule, self._arrangement(operation, rule))
         return replace(result, jobs=given.jobs)
+
+    def _check_not_lost(self, rule: TagRule) -> None:
+        """Raises if keys would be looked for in their own partitions, where an index that is lost knew all of them."""
+        state = self._handle.last_look
+        if rule.by_index or self._options.index != "auto" or not has_lost_global_index(state):
+            return
+        raise InvalidInputError(
+            f"table {state.config.name} lost its record index, which knew where in the whole table a key is: without "
+            "it a key that is in another partition would be written twice",
+            hint='build it anew with table.doctor(repair=True) or table.indexes.create("record_index"); or, if keys '
+            'need be unique in their partition only, give it up for good: table.indexes.drop("record_index")',
+        )
 
     def _arrangement(self, operation: Operation, rule: TagRule) -> Arrangement:
         config = self._handle.config

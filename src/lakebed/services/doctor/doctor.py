@@ -28,6 +28,7 @@ from lakebed.services.doctor.listing import (
     list_metadata_table_files,
 )
 from lakebed.services.doctor.look import Look, Moment, look_at_config, take_look
+from lakebed.services.doctor.lost_indexes import find_lost_indexes
 from lakebed.services.doctor.metadata_table import find_metadata_problems
 from lakebed.services.doctor.pending import find_dead_instants
 from lakebed.services.doctor.repair import Surgery, repair
@@ -37,6 +38,7 @@ from lakebed.services.indexing.request import FILES
 from lakebed.services.indexing.validate import CHECKS, validate_index
 from lakebed.storage import Storage, open_storage
 from lakebed.table import TableHandle
+from lakebed.table.lost import lost_indexes
 from lakebed.table.transactions import choose_timing, open_ports
 from lakebed.timeline.active import list_instants
 from lakebed.timeline.config import load_config
@@ -153,7 +155,8 @@ def _find_in_entries(look: Look, options: Mapping[str, str], *, quick: bool) -> 
         return  # Files and lists go and come back; the restore comes first.
     infos = () if look.metadata is None else tuple(describe_indexes(look.state))
     broken = {info.name for info in infos if info.state == BROKEN}
-    yield from find_broken(infos)
+    yield from find_broken(infos, lost_indexes(look.state))
+    yield from find_lost_indexes(look.state)
     if FILES in broken or look.metadata_problem is not None:
         return
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from lakebed.index.record_index import ShardSizing
 from lakebed.metadata.record_index import RECORD_INDEX
@@ -37,12 +37,12 @@ def _restoring(definitions: Definitions) -> Iterator[str]:
         yield f"and drop {', '.join(definitions.without_window)}: nothing else tells its window; create it again"
 
 
-def find_broken(infos: Iterable[IndexInfo]) -> Iterator[Finding]:
-    """Indexes of which files are missing, and those that were never finished."""
+def find_broken(infos: Iterable[IndexInfo], lost: Collection[str] = ()) -> Iterator[Finding]:
+    """Indexes of which files are missing, and those that were never finished; of those that are `lost` others tell."""
     for info in infos:
         if info.state == BROKEN:
             yield _rebuilt(info.name, "files of it are missing", "reads through it, and every write")
-        elif info.state == UNFINISHED:
+        elif info.state == UNFINISHED and info.name not in lost:
             yield _rebuilt(info.name, "it is defined, but not there: a process died while it built it", "reads by it")
 
 

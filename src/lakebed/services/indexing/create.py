@@ -14,7 +14,8 @@ by the next call; Apache Hudi ignores it, and clears it when it builds the index
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.index.ordering import ask_ordering
@@ -34,6 +35,7 @@ from lakebed.metadata.current_entries import first_extra, next_extra
 from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.metadata.table import ROOT
 from lakebed.model.index import IndexDefinition, IndexWindow
+from lakebed.model.words import META_COLUMNS
 from lakebed.options import IndexOptions
 from lakebed.services.indexing.files import bloom_source, column_stats_source, files_source, partition_stats_source
 from lakebed.services.indexing.keys import Layout, key_source, plan_layout, rows_in_window
@@ -71,7 +73,7 @@ def create_index(
     """Builds an index from the table's files and makes it part of the table."""
     transactions.rollbacks.run()
     with transactions.section() as section:
-        settle(transactions, section)
+        settle(transactions, section, None if request.partition == FILES else request.partition)
         state = fresh_state(table, section)
         check_request(state, request)
         if request.partition == FILES:
@@ -80,8 +82,20 @@ def create_index(
             if FILES not in section.config.metadata_partitions:
                 _build_files(section, state, None)
                 state = fresh_state(table, section)
+            resting = [name for name in _resting_on(request.partition) if name in section.config.metadata_partitions]
             _build(section, state, request, options, progress)
+            for name in resting:
+                _build(section, fresh_state(table, section), IndexRequest(name, name), options, None)
         record_indexing(section, request.partition)
+
+
+def _resting_on(partition: str) -> tuple[str, ...]:
+    """Indexes that are made of the entries of another one, and are built anew with it.
+
+    Its columns may be others than before: of a new one, statistics of partitions would have what later writes add, and
+    lack the rows that are there; of one that it does not have any more, nobody would keep them up to date.
+    """
+    return (PARTITION_STATS,) if partition == COLUMN_STATS else ()
 
 
 def fresh_state(table: TableState, section: Section) -> TableState:
@@ -140,18 +154,22 @@ def _build(
     partition = request.partition
     definition = plan_definition(state, request, options)
     file_ids, source = _plan(state, request, definition, options)
-    ready = [name for name in section.config.metadata_partitions if name != partition]
-    _take_out(section, partition)
+    out = (partition, *_resting_on(partition))
+    ready = [name for name in section.config.metadata_partitions if name not in out]
+    _take_out(section, out)
     clear_partition(section.ports.storage, partition)
     store_index(section, partition, file_ids, source, definition, progress)
     set_ready(section, [*ready, partition])
+    if definition is not None:
+        store_definition(section, partition, definition)
 
 
-def _take_out(section: Section, partition: str) -> None:
-    """Before its first file goes the configuration must not name the index, not even as one that is being built."""
+def _take_out(section: Section, partitions: Collection[str]) -> None:
+    """Before its first file goes the configuration must not name an index, not even as one that is being built."""
     config = section.config
-    if partition in (*config.metadata_partitions, *config.metadata_partitions_inflight):
-        set_ready(section, [name for name in config.metadata_partitions if name != partition])
+    if not {*config.metadata_partitions, *config.metadata_partitions_inflight}.isdisjoint(partitions):
+        unbuilt = [name for name in partitions if name not in config.metadata_partitions]
+        set_ready(section, [name for name in config.metadata_partitions if name not in partitions], dropped=unbuilt)
 
 
 def store_index(
@@ -173,7 +191,8 @@ def store_index(
         target = Target(storage, partition, instant, now, has_ordering=ordering is not None)
         stats = store_shards(target, source, file_ids, meter)
         if definition is not None:
-            store_definition(section, partition, definition)
+            is_new = partition not in section.config.lost_partitions
+            store_definition(section, partition, definition.as_unfinished() if is_new else definition)
         is_rebuilt = partition == RECORD_INDEX
         extra = first_extra(definition) if is_rebuilt else next_extra(section, stored_definition(section))
         complete_commit(section, ticket, instant, stats, extra)
@@ -187,7 +206,7 @@ def _build_files(section: Section, state: TableState, progress: Progress | None)
     storage, ready = section.ports.storage, section.config.metadata_partitions
     is_there = FILES in ready and storage.find(f"{ROOT}{PROPERTIES}") is not None
     file_ids = group_ids(FILES, 1)
-    set_ready(section, ())
+    set_ready(section, (), dropped=() if is_there else section.config.metadata_partitions_inflight)
     if is_there:
         clear_partition(storage, FILES)
     else:
@@ -204,16 +223,22 @@ def _build_files(section: Section, state: TableState, progress: Progress | None)
 def plan_definition(state: TableState, request: IndexRequest, options: IndexOptions) -> IndexDefinition | None:
     """What index.json is to say of an index; None if nothing."""
     known = state.definitions.get(request.partition) if request.keeps else None
+    known = known.as_finished() if known is not None else None
     if request.partition == RECORD_INDEX:
         return _record_index_definition(state, request, options, known)
     if request.partition != COLUMN_STATS:
         return None
-    if known is not None:
-        return known
     schema = state.data_schema(state.latest)
+    if known is not None:
+        return _of_columns(known, (*schema.names, *META_COLUMNS))
     if request.columns:
         schema = schema.empty_table().select(list(request.columns)).schema
     return column_stats_definition(schema, has_meta_columns=state.config.has_meta_columns)
+
+
+def _of_columns(known: IndexDefinition, names: Collection[str]) -> IndexDefinition:
+    """A definition without columns that the table does not have any more: it was set back to before they came."""
+    return replace(known, source_fields=tuple(n for n in known.source_fields if n.partition(".")[0] in names))
 
 
 def _record_index_definition(

@@ -21,17 +21,18 @@ def drop_index(transactions: Transactions, name: str) -> None:
     """Takes an index out of the table: its name, its definition, its files. What a crash leaves, a new call drops."""
     partition = KINDS.get(name, name)
     with transactions.section() as section:
-        settle(transactions, section)
+        settle(transactions, section, partition)
         _check(section, partition)
         config = section.config
-        if partition in (*config.metadata_partitions, *config.metadata_partitions_inflight):
-            set_ready(section, [each for each in config.metadata_partitions if each != partition])
+        if partition in (*config.metadata_partitions, *config.metadata_partitions_inflight, *config.lost_partitions):
+            ready = [each for each in config.metadata_partitions if each != partition]
+            set_ready(section, ready, dropped=[partition])
         store_definition(section, partition, None)
         clear_partition(section.ports.storage, partition)
 
 
 def _check(section: Section, partition: str) -> None:
-    ready = section.config.metadata_partitions
+    ready, lost = section.config.metadata_partitions, section.config.lost_partitions
     if partition not in KINDS.values() and not _NAMED.fullmatch(partition):
         raise InvalidInputError(f"{partition!r} is not the name of an index", hint=f"there are {', '.join(ready)}")
     if partition == FILES:
@@ -44,9 +45,8 @@ def _check(section: Section, partition: str) -> None:
         )
     if partition == COLUMN_STATS and PARTITION_STATS in ready:
         raise InvalidInputError("partition_stats are made of column_stats", hint="drop partition_stats first")
-    if partition not in (*ready, *section.config.metadata_partitions_inflight) and not _has_leftovers(
-        section, partition
-    ):
+    named = (*ready, *section.config.metadata_partitions_inflight, *lost)
+    if partition not in named and not _has_leftovers(section, partition):
         raise InvalidInputError(
             f"table {section.config.name} has no index {partition!r}",
             hint=f"it has {', '.join(ready) or 'none'}",

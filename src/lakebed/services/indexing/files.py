@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.engine.threads import map_bounded
+from lakebed.errors import InvalidInputError
 from lakebed.format.bloom import BloomKind
 from lakebed.format.guard import decoding
 from lakebed.format.log.blocks import decode_records
-from lakebed.format.log.file import BlockKind, decode_log_file
+from lakebed.format.log.file import BlockKind, HeaderKey, decode_log_file
 from lakebed.format.metadata.records import merge_column_stats
 from lakebed.format.parquet_footer import BaseFileFooter, decode_parquet_footer
 from lakebed.index.bloom_filters import bloom_entries
@@ -91,18 +91,33 @@ def column_stats_source(state: TableState, definition: IndexDefinition, file_ids
 def partition_stats_source(
     state: TableState, metadata: MetadataTable, definition: IndexDefinition, file_ids: Sequence[str]
 ) -> Source:
-    """Statistics of every column and partition, from those of its current files."""
+    """Statistics of every column and partition, from those of its current files.
+
+    A file that has none, such as another engine's log file of deletes, is read. Apache Hudi leaves a partition out that
+    has no entry where others have one: there is one of each partition, or there are no statistics of partitions.
+    """
     current = current_files(state)
     known = CurrentStats(metadata, lambda partition: current[partition])
     columns, version = definition.source_fields, definition.version
+    stored = {each.path: each for each in stored_files(state)}
 
     def entries(partition: str) -> Entries:
-        stats = known.of_files(partition, current[partition], columns)
-        if {each.file_name for each in stats} < set(current[partition]):
-            return Entries.of({})  # A file of which nothing is known may hold anything.
+        stats = [*known.of_files(partition, current[partition], columns)]
+        for name in sorted(set(current[partition]) - {each.file_name for each in stats}):
+            stats += _known_stats(stored[f"{partition}/{name}" if partition else name], columns)
         return partition_stats_entries({partition: stats_of_files(partition, stats)}, columns=columns, version=version)
 
     return _source(list(current), entries, file_ids)
+
+
+def _known_stats(stored: StoredFile, columns: Sequence[str]) -> tuple[ColumnStats, ...]:
+    found = file_stats(stored, columns)
+    if not found:
+        raise InvalidInputError(
+            f"nothing is known of the values in {stored.path}, so nothing of its partition",
+            hint="partition_stats need base files of type Parquet; do without them",
+        )
+    return found
 
 
 def bloom_source(state: TableState, instant: str, file_ids: Sequence[str]) -> Source:
@@ -139,43 +154,62 @@ def read_footer(stored: StoredFile) -> BaseFileFooter:
 
 
 def file_stats(stored: StoredFile, columns: Sequence[str]) -> tuple[ColumnStats, ...]:
-    """The statistics of a base or log file; none of a base file that is not Parquet."""
+    """The statistics of a base or log file; none of a base file that is not Parquet.
+
+    A column that a base file does not have is null in all of its rows, and that is said: Apache Hudi 1.2 leaves a file
+    out, by a filter for nulls there, that has statistics of other columns and none of this one.
+    """
     if isinstance(stored.file, LogFile):
         return _log_stats(stored, columns)
     if stored.file.extension != PARQUET:
         return ()
     with stored.storage.arrow_file(stored.path) as file, decoding(stored.path, "the Parquet file"):
         parquet: Any = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
-        table = parquet.read(columns=[name for name in columns if name in parquet.schema_arrow.names])
-        return column_stats(table, stored.file.name, columns, parquet.metadata)
+        names = parquet.schema_arrow.names
+        table = parquet.read(columns=[name for name in columns if name in names])
+        known = column_stats(table, stored.file.name, columns, parquet.metadata)
+        return (*known, *_nulls(stored.file.name, _lacking(columns, names), parquet.metadata.num_rows))
+
+
+def _lacking(columns: Sequence[str], names: Collection[str]) -> Iterator[str]:
+    """The columns that a file with columns of these names does not have; those inside of others are of these."""
+    return (column for column in columns if column.partition(".")[0] not in names)
+
+
+def _nulls(file_name: str, columns: Iterable[str], rows: int) -> Iterator[ColumnStats]:
+    return (ColumnStats(file_name, column, None, None, rows, rows) for column in columns)
 
 
 def _log_stats(stored: StoredFile, columns: Sequence[str]) -> tuple[ColumnStats, ...]:
     """Statistics over the records of all blocks.
 
-    A file of deletes alone has them too, with no value in them. A column that some block lacks has none: the values of
-    its rows lie in other files, and a range that leaves them out could prune a row that a partial update completes.
+    A file of deletes alone has them too, with no value in them. A column that a block of a partial update lacks has
+    none: the values of its rows lie in other files, and a range that leaves them out could prune a row that the update
+    completes. In rows of any other block it is null.
     """
     name = stored.file.name
     blocks = decode_log_file(stored.storage.get(stored.path), path=stored.path)
-    tables = [_records(block, stored.path, columns) for block in blocks if block.kind in _DATA]
-    if not tables:
-        return tuple(ColumnStats(name, column, None, None, 0, 0) for column in columns)
-    known = [column for column in columns if all(column in table.schema.names for table in tables)]
+    data = [block for block in blocks if block.kind in _DATA]
+    if not data:
+        return tuple(_nulls(name, columns, 0))
+    tables = [decode_records(block, path=stored.path) for block in data]
+    untold = {
+        column
+        for block, table in zip(data, tables, strict=True)
+        if block.header.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
+        for column in _lacking(columns, table.schema.names)
+    }
+    known = [column for column in columns if column not in untold]
     merged: dict[str, ColumnStats] = {}
     for table in tables:
-        for stats in column_stats(table, name, known):
+        lacking = _lacking(known, table.schema.names)
+        for stats in (*column_stats(table, name, known), *_nulls(name, lacking, table.num_rows)):
             older = merged.get(stats.column)
             merged[stats.column] = stats if older is None else merge_column_stats(older, stats)
     return tuple(merged.values())
 
 
 _DATA = (BlockKind.AVRO_DATA, BlockKind.PARQUET_DATA)
-
-
-def _records(block: Any, path: str, columns: Sequence[str]) -> pa.Table:
-    table = decode_records(block, path=path)
-    return table.select([name for name in columns if name in table.schema.names])
 
 
 def _source(items: Sequence[Any], entries: Callable[[Any], Entries], file_ids: Sequence[str]) -> Source:

@@ -29,8 +29,8 @@ class IndexInfo:
     """One index of a table; `shards` and `bytes` describe its files.
 
     `state` is "ready"; "building", by another engine; "broken", if files of it are missing; or "unfinished", if it is
-    defined and not there: a process died while it built or resharded it; or "stale", if another engine has written that
-    does not know of it. Creating it anew mends the last three.
+    defined and not there: a process died while it built or resharded it, or after a restore, or another engine did away
+    with it; or "stale", if another engine has written that does not know of it. Creating it anew mends the last three.
     """
 
     name: str
@@ -139,19 +139,18 @@ class _Forgetting:
 
 
 def describe_indexes(state: TableState) -> Iterator[IndexInfo]:
-    """Every index of a table, ready or not; none if its metadata table cannot be used."""
-    metadata = state.metadata
-    if not isinstance(metadata, MetadataTable):
-        return
+    """Every index of a table, ready or not; none that is named if its metadata table cannot be used."""
+    metadata, definitions = state.metadata, state.definitions
     ready, inflight = state.config.metadata_partitions, state.config.metadata_partitions_inflight
-    for name in sorted(ready):
-        definition = metadata.definitions.get(name)
-        yield IndexInfo(name, _kind(name, definition), _columns(definition), *_files(metadata, name))
-    for name in sorted(inflight):
-        yield IndexInfo(name, _kind(name, metadata.definitions.get(name)), (), BUILDING, 0, 0)
-    for name, definition in sorted(metadata.definitions.items()):
-        if name not in (*ready, *inflight):
-            yield IndexInfo(name, _kind(name, definition), _columns(definition), UNFINISHED, 0, 0)
+    if isinstance(metadata, MetadataTable):
+        for name in sorted(ready):
+            definition = definitions.get(name)
+            yield IndexInfo(name, _kind(name, definition), _columns(definition), *_files(metadata, name))
+        for name in sorted(inflight):
+            yield IndexInfo(name, _kind(name, definitions.get(name)), (), BUILDING, 0, 0)
+    for name in sorted({*definitions, *state.config.lost_partitions} - {*ready, *inflight}):
+        definition = definitions.get(name)
+        yield IndexInfo(name, _kind(name, definition), _columns(definition), UNFINISHED, 0, 0)
 
 
 def _files(metadata: MetadataTable, name: str) -> tuple[str, int, int]:

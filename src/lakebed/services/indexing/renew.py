@@ -111,7 +111,7 @@ def renew_online(work: Renewal, make_plan: Callable[[TableState, StoredIndex], P
     """Whether the index is as planned now; not if too much happened while it was made, or there is no plan."""
     work.transactions.rollbacks.run()
     with work.transactions.section() as section:
-        settle(work.transactions, section)
+        settle(work.transactions, section, RECORD_INDEX)
         state = fresh_state(work.table, section)
         index = StoredIndex.of(state)
         seen, created_ms = Seen.of(index), section.ports.clock.now_ms()
@@ -130,7 +130,7 @@ def renew_locked(work: Renewal, plan: Plan) -> None:
     """Everything under the lock."""
     work.transactions.rollbacks.run()
     with work.transactions.section() as section, TemporaryDirectory(prefix="lakebed-") as folder:
-        settle(work.transactions, section)
+        settle(work.transactions, section, RECORD_INDEX)
         index = StoredIndex.of(fresh_state(work.table, section))
         if not plan.is_done(index):
             _check_idle(section)
@@ -157,7 +157,7 @@ def publish_copy(work: Renewal, plan: Plan, copy: Copy) -> bool:
     reader = ChangeReader(work.table.storage)
     for looks_left in reversed(range(_LOOKS_MAX)):
         with work.transactions.section() as section:
-            settle(work.transactions, section)
+            settle(work.transactions, section, RECORD_INDEX)
             index = StoredIndex.of(fresh_state(work.table, section))
             changes = find_changes(copy.seen, index, section.timeline)
             extra = _extra(section, plan, was_written=changes is None or bool(changes.completed))

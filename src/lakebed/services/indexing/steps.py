@@ -13,12 +13,13 @@ from itertools import count
 
 from lakebed.errors import CommitUnknownError, InvalidInputError, LockUnavailableError
 from lakebed.format.file_names import decode_data_file_name
-from lakebed.format.index_definitions import encode_index_definitions
+from lakebed.format.index_definitions import decode_index_definitions, encode_index_definitions
 from lakebed.format.metadata.keys import group_index
 from lakebed.format.timeline.metadata import decode_index_plan, encode_commit, encode_index_commit, encode_index_plan
 from lakebed.metadata.bootstrap import reserved_instant
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import CommitMetadata, IndexedPartition, IndexPlan, WriteStat, stats_by_partition
+from lakebed.model.config import LOST_PARTITIONS
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
@@ -38,13 +39,31 @@ _CHECKSUM = re.compile(r"\A\.(.+)\.crc\Z", re.DOTALL)
 """Hadoop's name for the checksum of a file, which it keeps beside it on local disks."""
 
 
-def settle(transactions: Transactions, section: Section) -> None:
-    """Clears away what dead processes left in the metadata table; raises while an index is being built elsewhere."""
+def settle(transactions: Transactions, section: Section, partition: str | None = None) -> None:
+    """Clears away what dead processes left in the metadata table.
+
+    Raises while the index of that `partition` is being built elsewhere; without one, while any index is.
+    """
     section.check_no_restore()
     transactions.rollbacks.sweep(section)
-    for instant in section.timeline.pending():
-        if instant.action is Action.INDEXING:
-            _finish_indexing(section, instant.requested_at)
+    unfinished = finish_indexings(section)
+    for instant, waiting in unfinished:
+        if partition is not None and waiting and partition not in waiting:
+            continue
+        raise InvalidInputError(
+            f"{', '.join(sorted(waiting)) or 'an index'} is being built since {instant}",
+            hint="let the engine that began it finish or drop it, then run the call again",
+        )
+
+
+def finish_indexings(section: Section) -> list[tuple[InstantTime, frozenset[str]]]:
+    """Completes pending indexing instants whose indexes are all ready; the others, and what they wait for."""
+    found = []
+    for instant in [i.requested_at for i in section.timeline.pending() if i.action is Action.INDEXING]:
+        waiting = _finish_indexing(section, instant)
+        if waiting is not None:
+            found.append((instant, waiting))
+    return found
 
 
 def next_reserved(section: Section) -> InstantTime:
@@ -93,21 +112,26 @@ def record_indexing(section: Section, mdt_partition: str) -> None:
     _complete_indexing(section, instant, plan)
 
 
-def set_ready(section: Section, partitions: Iterable[str]) -> None:
-    """Makes these the metadata-table partitions that the table's configuration names, none of them being built.
+def set_ready(section: Section, partitions: Iterable[str], *, dropped: Iterable[str] = ()) -> None:
+    """Makes these the metadata-table partitions that the table's configuration names as ready.
 
-    Of an index whose definition has a window other engines are not told: they would take it for complete.
+    One that another process is building stays marked as such, unless it is among these or `dropped`. Of an index whose definition has a window other engines are not told: they would take it for complete. One that the
+    configuration named before, and that is not `dropped`, is noted as lost, until it is ready again: whatever becomes
+    of this process, the next one knows that it is to be built anew.
     """
     defined = load_stored(section.ports.storage, section.config)
     own = [name for name, definition in defined.items() if definition.window is not None]
-    names = sorted(set(partitions))
+    names, gone = sorted(set(partitions)), frozenset(dropped)
     changes = {
         _READY: ",".join(name for name in names if name not in own),
-        _INFLIGHT: "",
+        _INFLIGHT: ",".join(n for n in section.config.metadata_partitions_inflight if n not in {*names, *gone}),
         _DEFINITIONS: section.config.index_definitions_path,
     }
     if own or section.config.own_partitions:
         changes[_OWN] = ",".join(name for name in names if name in own)
+    lost = {*section.config.metadata_partitions, *section.config.lost_partitions} - {*names, *gone}
+    if lost or section.config.properties.get(LOST_PARTITIONS):
+        changes[LOST_PARTITIONS] = ",".join(sorted(lost))
     change_config(section, changes)
 
 
@@ -119,13 +143,18 @@ def stored_definition(section: Section) -> IndexDefinition | None:
 def store_definition(section: Section, name: str, definition: IndexDefinition | None) -> None:
     """Puts the definition of an index into index.json, or takes it out."""
     path, storage = section.config.index_definitions_path, section.ports.storage
-    before = load_stored(storage, section.config)
-    after = {key: value for key, value in before.items() if key != name}
+    after = {key: value for key, value in load_stored(storage, section.config).items() if key != name}
     if definition is not None:
         after[name] = definition
-    if after != before:
+    if after != _stored_definitions(section):
         section.check_lease()
         replace_shared_file(storage, path, encode_index_definitions(after))
+
+
+def _stored_definitions(section: Section) -> dict[str, IndexDefinition]:
+    path = section.config.index_definitions_path
+    stored = section.ports.storage.find(path)
+    return {} if stored is None else decode_index_definitions(stored, path=path)
 
 
 def clear_partition(storage: Storage, mdt_partition: str, keep: InstantTime | None = None) -> None:
@@ -145,17 +174,15 @@ def clear_partition(storage: Storage, mdt_partition: str, keep: InstantTime | No
         delete_file(storage, path)
 
 
-def _finish_indexing(section: Section, instant: InstantTime) -> None:
-    """A pending instant whose indexes are all ready lacks but its end; any other is someone's work."""
+def _finish_indexing(section: Section, instant: InstantTime) -> frozenset[str] | None:
+    """A pending instant whose indexes are all ready lacks but its end; any other is someone's work: what it lacks."""
     path = section.path(Instant(instant, Action.INDEXING, State.REQUESTED))
     plan = decode_index_plan(section.ports.storage.get(path), path=path)
-    waiting = {p.partition for p in plan.partitions} - set(section.config.metadata_partitions)
+    waiting = frozenset(p.partition for p in plan.partitions) - set(section.config.metadata_partitions)
     if waiting or section.heartbeats.get(instant, False):
-        raise InvalidInputError(
-            f"{', '.join(sorted(waiting)) or 'an index'} is being built since {instant}",
-            hint="let the engine that began it finish or drop it, then run the call again",
-        )
+        return waiting
     _complete_indexing(section, instant, plan)
+    return None
 
 
 def _complete_indexing(section: Section, instant: InstantTime, plan: IndexPlan) -> None:

@@ -28,7 +28,7 @@ from lakebed.transaction.transactions import Transactions
 def move_window(transactions: Transactions, table: TableState) -> IndexWindow:
     """Has the window begin with the newest partitions as they are now; where it begins and what it is."""
     with transactions.section() as section:
-        settle(transactions, section)
+        settle(transactions, section, RECORD_INDEX)
         state = fresh_state(table, section)
         definition = state.definitions.get(RECORD_INDEX)
         before = definition.window if definition is not None else None

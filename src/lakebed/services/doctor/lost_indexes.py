@@ -1,0 +1,38 @@
+"""Findings about indexes that the table had and lost: by a restore, a process that died, or another engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.services.doctor.finding import Finding, Kind, Remedy
+from lakebed.services.indexing.request import FILES, KINDS
+from lakebed.table import TableState
+from lakebed.table.lost import has_lost_global_index, lost_indexes
+
+_BUILT = frozenset(KINDS.values())
+
+
+def find_lost_indexes(state: TableState) -> Iterator[Finding]:
+    """Every index that is lost, and what the table does without it."""
+    for name in lost_indexes(state):
+        can = name in _BUILT
+        repair = "build it anew from the rows" if can else "create it with Apache Hudi, or drop it for good"
+        yield Finding(
+            Kind.INDEX,
+            name,
+            "the table had it and lost it: by a restore, by a process that died, or by another engine",
+            _meaning(state, name),
+            Remedy.REBUILD if can else Remedy.BY_HAND,
+            repair,
+        )
+
+
+def _meaning(state: TableState, name: str) -> str:
+    if name == FILES:
+        return "reads and writes list folders, which takes longer"
+    if name != RECORD_INDEX:
+        return "reads that could leave files out by it"
+    if has_lost_global_index(state):
+        return "upserts: a key that is in another partition would be written twice"
+    return "reads by key; writes look for keys in files, which takes longer"

@@ -1,0 +1,46 @@
+"""Building anew the indexes that a table lost."""
+
+from __future__ import annotations
+
+import logging
+
+from lakebed.errors import LakebedError
+from lakebed.options import IndexOptions
+from lakebed.services.indexing.rebuild import build_index
+from lakebed.services.indexing.request import KINDS, IndexRequest
+from lakebed.table import TableHandle
+from lakebed.table.lost import lost_indexes
+from lakebed.transaction.transactions import Transactions
+
+_LOG = logging.getLogger(__name__)
+
+
+def rebuild_lost(transactions: Transactions, handle: TableHandle, options: IndexOptions) -> tuple[str, ...]:
+    """Builds the indexes that the table lost, as they were defined; those that are still missing.
+
+    Why one could not be built is in the log, and that it is missing in the table's configuration: the next call, or a
+    repair, tries again.
+    """
+    for name in lost_indexes(handle.state()):
+        if name in KINDS.values():
+            _rebuild(transactions, handle, name, options)
+        handle.forget()
+    missing = lost_indexes(handle.state())
+    if missing:
+        _LOG.warning(
+            "the table lost %s: table.doctor() says what that means, table.doctor(repair=True) builds what lakebed can",
+            ", ".join(missing),
+        )
+    return missing
+
+
+def _rebuild(transactions: Transactions, handle: TableHandle, name: str, options: IndexOptions) -> None:
+    request = IndexRequest(name, _KINDS[name], rebuild=True, keeps=True)
+    try:
+        build_index(transactions, handle.state(), request, options)
+    except LakebedError as error:
+        _LOG.warning("%s could not be built anew: %s", name, error)
+
+
+_KINDS = {partition: kind for kind, partition in reversed(KINDS.items())}
+"""The first kind of each metadata-table partition; one that is built anew stays what its definition says."""
