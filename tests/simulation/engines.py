@@ -6,19 +6,23 @@ as it would be without it.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from lakebed.errors import LakebedError
 from lakebed.format.file_names import encode_log_file_name
 from lakebed.format.timeline.metadata import encode_index_plan
 from lakebed.model.commit import IndexedPartition, IndexPlan
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
+from lakebed.timeline import load_timeline
+from lakebed.timeline.config import load_config
 from lakebed.transaction.config import change_config
 from lakebed.transaction.section import METADATA, Section
 from lakebed.transaction.settle import create_file, delete_file
 
 from .actors import Client
 from .invariants import require
-from .services import plan_service
+from .services import execute_plan, plan_service
 from .table import BUILT
 
 SHARDS = 3
@@ -108,6 +112,16 @@ def run_rival(client: Client, delay_ms: int) -> None:
             section.remove(inflight)
     except LakebedError:
         client.world.reached["rival gave up"] += 1
+
+
+def run_late(client: Client, delay_ms: int) -> None:
+    """Executes plans that have waited for long."""
+    client.world.scheduler.sleep(delay_ms + client.dice.randint(1_000, delay_ms // 2))
+    with suppress(LakebedError):
+        pending = load_timeline(client.storage, load_config(client.storage)).pending()
+        for plan in [i for i in pending if i.action is Action.COMPACTION]:
+            execute_plan(client, plan)
+    client.check_no_timers()
 
 
 def _is_free(section: Section, plan: Instant) -> bool:

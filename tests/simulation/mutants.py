@@ -944,8 +944,7 @@ def with_builder(setup: Setup) -> Setup:
 def with_rival(setup: Setup) -> Setup:
     """Another engine that takes compactions up after they have waited for long, and executors of ours."""
     shape = replace(setup.shape, is_cow=False)
-    services = ("executor",) * 4
-    return replace(setup, has_rival=True, shape=shape, services=services, rates={}, writers=(("upsert",) * 2,) * 2)
+    return replace(setup, has_rival=True, shape=shape, services=(), rates={}, writers=(("upsert",) * 2,) * 2)
 
 
 mutant("I19", "writers sweep what another engine builds", with_builder)(

@@ -32,7 +32,7 @@ from .actors import (
 )
 from .checker import History, Read, Told, Write, find_anomalies
 from .codecs import FAST, REAL, Codec, encode_lasting, fast_codecs, remembered_listings
-from .engines import give_up_build, run_builder, run_rival
+from .engines import give_up_build, run_builder, run_late, run_rival
 from .faults import Fault, Faults, SeededFaults
 from .invariants import PLANS, Invariants, ViolationError, leftovers
 from .jobs import simulated_jobs
@@ -280,7 +280,9 @@ class Schedule:
         if setup.has_builder and setup.shape.has_metadata and "keeper" not in setup.services:
             self.start("builder", lambda client: run_builder(client, 6_000), 0)
         if setup.has_rival:
-            self.start("rival", lambda client: run_rival(client, int(self.timing.service_delay_seconds * 1000)), 0)
+            delay_ms = int(self.timing.service_delay_seconds * 1000)
+            self.start("rival", lambda client: run_rival(client, delay_ms), 0)
+            self.start("late executor", lambda client: run_late(client, delay_ms), 0)
         if "configurator" in setup.foreigners:
             self.start("configurator", lambda client: run_configurator(client, 3_000), 1, is_foreign=True)
 
