@@ -67,7 +67,8 @@ class TestRows:
         assert table.upsert(table.to_spark(where="number < 2")).updated == 2
         after = table.to_arrow().drop_columns(spark_writes.UNLIKE)
         data = [name for name in before.column_names if name != "_hoodie_commit_time"]
-        assert after.select(data).sort_by("id").equals(before.select(data).sort_by("id"))
+        # Values alone: Spark calls fields of structs nullable, and so they become.
+        assert after.select(data).sort_by("id").to_pylist() == before.select(data).sort_by("id").to_pylist()
         assert len(after["_hoodie_commit_time"].unique()) == 2
 
     def test_no_rows(self, spark: SparkSession, tmp_path: Path) -> None:

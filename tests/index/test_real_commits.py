@@ -10,8 +10,9 @@ import pytest
 from conftest import REAL_TABLES, catalogue
 from lakebed.index.partition_stats import widened_stats
 from lakebed.metadata.changes import MetadataChange
-from lakebed.metadata.entries import Update, list_groups, plan_change
+from lakebed.metadata.entries import Update, plan_change
 from lakebed.metadata.kept import PartitionStats
+from lakebed.metadata.obliged import list_groups
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import Instant
 from lakebed.model.metadata import ColumnStats

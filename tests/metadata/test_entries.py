@@ -17,8 +17,9 @@ from lakebed.index.record_index import KeyChanges
 from lakebed.metadata.bootstrap import column_stats_definition, record_index_definition
 from lakebed.metadata.changes import MetadataChange
 from lakebed.metadata.current_stats import KnownStats
-from lakebed.metadata.entries import ShardWrite, Update, list_groups, plan_change, write_change, write_shards
+from lakebed.metadata.entries import ShardWrite, Update, plan_change, write_change, write_shards
 from lakebed.metadata.kept import PartitionStats
+from lakebed.metadata.obliged import list_groups
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import ColumnStats

@@ -32,10 +32,11 @@ from lakebed.metadata.clean import plan_clean
 from lakebed.metadata.column_stats import read_column_stats
 from lakebed.metadata.compaction import compact_shard, plan_compaction, slice_of
 from lakebed.metadata.current_stats import CurrentStats
-from lakebed.metadata.entries import Update, list_groups, write_change
+from lakebed.metadata.entries import Update, write_change
 from lakebed.metadata.files import list_metadata_files
 from lakebed.metadata.log_compaction import Horizon, compact_shard_logs, plan_log_compaction, slices_to_merge
 from lakebed.metadata.merging import live_files
+from lakebed.metadata.obliged import list_groups
 from lakebed.metadata.record_index import read_record_index
 from lakebed.metadata.secondary_index import read_secondary_index
 from lakebed.model.commit import CleanedPartition, CleanMetadata, CommitMetadata, WriteStat

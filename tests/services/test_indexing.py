@@ -416,8 +416,8 @@ def test_index_work_waits_for_an_index_that_is_being_built(tmp_path: Path) -> No
     pending.write_bytes(plan)
     for work in (
         lambda: table.indexes.create("bloom"),
-        lambda: table.indexes.drop("record_index"),
-        lambda: table.indexes.reshard(shards=3),
+        lambda: table.indexes.drop("bloom_filters"),
+        lambda: table.indexes.create("files", rebuild=True),
     ):
         with pytest.raises(InvalidInputError, match="bloom_filters is being built since 20260101000000001"):
             work()

@@ -83,7 +83,7 @@ def test_statistics_of_partitions_are_built_anew_with_those_of_columns(table: la
 def test_a_column_that_statistics_no_longer_have_is_in_none_of_them(table: lakebed.Table, tmp_path: Path) -> None:
     """Nobody would widen its entries any more."""
     table.indexes.create("column_stats", on=["id"], rebuild=True)
-    opened(tmp_path / "t").upsert([row("d", "oslo", ts=99)])
+    opened(tmp_path / "t").upsert([row("d", "oslo", ts=99, extra=None)])
     assert stats_of(table, "ts", "oslo") is None
     check_sound(table)
 

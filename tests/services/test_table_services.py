@@ -167,7 +167,7 @@ def test_the_commands(table: lakebed.Table) -> None:
     executed = run("services", "execute", path, scheduled["instant"], "--json")
     assert json.loads(executed.stdout)["services"][0]["counts"]["file_groups"] == 2
     assert "nothing to do" in run("compact", path).stdout
-    assert run("cluster", path, "--order-by", "ts", "--layout", "spiral").exit_code == 1
+    assert run("cluster", path, "--order-by", "ts", "--layout", "spiral").exit_code == 2
     assert run("services", "execute", path, "20200101000000000").exit_code == 1
     assert run("services", "run", path).exit_code == 0
     kept = json.loads(run("savepoint", path, "--json").stdout)["services"][0]["instant"]

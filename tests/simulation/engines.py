@@ -58,7 +58,7 @@ def _make(client: Client, delay_ms: int) -> list[str]:
     """The shards, one after the other, and only then the delta commit that fills them."""
     made = []
     for number in range(SHARDS):
-        name = encode_log_file_name(f"bloom-filters-{number:04d}-0", BUILD, 1, "0-0-0")
+        name = encode_log_file_name(f"record-index-{number:04d}-0", BUILD, 1, "0-0-0")
         made.append(f"{METADATA}{BUILT}/{name}")
         create_file(client.storage, made[-1], b"")
         client.world.scheduler.sleep(client.dice.randint(1, delay_ms // SHARDS))

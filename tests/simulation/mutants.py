@@ -951,7 +951,13 @@ mutant("I19", "writers sweep what another engine builds", with_builder)(
     lambda: ((rollback, "pending_plans", lambda section: iter(())),)
 )
 mutant("I18", "entries are hashed over the shards that are listed", with_builder)(
-    lambda: ((jobs, "complete_groups", lambda storage, partition, begun: obliged.list_groups(storage, partition)),)
+    lambda: (
+        (
+            jobs,
+            "complete_groups",
+            lambda storage, partition, begun: obliged.list_groups(storage, [partition])[partition],
+        ),
+    )
 )
 mutant("I19 age", "whether another engine is at a plan is judged by when it was requested", with_rival)(
     lambda: ((plans, "time_left", _left_since_request(plans.time_left)),)

@@ -36,9 +36,9 @@ Rows = dict[str, Value]
 FIRST = InstantTime("20240101000000000")
 FIRST_DONE = InstantTime("20240101000000500")
 FILES = "files"
-STATS = "column_stats"
+STATS = "bloom_filters"
 """A partition of the metadata table that another engine may add: every commit must then write there too."""
-BUILT = "bloom_filters"
+BUILT = "record_index"
 """The partition that another engine builds while writers go on."""
 Places = dict[str, tuple[str, str]]
 """Where each key lives: its partition and file id, as a record index has it."""

@@ -157,7 +157,8 @@ def test_a_partial_update_cannot_move_a_row(tmp_path: Path) -> None:
 
 
 def test_an_index_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
-    table = new_table(tmp_path, indexes=(), options={"hoodie.index.type": "RECORD_INDEX"})
+    table = new_table(tmp_path, indexes=())
+    table = lakebed.open_table(table._handle.storage.url, options={"hoodie.index.type": "RECORD_INDEX"})
     with pytest.raises(lakebed.LakebedError, match="no record index"):
         table.upsert(rows(("a", "oslo", 1)))
     assert not list(table.timeline)

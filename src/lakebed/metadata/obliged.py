@@ -8,7 +8,7 @@ the delta commit does not claim to cover it. A plan alone obliges nobody: Apache
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptTableError
@@ -104,7 +104,7 @@ def _planned_shards(section: Section) -> dict[str, int]:
 def _ready_groups(storage: Storage, metadata: MetadataTable, partition: str) -> tuple[str, ...]:
     if metadata.has(partition):
         return tuple(file_slice.group.file_id for file_slice in metadata.slices(partition))
-    found = list_groups(storage, partition)
+    found = _group_ids(_list_files(storage, partition))
     if not _are_numbered(found):
         raise CorruptTableError(
             "a shard is missing",
@@ -114,9 +114,9 @@ def _ready_groups(storage: Storage, metadata: MetadataTable, partition: str) -> 
     return found
 
 
-def list_groups(storage: Storage, partition: str) -> tuple[str, ...]:
-    """The file groups of a metadata-table partition: whatever has a file, whether it counts or not."""
-    return _group_ids(_list_files(storage, partition))
+def list_groups(storage: Storage, partitions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The file groups of metadata-table partitions: whatever has a file, whether it counts or not."""
+    return {partition: _group_ids(_list_files(storage, partition)) for partition in partitions}
 
 
 def _list_files(storage: Storage, partition: str) -> list[BaseFile | LogFile]:

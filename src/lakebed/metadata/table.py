@@ -78,6 +78,7 @@ class MetadataTable:
         self._look_at(timeline)
         self._slices: dict[str, tuple[FileSlice, ...]] = {}
         self._shards: dict[tuple[str, str], Shard] = {}
+        self._unconfirmed: set[str] = set()
 
     def _look_at(self, timeline: Timeline) -> None:
         """Goes by a timeline of the MDT: which of its instants count is for the data timeline to say."""
@@ -120,12 +121,19 @@ class MetadataTable:
         return partition in self.ready and (not needs_definition or partition in self.definitions)
 
     def find_dropped(self) -> frozenset[str]:
-        """The partitions that were ready when the table was looked at, and that its configuration no longer names."""
+        """The partitions that were ready when the table was looked at, and that its configuration no longer names.
+
+        It is asked once for what was listed since: an index that it named after that was whole when it was listed.
+        """
+        if not self._unconfirmed:
+            return frozenset()
+        self._unconfirmed.clear()
         return frozenset(self.ready).difference(load_config(self._storage).metadata_partitions, self.stale)
 
     def has_changed(self) -> bool:
         """Whether it was written to, or lost a partition, since the table was looked at."""
-        return bool(self.find_dropped()) or load_timeline(self._storage, self._config, ROOT) != self.timeline
+        named = load_config(self._storage).metadata_partitions
+        return not {*named} >= {*self.ready} or load_timeline(self._storage, self._config, ROOT) != self.timeline
 
     def do_without(self, partitions: Iterable[str], reason: str) -> None:
         """Has partitions count as not ready from now on."""
@@ -134,6 +142,7 @@ class MetadataTable:
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
         """The newest slice of each file group of an MDT partition, in the order of their file ids."""
         if partition not in self._slices:
+            self._unconfirmed.add(partition)
             self._slices[partition] = self._list_slices(partition)
         return self._slices[partition]
 

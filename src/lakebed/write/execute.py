@@ -117,7 +117,7 @@ def key_shards(state: TableState, *, shards_of_new: int) -> ShardSets | None:
 def _key_groups(state: TableState) -> tuple[str, ...] | None:
     """The shards of the record index; None while it is being built and they are not all there."""
     if RECORD_INDEX in state.config.metadata_partitions:
-        return list_groups(state.storage, RECORD_INDEX)
+        return list_groups(state.storage, [RECORD_INDEX])[RECORD_INDEX]
     begun = {instant.requested_at for instant in list_instants(state.storage, state.config, ROOT)}
     return complete_groups(state.storage, RECORD_INDEX, begun)
 

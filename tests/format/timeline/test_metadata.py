@@ -262,6 +262,11 @@ def test_values_survive_pickling() -> None:
 
 
 names = st.text(max_size=8)
+plain = st.characters(exclude_characters="/.\0", exclude_categories=("Cs",))
+files = st.text(plain, min_size=1, max_size=8)
+"""Names of files: what plans name lies in the table."""
+folders = st.just("") | files
+file_tuples = st.lists(files, max_size=3).map(tuple)
 counts = st.integers(0, 2**63 - 1)
 name_tuples = st.lists(names, max_size=3).map(tuple)
 texts = st.dictionaries(names, names, max_size=3)
@@ -317,7 +322,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "HoodieCompactionPlan": st.builds(
         CompactionPlan,
         operations=st.lists(
-            st.builds(CompactionOperation, names, names, names, st.none() | names, name_tuples, metrics), max_size=2
+            st.builds(CompactionOperation, folders, names, names, st.none() | files, file_tuples, metrics), max_size=2
         ).map(tuple),
         preserve_meta_columns=st.booleans(),
         skipped_partitions=name_tuples,

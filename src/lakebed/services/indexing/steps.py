@@ -117,8 +117,8 @@ def set_ready(section: Section, partitions: Iterable[str], *, dropped: Iterable[
 
     One that another process is building stays marked as such, unless it is among these or `dropped`. Of an index whose
     definition has a window other engines are not told: they would take it for complete. One that the configuration
-    named before, and that is not `dropped`, is noted as lost, until it is ready again: whatever becomes of this process,
-    the next one knows that it is to be built anew.
+    named before, and that is not `dropped`, is noted as lost, until it is ready again: whatever becomes of this
+    process, the next one knows that it is to be built anew.
     """
     defined = load_stored(section.ports.storage, section.config)
     own = [name for name, definition in defined.items() if definition.window is not None]
