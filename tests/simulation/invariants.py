@@ -207,7 +207,8 @@ class Invariants(Witness):
     def _instant_written(self, process: Process, instant: Instant, data: bytes, published: bool) -> None:
         t = instant.requested_at
         if instant.state is State.REQUESTED:
-            self._issued(process, t, State.REQUESTED)
+            # Another engine takes its index plan away when it gives up, and its time may come again.
+            self._issued(process, t, State.REQUESTED, is_lasting=instant.action is not Action.INDEXING)
             self._ever.add(f"{TIMELINE}{t}")
             is_plan = instant.action in (Action.ROLLBACK, Action.INDEXING, *PLANS)  # Another engine's has no heartbeat.
             require(is_plan or f"{HEARTBEATS}{t}" in self._ever, "I4", f"{t} before its beat")

@@ -279,7 +279,7 @@ class Schedule:
             )
         if setup.has_builder and setup.shape.has_metadata and "keeper" not in setup.services:
             self.start("builder", lambda client: run_builder(client, 6_000), 0)
-        if setup.has_rival:
+        if setup.has_rival and "keeper" not in setup.services:  # Whose restores undo plans, too.
             delay_ms = int(self.timing.service_delay_seconds * 1000)
             self.start("rival", lambda client: run_rival(client, delay_ms), 0)
             self.start("late executor", lambda client: run_late(client, delay_ms), 0)

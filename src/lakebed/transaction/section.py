@@ -102,13 +102,6 @@ class Section:
         finally:
             self.ports.lock.release()
 
-    def fail(self) -> None:
-        """Gives the lock back at once: what the section was about failed."""
-        try:
-            self._close()
-        finally:
-            self.ports.lock.release()
-
     def _close(self) -> None:
         """Says that nothing of this section is in flight; if that fails, the next holder revokes as after a crash."""
         if self._head.open is not None and not self._is_publishing:
@@ -337,13 +330,9 @@ def open_section(
     ports.lock.acquire()
     try:
         section = _enter(ports, timing, opens, ticket)
-    except BaseException:
-        ports.lock.release()
-        raise
-    try:
         yield section
     except BaseException:
-        section.fail()
+        ports.lock.release()  # The head record stays open: the next holder ends tickets that failed work left.
         raise
     if timing.skew_ms:
         ports.background.later(section.leave)
