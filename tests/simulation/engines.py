@@ -113,7 +113,9 @@ def run_rival(client: Client, delay_ms: int) -> None:
         )
         client.world.reached["plan begun elsewhere"] += 1
         with client.transactions.section() as section:
-            section.remove(inflight)
+            # Who stood still may find another attempt in its place.
+            if client.world.now_ms - begun_ms < delay_ms and inflight in section.timeline.pending():
+                section.remove(inflight)
     except LakebedError:
         client.world.reached["rival gave up"] += 1
 
