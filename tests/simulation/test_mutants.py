@@ -37,7 +37,7 @@ FIRST_KILLS = {
     "no sweep": 2,
     "I5": 1,
     "I37 order": 52,
-    "head erased": 201,
+    "head erased": 60133,
     "plan not fenced": 348,
     "service not fenced": 101,
     "leftovers of others": 7,
