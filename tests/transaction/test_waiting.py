@@ -155,3 +155,21 @@ def test_an_interrupted_publish_is_waited_for(s3: Fake, slept: list[float], monk
         table.upsert(rows())
     assert slept == [5.0]
     assert table.to_arrow().num_rows == 0
+
+
+def test_where_no_thread_can_be_started_the_lock_is_given_back_at_once(
+    s3: Fake, slept: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_table(s3)
+    transactions = open_s3(s3)[1]
+
+    def refuse(self: threading.Thread) -> None:
+        if self.name == "lakebed-later":
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+        start_thread(self)
+
+    start_thread = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with transactions.section() as section:
+        section.next_time()
+    assert transactions.ports.lock.remaining() == 0

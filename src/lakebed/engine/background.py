@@ -23,10 +23,14 @@ class Threads:
         self._later: list[threading.Thread] = []
 
     def later(self, action: Callable[[], None]) -> None:
-        """Runs `action` once on a thread of its own."""
+        """Runs `action` once on a thread of its own; here, where none can be started, as when the interpreter ends."""
         thread = threading.Thread(target=action, name="lakebed-later", daemon=False)
+        try:
+            thread.start()
+        except RuntimeError:
+            action()
+            return
         self._later.append(thread)
-        thread.start()
 
     def drain(self) -> None:
         """Returns once every action that was handed to `later` has run."""

@@ -12,11 +12,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.file_names import decode_data_file_name
-from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
+from lakebed.format.metadata.keys import data_partition_of_group, group_index
 from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
 from lakebed.metadata.entries import FIRST_TOKEN, Groups
-from lakebed.metadata.table import ROOT, MetadataTable
+from lakebed.metadata.table import ROOT, MetadataTable, list_partition_files
 from lakebed.model.files import BaseFile, LogFile
 from lakebed.storage import Storage
 from lakebed.transaction.index_plans import pending_plans
@@ -79,7 +78,7 @@ def complete_groups(
     They are all there if their number is the planned one or, where no plan says, if their build is among the delta
     commits that have `begun`: Apache Hudi makes all shards of a partition, and only then begins to fill them.
     """
-    files = _list_files(storage, partition)
+    files = list_partition_files(storage, partition)
     found = _group_ids(files)
     if not found or not _are_numbered(found):
         return None
@@ -104,7 +103,7 @@ def _planned_shards(section: Section) -> dict[str, int]:
 def _ready_groups(storage: Storage, metadata: MetadataTable, partition: str) -> tuple[str, ...]:
     if metadata.has(partition):
         return tuple(file_slice.group.file_id for file_slice in metadata.slices(partition))
-    found = _group_ids(_list_files(storage, partition))
+    found = _group_ids(list_partition_files(storage, partition))
     if not _are_numbered(found):
         raise CorruptTableError(
             "a shard is missing",
@@ -116,14 +115,7 @@ def _ready_groups(storage: Storage, metadata: MetadataTable, partition: str) -> 
 
 def list_groups(storage: Storage, partitions: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The file groups of metadata-table partitions: whatever has a file, whether it counts or not."""
-    return {partition: _group_ids(_list_files(storage, partition)) for partition in partitions}
-
-
-def _list_files(storage: Storage, partition: str) -> list[BaseFile | LogFile]:
-    folder = f"{ROOT}{partition}"
-    names = (listed.path.rpartition("/")[2] for listed in storage.list(folder))
-    files = (decode_data_file_name(name, folder=folder) for name in names)
-    return [file for file in files if file is not None and is_group_of(file.file_id, partition)]
+    return {partition: _group_ids(list_partition_files(storage, partition)) for partition in partitions}
 
 
 def _group_ids(files: Sequence[BaseFile | LogFile]) -> tuple[str, ...]:

@@ -127,8 +127,9 @@ class MetadataTable:
         """
         if not self._unconfirmed:
             return frozenset()
+        named = load_config(self._storage).metadata_partitions
         self._unconfirmed.clear()
-        return frozenset(self.ready).difference(load_config(self._storage).metadata_partitions, self.stale)
+        return frozenset(self.ready).difference(named, self.stale)
 
     def has_changed(self) -> bool:
         """Whether it was written to, or lost a partition, since the table was looked at."""
@@ -257,12 +258,7 @@ class MetadataTable:
 
     def list_files(self, partition: str) -> list[BaseFile | LogFile]:
         """Every file of an MDT partition as of this moment, whether it counts or not."""
-        folder = f"{ROOT}{partition}"
-        found = (
-            decode_data_file_name(listed.path.rpartition("/")[2], size=listed.size, folder=folder)
-            for listed in self._storage.list(folder)
-        )
-        return [file for file in found if file is not None and is_group_of(file.file_id, partition)]
+        return list_partition_files(self._storage, partition)
 
     def _in_window(self, partition: str, slices: tuple[FileSlice, ...]) -> tuple[FileSlice, ...]:
         """Without the shards of data partitions that have left the window of an index: nobody keeps them."""
@@ -292,6 +288,16 @@ class MetadataTable:
 
     def _counts(self, requested_at: str) -> bool:
         return self._completion_of(InstantTime(requested_at)) is not None
+
+
+def list_partition_files(storage: Storage, partition: str) -> list[BaseFile | LogFile]:
+    """Every file of an MDT partition, also of one that is being built, whether it counts or not."""
+    folder = f"{ROOT}{partition}"
+    found = (
+        decode_data_file_name(listed.path.rpartition("/")[2], size=listed.size, folder=folder)
+        for listed in storage.list(folder)
+    )
+    return [file for file in found if file is not None and is_group_of(file.file_id, partition)]
 
 
 def _newer_bases(
