@@ -148,8 +148,6 @@ def check_indexes(world: World, chance: random.Random) -> None:
     """Every index agrees with the rows."""
     for index in world.table.indexes.list():
         name = index.name
-        if index.state == "unfinished" and world.was_restored and KNOWN["restore loses indexes"]:
-            continue
         assert index.state == "ready", f"{name} is {index.state}"
         checked = world.table.indexes.validate(name)
         assert checked.is_sound, f"{checked} {checked.examples[:3]}"
@@ -157,8 +155,7 @@ def check_indexes(world: World, chance: random.Random) -> None:
 
 def check_doctor(world: World) -> None:
     """Nothing is wrong, but plans may wait."""
-    ignored = {"pending", "index"} if world.was_restored and KNOWN["restore loses indexes"] else {"pending"}
-    findings = [found for found in world.table.doctor() if str(found.kind) not in ignored]
+    findings = [found for found in world.table.doctor() if str(found.kind) != "pending"]
     assert not findings, f"doctor: {findings[:3]}"
 
 

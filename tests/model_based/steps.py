@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .known import KNOWN
 from .model import DELETED, Model, Row, key_of, rank
 
 ODD = (
@@ -212,22 +211,12 @@ class Steps:
                 row["ts"] = deletes[key]
         return rows
 
-    def _writable(self, rows: list[Row]) -> list[Row]:
-        """Without rows that a known bug is about."""
-        if self._comes_back_badly():
-            return [row for row in rows if key_of(row) not in self._model.deleted]
-        return rows
-
-    def _comes_back_badly(self) -> bool:
-        known = KNOWN["mor without record index: keys come back after a delete"]
-        return known and self._setup.kind == "mor" and not self._model.has_record_index
-
     def _upsert(self) -> Step | None:
-        rows = self._writable(self._timely(self.rows(self._chance.choice((0, 1, 1, 3, 6, 12)))))
+        rows = self._timely(self.rows(self._chance.choice((0, 1, 1, 3, 6, 12))))
         return Step("upsert", {"rows": rows})
 
     def _partial(self) -> Step | None:
-        rows = self._writable(self._timely(self.rows(self._chance.choice((1, 2, 5)))))
+        rows = self._timely(self.rows(self._chance.choice((1, 2, 5))))
         wanted = {"id", "part", *self._chance.sample(["num", "dbl", "txt"], self._chance.randint(0, 2))}
         wanted |= {"ts"} if self._setup.by_event_time else set()
         for row in rows:
@@ -237,7 +226,7 @@ class Steps:
         return Step("partial", {"rows": [{n: v for n, v in row.items() if n in wanted} for row in rows]})
 
     def _marked_deletes(self) -> Step | None:
-        rows = self._writable(self._timely(self.rows(self._chance.choice((1, 2, 4)))))
+        rows = self._timely(self.rows(self._chance.choice((1, 2, 4))))
         return Step("upsert", {"rows": [{**row, DELETED: self._chance.choice((True, True, False))} for row in rows]})
 
     def _insert(self) -> Step | None:
@@ -257,7 +246,7 @@ class Steps:
 
     def _overwrite(self) -> Step | None:
         whole = self._chance.random() < 0.3
-        rows = self._writable(self.rows(self._chance.choice((1, 3, 6))))
+        rows = self.rows(self._chance.choice((1, 3, 6)))
         if self._model.is_global and not whole:  # Or a key would be in two partitions.
             rows = self._model.combine(rows)
             named = {self._model.partition_of(row) for row in rows}
@@ -303,7 +292,7 @@ class Steps:
         if len(self._model.columns) > 7:
             return None
         name = f"extra{len(self._model.columns)}"
-        rows = self._writable(self._timely(self.rows(2)))
+        rows = self._timely(self.rows(2))
         return Step("upsert", {"rows": [{**row, name: "first"} for row in rows]}) if rows else None
 
     def _bad_rows(self) -> Step | None:

@@ -13,7 +13,6 @@ import pyarrow as pa
 import lakebed
 from lakebed.errors import InvalidInputError, LakebedError, UnsupportedTableError, WriteConflictError
 
-from .known import KNOWN
 from .model import DELETED, Model, Row, key_of, rank
 from .steps import Setup, Step
 
@@ -38,7 +37,6 @@ class World:
     table: lakebed.Table
     model: Model
     refused: int = 0
-    was_restored: bool = False
 
     @classmethod
     def create(cls, path: Path, setup: Setup, chance: random.Random) -> World:
@@ -84,10 +82,6 @@ class World:
         """Whether a step fits the table as it is: steps before it may have been left out."""
         rows: Sequence[Row] = step.args.get("rows", ())
         model = self.model
-        if self.setup.kind == "mor" and not model.has_record_index and step.verb not in ("delete_rows", "refused"):
-            known = KNOWN["mor without record index: keys come back after a delete"]
-            if known and not model.deleted.isdisjoint(map(key_of, rows)):
-                return False
         if step.verb in ("upsert", "insert", "bulk_insert", "overwrite") and any(
             name not in row for row in rows for name in model.columns
         ):
@@ -105,8 +99,6 @@ class World:
             return all(model.find(row) in ((model.partition_of(row), key_of(row)),) for row in rows)
         if step.verb == "delete_partitions":
             return {*step.args["partitions"]} <= {place[0] for place in model.rows}
-        if step.verb == "create_index" and step.args["name"] in ("column_stats", "partition_stats"):
-            return not KNOWN["column_stats are rebuilt after a new column"] or len(model.columns) == len(COLUMNS)
         return True
 
     def do(self, step: Step) -> None:
@@ -249,7 +241,6 @@ class World:
             self.refused += 1
             return
         self.model.undo_after(times.index(instant) + 1)
-        self.was_restored = True
         self.look_at_indexes()
 
     def rollback(self) -> None:

@@ -172,13 +172,13 @@ class Section:
     def complete(self, ticket: Ticket, instant: Instant, data: bytes, root: str = "") -> Outcome:
         """Publishes an instant; REFUSED if the ticket was revoked."""
         self.check_lease()
-        self._is_publishing = True
+        was_publishing, self._is_publishing = self._is_publishing, True
         outcome = self.ports.storage.publish(ticket, self.path(instant, root), data)
         if outcome is not Outcome.DONE:
             outcome = self._settle(ticket, instant, data, root)
             if outcome is Outcome.DONE and not data and not self.has_lease():
                 outcome = Outcome.REFUSED  # Another process may have drawn the same time, and its file is as empty.
-        self._is_publishing = outcome is Outcome.UNKNOWN
+        self._is_publishing = was_publishing or outcome is Outcome.UNKNOWN
         if outcome is Outcome.DONE:
             self._note(root, (*self._listed(root), instant))
         return outcome
