@@ -17,6 +17,7 @@ from lakebed.metadata.bootstrap import create_shards, group_ids, reserved_instan
 from lakebed.metadata.column_stats import find_column_ranges
 from lakebed.metadata.obliged import COVERS
 from lakebed.metadata.record_index import find_locations, read_record_index
+from lakebed.metadata.table import find_metadata_table
 from lakebed.model.commit import CommitMetadata, IndexedPartition, IndexPlan
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
@@ -66,9 +67,20 @@ class Build:
             self.storage.create(f"{MDT}.hoodie/timeline/{self.instant}.deltacommit.{state}", b"")
         return self
 
+    def publish(self) -> Build:
+        """Names the index as ready: Apache Hudi does so before it catches up with writers and completes its plan."""
+        self.storage.create(f"{MDT}.hoodie/timeline/{self.instant}_20200101000001000.deltacommit", b"")
+        with self.table._transactions.section() as section:
+            change_config(section, {READY: f"{section.config.properties[READY]},{self.partition}", INFLIGHT: ""})
+        return self
+
     def complete(self) -> None:
         """Has the index be there, as far as configuration and timeline say."""
         self.storage.create(f"{MDT}.hoodie/timeline/{self.instant}_20990101000000000.deltacommit", b"")
+        self.end()
+
+    def end(self) -> None:
+        """The plan is over."""
         for state in ("inflight", "requested"):
             self.storage.delete(f".hoodie/timeline/{X}.indexing.{state}")
 
@@ -189,6 +201,38 @@ def test_a_build_that_has_its_shards_gets_entries_over_all_of_them(tmp_path: Pat
     assert set(read_record_index(metadata)["key"].to_pylist()) == {f"k{n:03d}" for n in range(200, 240)}
     wanted = [f"k{n:03d}" for n in range(200, 240)]
     assert {key for key, places in find_locations(metadata, wanted).items() if places} == set(wanted)
+
+
+@pytest.mark.parametrize("instant", [K, X])
+def test_an_index_is_whole_while_the_plan_that_built_it_is_still_in_flight(
+    tmp_path: Path, instant: InstantTime
+) -> None:
+    """Apache Hudi builds an index under the time of its plan, which is pending on the table's timeline until the end."""
+    build = Build(made(tmp_path / "t", "mor"), "record_index", instant).plan().begin().name().shards(4).fill().publish()
+    keys = [f"k{n:03d}" for n in range(200, 212)]
+    for n in range(200, 212):
+        open_table(tmp_path / "t").upsert(rows(n, 1, ts=5))
+    metadata = open_handle(tmp_path / "t").state().metadata
+    assert isinstance(metadata, MetadataTable)
+    assert len(metadata.slices("record_index")) == 4
+    build.end()
+    after = open_table(tmp_path / "t")
+    metadata = after._handle.state().metadata
+    assert isinstance(metadata, MetadataTable)
+    assert {key for key, places in find_locations(metadata, keys).items() if places} == set(keys)
+    assert after.upsert(rows(200, 12, ts=6)).updated == 12
+
+
+def test_a_reader_that_looked_before_a_build_completed_finds_the_index_whole(tmp_path: Path) -> None:
+    """It may read the configuration, which names the index, after the timeline."""
+    build = Build(made(tmp_path / "t", "mor"), "record_index", X).plan().begin().name().shards(4).fill()
+    handle = open_table(tmp_path / "t")._handle
+    seen = handle.state().latest.timeline
+    build.publish()
+    open_table(tmp_path / "t").upsert(rows(200, 1, ts=5))
+    metadata = find_metadata_table(handle.storage, load_config(handle.storage), seen, handle.state().definitions)
+    assert isinstance(metadata, MetadataTable)
+    assert len(metadata.slices("record_index")) == 4
 
 
 @pytest.mark.parametrize("how", ["overwrite", "delete_partitions"])

@@ -52,8 +52,8 @@ class ShardFiles:
 class MetadataTable:
     """The MDT as it stands for a data timeline. Its partitions are listed and opened once, on demand.
 
-    An MDT instant counts if it completed there and is not pending on the data timeline: a writer that died between
-    both commits leaves entries for files that were never committed.
+    An MDT instant counts if it completed there and is not a write that is pending on the data timeline: a writer that
+    died between both commits leaves entries for files that were never committed.
     """
 
     def __init__(
@@ -336,6 +336,14 @@ def _check_numbers(numbers: list[tuple[str, int]], path: str) -> None:
         expected = (partition, number + 1)
 
 
+_HIDE_NOTHING = (Action.SAVEPOINT, Action.INDEXING)
+"""Actions whose time, while they are pending, hides nothing in the metadata table.
+
+A savepoint has the time of a write that has completed. Apache Hudi builds an index under the time of its plan, and the
+plan stays pending for a while after the table's configuration has named the index: that is what tells who may use it.
+"""
+
+
 def metadata_completions(
     storage: Storage, config: TableConfig, data_timeline: Timeline, timeline: Timeline, known: Completions | None = None
 ) -> Completions:
@@ -346,8 +354,7 @@ def metadata_completions(
     does not see.
     """
     completion_of = known or timeline.completion_of
-    # A savepoint that is being made shares its time with a write that has completed.
-    hidden = {i.requested_at for i in data_timeline.pending() if i.action is not Action.SAVEPOINT}
+    hidden = {i.requested_at for i in data_timeline.pending() if i.action not in _HIDE_NOTHING}
     late = _completed_later(storage, config, data_timeline, timeline)
     if late:
         first = min(i.completed_at or "" for i in late)
@@ -372,7 +379,7 @@ def _completed_later(
     if all(i.action is not Action.DELTA_COMMIT for i in after):
         return ()
     # Builds of an index are delta commits too, but no write of the table has their time.
-    writes = {i.requested_at for i in list_instants(storage, config)}
+    writes = {i.requested_at for i in list_instants(storage, config) if i.action is not Action.INDEXING}
     return tuple(i for i in after if i.action is Action.DELTA_COMMIT and i.requested_at in writes)
 
 
