@@ -137,7 +137,7 @@ def _is_legal(value: str | None, *, encoded: bool) -> bool:
     """Whether a value can be a partition, see `partition_by`."""
     if encoded or not value:
         return True
-    return ":" not in value and "\\" not in value and all(part not in ("", ".", "..") for part in value.split("/"))
+    return not {":", "\\", "\n"} & {*value} and all(part not in ("", ".", "..") for part in value.split("/"))
 
 
 class Steps:
@@ -297,9 +297,13 @@ class Steps:
 
     def _bad_rows(self) -> Step | None:
         row = self._row("k0")
+        if self._setup.by_event_time:  # A row that is late is left out, whatever is wrong with its partition.
+            row["ts"] = max(_INT_ORDERS if self._setup.ordering == "int" else _FLOAT_ORDERS, key=rank)
         bad: list[Row] = [{"id": None}, {"id": ""}]
         if self._setup.partitioned:
             bad.append({"part": "p" * 400})
+            is_encoded = self._setup.options["hoodie.datasource.write.partitionpath.urlencode"] == "true"
+            bad += [] if is_encoded else [{"part": "two\nlines"}]
             is_hive = self._setup.options["hoodie.datasource.write.hive_style_partitioning"] == "true"
             bad += [] if is_hive else [{"part": ".."}, {"part": "."}, {"part": ".hoodie"}]
         return Step("refused", {"rows": [{**row, **self._chance.choice(bad)}]})
