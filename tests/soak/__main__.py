@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 
 from .chaos import Setup, run
-from .register import LOCKS
+from .register import LOCKS, Place
+from .s3 import FaultyStore
 
 _SHOWN_OF_A_KIND = 5
 
@@ -25,17 +26,22 @@ def main() -> int:
     parser.add_argument("--table-type", choices=("cow", "mor"), default="cow")
     parser.add_argument("--lock", choices=tuple(LOCKS), default="local")
     parser.add_argument("--folder", type=Path, help="where to keep the table and the logs, whatever the result")
+    parser.add_argument("--store", choices=("local", "s3"), default="local", help="s3: a server in this process")
+    parser.add_argument("--faulty", type=float, default=0.04, help="the share of requests that S3 answers wrongly")
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="lakebed-soak-"))
+    store = FaultyStore(given.seed, given.faulty) if given.store == "s3" else None
+    place = Place(str(folder / "table"), given.lock) if store is None else Place(store.url, "lease", store.options)
     setup = Setup(
         folder,
         given.minutes * 60,
         given.writers,
         given.seed,
         given.table_type,
-        given.lock,
+        place,
         given.services,
         given.spark,
+        store,
     )
     result = run(setup)
     for name, count in sorted(result.counts.items()):

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-import lakebed
-
 from .audit import (
     count_late_files,
     derive_commits,
@@ -26,7 +24,8 @@ from .audit import (
 from .checker import CONFLICTS, find_anomalies
 from .clients import Client, read_for_ever, write, write_for_ever
 from .history import History, Log, Told, load_history
-from .register import DEAD_AFTER_SECONDS, KEYS, LEASE_SECONDS, create_register, open_for_reading, open_register
+from .register import KEYS, LEASE_SECONDS, Place, create_register, open_for_reading, open_register
+from .s3 import FaultyStore
 from .services import count_services, find_service_errors, run_once, serve_for_ever
 
 _FIRST, _LAST, _AFTER_SERVICES = (1, 2, 3), (4, 5, 6), (7, 8, 9)
@@ -36,6 +35,8 @@ _NUMBERS_EACH = 100_000
 _KILLED_SHARE = 0.7
 """How often a victim is killed; else it is paused, and sometimes killed when it wakes."""
 _KILLED_AWAKE_SHARE = 0.2
+_UNAVAILABLE = "StorageUnavailableError"
+"""What a client may be told whose store does not answer: the write did not take place."""
 _LONG_SECONDS = 60
 """Runs from this length on end with a while in which nobody is disturbed."""
 
@@ -49,14 +50,11 @@ class Setup:
     writers: int
     seed: int
     table_type: str
-    lock: str
+    place: Place
     services: int = 0
     spark: bool = False
-
-    @property
-    def table(self) -> Path:
-        """Where the table lies."""
-        return self.folder / "table"
+    store: FaultyStore | None = None
+    """The object store that the table lies in; it behaves again when the chaos is over."""
 
     @property
     def logs(self) -> Path:
@@ -66,7 +64,7 @@ class Setup:
     @property
     def dead_after_seconds(self) -> float:
         """After this time everybody takes a process that was killed for dead."""
-        return (DEAD_AFTER_SECONDS if self.lock == "local" else LEASE_SECONDS) + 1.5
+        return max(self.place.dead_after_seconds, 0 if self.place.lock == "local" else LEASE_SECONDS) + 1.5
 
     @property
     def calm_seconds(self) -> tuple[float, float]:
@@ -84,7 +82,7 @@ class Setup:
     @property
     def pause_seconds(self) -> tuple[float, float]:
         """How long a victim sleeps: shorter than others wait for it, or longer."""
-        return 0.5, 2.0 * DEAD_AFTER_SECONDS if self.lock == "local" else LEASE_SECONDS + 3.0
+        return 0.5, 2.0 * self.place.dead_after_seconds if self.place.lock == "local" else LEASE_SECONDS + 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ class Result:
 def run(setup: Setup) -> Result:
     """One run: chaos, then one write that finds the dead and puts the table in order, then judgement."""
     setup.logs.mkdir(parents=True)
-    create_register(setup.table, setup.table_type, setup.lock, indexes=("record",) if setup.services else ())
+    create_register(setup.place, setup.table_type, indexes=("record",) if setup.services else ())
     log = Log(setup.logs, "parent")
     began = _write_alone(setup, log, _FIRST)
     stage = _Stage(setup, log)
@@ -107,10 +105,12 @@ def run(setup: Setup) -> Result:
         stuck = _find_stuck(setup)
     finally:
         stage.end()
+    if setup.store is not None:
+        setup.store.behave()
     time.sleep(setup.dead_after_seconds)
     ended = began and _write_alone(setup, log, _LAST)
     if setup.services:
-        stuck += run_once(setup.table, setup.lock)
+        stuck += run_once(setup.place)
         # Somebody may have died after planning a clustering: until it is executed it keeps its rows for itself.
         ended = began and (ended or _write_alone(setup, log, _AFTER_SERVICES))
     if not ended:
@@ -120,8 +120,8 @@ def run(setup: Setup) -> Result:
 
 def _write_alone(setup: Setup, log: Log, numbers: Sequence[int]) -> bool:
     """Whether one of a few tries to write to all keys comes through."""
-    table = open_register(setup.table, setup.lock)
-    return any(write(table, log, number, KEYS) for number in numbers)
+    table = open_register(setup.place)
+    return any(write(setup.place, table, log, number, KEYS) for number in numbers)
 
 
 def _find_stuck(setup: Setup) -> list[str]:
@@ -131,9 +131,9 @@ def _find_stuck(setup: Setup) -> list[str]:
     """
     if setup.seconds < _LONG_SECONDS:
         return []
-    before = {i for i in open_for_reading(setup.table).timeline.pending() if i.action.changes_data}
+    before = {i for i in open_for_reading(setup.place).timeline.pending() if i.action.changes_data}
     time.sleep(3 * setup.dead_after_seconds)
-    return [f"stuck: {i}" for i in open_for_reading(setup.table).timeline.pending() if i in before]
+    return [f"stuck: {i}" for i in open_for_reading(setup.place).timeline.pending() if i in before]
 
 
 _BODIES: dict[str, Callable[[Client], None]] = {
@@ -187,9 +187,7 @@ class _Stage:
         body = _BODIES[role.partition("-")[0]]
         number, setup = self._started, self._setup
         name = f"{role}.{number}"
-        client = Client(
-            name, setup.table, setup.logs, setup.lock, number * _NUMBERS_EACH, setup.seed + number, setup.spark
-        )
+        client = Client(name, setup.place, setup.logs, number * _NUMBERS_EACH, setup.seed + number, setup.spark)
         process = self._context.Process(target=body, args=(client,), name=name)
         process.start()
         self._alive[role] = process
@@ -227,18 +225,21 @@ class _Stage:
 
 def _judge(setup: Setup, stage: _Stage, stuck: Sequence[str]) -> Result:
     history = load_history(setup.logs)
+    allowed = [*CONFLICTS, *(["LockUnavailableError"] if setup.place.lock != "local" else [])]
+    allowed += [_UNAVAILABLE] if setup.store is not None else []
     found = [*stage.problems, *stuck]
-    found += find_leftovers(setup.table)
+    found += find_leftovers(setup.place)
     if setup.services:
-        history.commits = derive_commits(setup.table, history)
-        found += find_unread(setup.table, history.commits)
-        found += [*find_service_errors(setup.logs), *find_ills(open_register(setup.table, setup.lock))]
+        history.commits = derive_commits(setup.place, history)
+        found += find_unread(setup.place, history.commits)
+        found += [*find_service_errors(setup.logs, allowed), *find_ills(open_register(setup.place))]
     else:
-        history.commits = load_commits(setup.table)
-    allowed = CONFLICTS if setup.lock == "local" else (*CONFLICTS, "LockUnavailableError")
+        history.commits = load_commits(setup.place)
     judged = find_anomalies(history, allowed)
     # A clustering is a conflict, too, and none of the commits that the checker knows.
     found += [one for one in judged if not (setup.services and one.startswith("needless conflict"))]
+    if setup.store is not None:
+        stage.counts.update(setup.store.counts)
     return Result(tuple(found), stage.counts + _count(setup, history) + count_services(setup.logs))
 
 
@@ -249,7 +250,7 @@ def _count(setup: Setup, history: History) -> Counter[str]:
         kind = write_.error.partition(":")[0] or ("killed" if write_.told is Told.UNKNOWN else "")
         fate = " and committed" if write_.told is Told.UNKNOWN and write_.number in committed else ""
         counts[f"writes told {write_.told.value}{f' ({kind})' if kind else ''}{fate}"] += 1
-    counts["files made after a rollback"] = count_late_files(setup.table)
-    timeline = lakebed.open_table(setup.table).timeline
+    counts["files made after a rollback"] = count_late_files(setup.place)
+    timeline = open_for_reading(setup.place).timeline
     counts["rollbacks"] = sum(instant.action == "rollback" for instant in timeline.completed())
     return counts

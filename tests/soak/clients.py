@@ -14,7 +14,7 @@ import lakebed
 from lakebed.errors import CommitUnknownError, LakebedError
 
 from .history import Log, Told, encode_rows
-from .register import KEYS, append, open_for_reading, open_register, partition_of, read_rows
+from .register import KEYS, Place, append, open_for_reading, open_register, partition_of, read_rows
 
 _READER_PAUSE_S = 0.05
 
@@ -24,9 +24,8 @@ class Client:
     """Who a process is: its name, which no other has, and the first of the numbers that are its own."""
 
     name: str
-    table: Path
+    place: Place
     logs: Path
-    lock: str
     first_number: int
     seed: int
     spark: bool = False
@@ -35,18 +34,22 @@ class Client:
 def write_for_ever(client: Client) -> None:
     """Appends one number after the other, each to keys in several partitions."""
     chance, log = random.Random(client.seed), Log(client.logs, client.name)
-    table = open_register(client.table, client.lock)
+    table = open_register(client.place)
     numbers = itertools.count(client.first_number)
     while runs():
-        write(table, log, next(numbers), draw_keys(chance))
+        write(client.place, table, log, next(numbers), draw_keys(chance))
 
 
-def write(table: lakebed.Table, log: Log, number: int, keys: tuple[str, ...]) -> bool:
+def write(place: Place, table: lakebed.Table, log: Log, number: int, keys: tuple[str, ...]) -> bool:
     """One write, with what was asked for logged before and what was told after; whether it was told to be done."""
     log.add("invoke", number=number, keys=keys)
     try:
         result = append(
-            table, keys, number, lambda instant, saw: log.add("planned", number=number, instant=instant, saw=saw)
+            place,
+            table,
+            keys,
+            number,
+            lambda instant, saw: log.add("planned", number=number, instant=instant, saw=saw),
         )
     except CommitUnknownError as error:
         log.add(Told.UNKNOWN.value, number=number, error=describe(error))
@@ -71,7 +74,7 @@ def draw_keys(chance: random.Random) -> tuple[str, ...]:
 def read_for_ever(client: Client) -> None:
     """One snapshot after the other, by the listing of the metadata table and by that of the store in turns."""
     log = Log(client.logs, client.name)
-    tables = itertools.cycle(open_for_reading(client.table, use_metadata=use) for use in (True, False))
+    tables = itertools.cycle(open_for_reading(client.place, use_metadata=use) for use in (True, False))
     while runs():
         table, began = next(tables), time.monotonic_ns()
         try:

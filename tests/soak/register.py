@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 import lakebed
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
+from lakebed.table import TableState, open_handle
 from lakebed.write.operations import UPSERT
 from lakebed.write.prepare import PreparePlan, prepare_batch
 from lakebed.write.prepare import plan_rows as plan_columns
@@ -23,13 +23,7 @@ SCHEMA = pa.schema(
     [("key", pa.string()), ("part", pa.string()), ("numbers", pa.list_(pa.int64())), ("length", pa.int64())]
 )
 LEASE_SECONDS = 15
-HEARTBEAT_SECONDS, HEARTBEAT_MISSES = 1, 2
-DEAD_AFTER_SECONDS = HEARTBEAT_SECONDS * (HEARTBEAT_MISSES + 1)
-
-_HEARTBEAT = {
-    "hoodie.client.heartbeat.interval_in_ms": str(HEARTBEAT_SECONDS * 1000),
-    "hoodie.client.heartbeat.tolerable.misses": str(HEARTBEAT_MISSES),
-}
+HEARTBEAT_MISSES = 2
 _PROVIDER = "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider"
 LOCKS: Mapping[str, Mapping[str, str]] = {
     "local": {},
@@ -44,6 +38,37 @@ LOCKS: Mapping[str, Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where the table lies, the lock that its writers share, and options of the object store, if it lies in one."""
+
+    url: str
+    lock: str = "local"
+    store: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def heartbeat_seconds(self) -> int:
+        """Short, so that recovery happens within seconds; an object store tells times in whole seconds."""
+        return 3 if self.store else 1
+
+    @property
+    def dead_after_seconds(self) -> int:
+        """Of this age a heartbeat is that of a dead process."""
+        return self.heartbeat_seconds * (HEARTBEAT_MISSES + 1)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options of writers. Nothing is cleaned or archived: every write is read again when the run is over."""
+        return {
+            "hoodie.client.heartbeat.interval_in_ms": str(self.heartbeat_seconds * 1000),
+            "hoodie.client.heartbeat.tolerable.misses": str(HEARTBEAT_MISSES),
+            "hoodie.clean.automatic": "false",
+            "hoodie.archive.automatic": "false",
+            **LOCKS[self.lock],
+            **self.store,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One row as it was read, and the instant that wrote it."""
 
@@ -52,37 +77,34 @@ class Row:
     instant: str
 
 
-def create_register(path: Path, table_type: str, lock: str, *, indexes: Sequence[str] = ()) -> lakebed.Table:
+def create_register(place: Place, table_type: str, *, indexes: Sequence[str] = ()) -> lakebed.Table:
     """An empty table for lists."""
     return lakebed.create_table(
-        path,
+        place.url,
         schema=SCHEMA,
         key="key",
         partition_by="part",
         ordering="length",
         table_type=table_type,
         indexes=indexes,
-        options=register_options(lock),
+        options=place.options,
     )
 
 
-_WHOLE_HISTORY = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
-"""Every write is read again when the run is over."""
-
-
-def register_options(lock: str) -> dict[str, str]:
-    """Short heartbeats, so that recovery happens within seconds, and a lock."""
-    return {**_HEARTBEAT, **_WHOLE_HISTORY, **LOCKS[lock]}
-
-
-def open_register(path: Path, lock: str) -> lakebed.Table:
+def open_register(place: Place) -> lakebed.Table:
     """The table, to write to."""
-    return lakebed.open_table(path, options=register_options(lock))
+    return lakebed.open_table(place.url, options=place.options)
 
 
-def open_for_reading(path: Path, *, use_metadata: bool = True) -> lakebed.Table:
+def open_for_reading(place: Place, *, use_metadata: bool = True) -> lakebed.Table:
     """The table, to read from: by the metadata table's listing, or by that of the store."""
-    return lakebed.open_table(path, options={} if use_metadata else {"hoodie.metadata.enable": "false"})
+    options = {} if use_metadata else {"hoodie.metadata.enable": "false"}
+    return lakebed.open_table(place.url, options={**options, **place.store})
+
+
+def open_state(place: Place, *, use_metadata: bool = True) -> TableState:
+    """The table as it stands."""
+    return open_handle(place.url, place.store, use_metadata=use_metadata).state()
 
 
 def read_rows(table: lakebed.Table, as_of: str | None = None) -> tuple[Row, ...]:
@@ -101,7 +123,7 @@ Planned = Callable[[str, Mapping[str, tuple[int, ...]]], None]
 """Told the instant of a write and the lists that it found."""
 
 
-def append(table: lakebed.Table, keys: Sequence[str], number: int, planned: Planned) -> WriteResult:
+def append(place: Place, table: lakebed.Table, keys: Sequence[str], number: int, planned: Planned) -> WriteResult:
     """Appends a number to the lists of keys, in one upsert whose rows are read once its snapshot stands.
 
     `Table.upsert` takes rows that are at hand before the write begins, and what commits in between is part of its
@@ -110,7 +132,7 @@ def append(table: lakebed.Table, keys: Sequence[str], number: int, planned: Plan
     writes = table._writes
     state = table._handle.state()
     columns = plan_columns(state.config, state.data_schema(state.latest), SCHEMA)
-    source = open_for_reading(Path(state.storage.url))
+    source = open_for_reading(place)
 
     def lists(instant: InstantTime) -> pa.RecordBatch:
         found = {row.key: row.numbers for row in read_rows(source)}

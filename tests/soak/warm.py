@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from .register import KEYS, append, create_register, open_for_reading, read_rows
+from .register import KEYS, Place, append, create_register, open_for_reading, read_rows
 from .services import open_services
 
 
@@ -16,13 +16,14 @@ def warm_up() -> None:
     """Writes to and reads from throwaway tables of both types, which leaves no thread behind."""
     with tempfile.TemporaryDirectory() as folder:
         for table_type in ("cow", "mor"):
-            table = create_register(Path(folder, table_type), table_type, "local", indexes=("record",))
+            place = Place(str(Path(folder, table_type)))
+            table = create_register(place, table_type, indexes=("record",))
             for number in (1, 2):
-                append(table, KEYS[:2], number, lambda instant, saw: None)
+                append(place, table, KEYS[:2], number, lambda instant, saw: None)
             if table_type == "mor":
-                open_services(Path(folder, table_type), "local").compact()
+                open_services(place).compact()
             for use_metadata in (True, False):
-                read_rows(open_for_reading(Path(folder, table_type), use_metadata=use_metadata))
+                read_rows(open_for_reading(place, use_metadata=use_metadata))
 
 
 warm_up()

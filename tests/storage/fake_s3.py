@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -12,9 +13,6 @@ from html import unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
-
-PAGE = 3
-"""Names per page of a listing: small, so that tests run through several."""
 
 
 def _behave(method: str, key: str) -> None:
@@ -26,14 +24,23 @@ class Fake:
     """What the server holds and how it misbehaves."""
 
     objects: dict[str, bytes] = field(default_factory=dict)
+    modified: dict[str, int] = field(default_factory=dict)
+    """When objects were last put, in seconds, as S3 tells it."""
     seen: list[str] = field(default_factory=list)
     misbehave: Callable[[str, str], str | None] = _behave
     """From a request to None, "500 before" or "500 after" it takes effect, "drop after", "403" or "404"."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     port: int = 0
+    page: int = 3
+    """Names per page of a listing: small, so that tests run through several."""
+
+    def put(self, key: str, data: bytes) -> None:
+        self.objects[key] = data
+        self.modified[key] = int(time.clock_gettime(time.CLOCK_REALTIME))
 
     def reset(self) -> None:
         self.objects.clear()
+        self.modified.clear()
         self.seen.clear()
         self.misbehave = _behave
 
@@ -138,16 +145,16 @@ class _Handler(BaseHTTPRequestHandler):
             source = unquote(source).lstrip("/").removeprefix("bucket/")
             if source not in objects:
                 return 404, _error("NoSuchKey"), {}
-            objects[key] = objects[source]
+            self.fake.put(key, objects[source])
             return 200, f"<CopyObjectResult><ETag>{_etag(objects[key])}</ETag></CopyObjectResult>".encode(), {}
-        objects[key] = body
+        self.fake.put(key, body)
         return 200, b"", {"etag": _etag(body)}
 
     def _get(self, key: str) -> tuple[int, bytes, dict[str, str]]:
         if key not in self.fake.objects:
             return 404, _error("NoSuchKey"), {}
         data = self.fake.objects[key]
-        headers = {"etag": _etag(data), "last-modified": formatdate(0, usegmt=True)}
+        headers = {"etag": _etag(data), "last-modified": formatdate(self.fake.modified.get(key, 0), usegmt=True)}
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("range") or "")
         if asked is None:
             return 200, data, headers
@@ -170,14 +177,16 @@ class _Handler(BaseHTTPRequestHandler):
                 rows[name] = f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>"
             else:
                 data = self.fake.objects[key]
+                put_at = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(self.fake.modified.get(key, 0)))
                 rows[key] = (
-                    f"<Contents><Key>{escape(key)}</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified>"
+                    f"<Contents><Key>{escape(key)}</Key><LastModified>{put_at}</LastModified>"
                     f"<ETag>{escape(_etag(data))}</ETag><Size>{len(data)}</Size></Contents>"
                 )
         names = [name for name in rows if name > last]
-        more = len(names) > PAGE
-        token = f"<NextContinuationToken>{escape(names[PAGE - 1])}</NextContinuationToken>" if more else ""
-        inside = "".join(rows[name] for name in names[:PAGE])
+        page = self.fake.page
+        more = len(names) > page
+        token = f"<NextContinuationToken>{escape(names[page - 1])}</NextContinuationToken>" if more else ""
+        inside = "".join(rows[name] for name in names[:page])
         truncated = f"<IsTruncated>{str(more).lower()}</IsTruncated>"
         return f"<ListBucketResult>{truncated}{token}{inside}</ListBucketResult>".encode()
 
