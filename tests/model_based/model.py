@@ -28,7 +28,8 @@ class Model:
     rows: Rows = field(default_factory=dict)
     is_global: bool = False
     """A key is in one partition at most, because an index over the whole table says where it is."""
-    has_record_index: bool = False
+    had_record_index: bool = False
+    """There is a record index, or there was one when some of the rows were written."""
     history: list[tuple[str, Rows]] = field(default_factory=list)
     """Every completed write and service that is not undone, with the rows after it."""
     peak: int = 0

@@ -75,7 +75,7 @@ class World:
     def look_at_indexes(self) -> None:
         """Whether there is a record index over the whole table: then a key is in one partition at most."""
         record = self.indexes().get("record_index")
-        self.model.has_record_index = record is not None
+        self.model.had_record_index |= record is not None
         self.model.is_global = record is not None and "partitioned" not in record.kind
 
     def allows(self, step: Step) -> bool:
