@@ -207,7 +207,7 @@ def test_a_build_that_has_its_shards_gets_entries_over_all_of_them(tmp_path: Pat
 def test_an_index_is_whole_while_the_plan_that_built_it_is_still_in_flight(
     tmp_path: Path, instant: InstantTime
 ) -> None:
-    """Apache Hudi builds an index under the time of its plan, which is pending on the table's timeline until the end."""
+    """Apache Hudi builds an index under the time of its plan, which stays pending on the timeline until the end."""
     build = Build(made(tmp_path / "t", "mor"), "record_index", instant).plan().begin().name().shards(4).fill().publish()
     keys = [f"k{n:03d}" for n in range(200, 212)]
     for n in range(200, 212):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -58,11 +59,19 @@ class Fake:
 def start() -> tuple[Fake, ThreadingHTTPServer]:
     fake = Fake()
     handler = type("Handler", (_Handler,), {"fake": fake})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = _Server(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     fake.port = server.server_address[1]
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     return fake, server
+
+
+class _Server(ThreadingHTTPServer):
+    """Says nothing of clients that are killed in the middle of a request."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 def _etag(data: bytes) -> str:
