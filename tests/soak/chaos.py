@@ -71,6 +71,8 @@ class Setup:
         """How long nothing happens to anybody; short runs have their victims, too. A Spark takes long to start."""
         if self.spark:
             return 10.0, 40.0
+        if self.store is not None:  # Whoever dies with the lock leaves it to nobody for as long as a lease lasts.
+            return 2.0, 20.0
         return 0.5, min(5.0, max(self.seconds / 5, 1.0))
 
     @property
