@@ -10,6 +10,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
+from .checks import check_each, check_some
 from .runner import run_seed
 
 
@@ -21,10 +22,12 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=1, help="the first of them")
     parser.add_argument("--steps", type=int, default=25, help="steps of each seed")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--all-checks", action="store_true", help="after each step, not one of them chosen at random")
     parser.add_argument("--no-shrink", action="store_true", help="show all steps that led to a failure")
     given = parser.parse_args()
     seeds = range(given.start, given.start + given.seeds) if given.seed is None else [given.seed]
-    run = partial(run_seed, steps=given.steps, shrink=not given.no_shrink)
+    check = check_each if given.all_checks else check_some
+    run = partial(run_seed, steps=given.steps, shrink=not given.no_shrink, check=check)
     failures = 0
     with ProcessPoolExecutor(given.jobs) as pool:
         for number, failure in enumerate(pool.map(run, seeds) if given.jobs > 1 else map(run, seeds), 1):

@@ -8,7 +8,7 @@ import tempfile
 import time
 import traceback
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,8 @@ from .steps import Setup, Step, Steps, make_setup
 from .world import World
 
 _SHRINK_SECONDS = 60
+
+Check = Callable[[World, random.Random], None]
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,10 @@ class Failure:
         return f"seed {self.seed}: {self.what}\n{self.setup}\n{steps}\n"
 
 
-def run_seed(seed: int, steps: int, *, shrink: bool = False) -> Failure | None:
-    """Runs a seed; what went wrong, if something did."""
+def run_seed(seed: int, steps: int, *, shrink: bool = False, check: Check = check_some) -> Failure | None:
+    """Runs a seed, with `check` after each step; what went wrong, if something did."""
     setup = make_setup(random.Random(f"{seed} setup"))
-    done: list[Step] = []
-    failure = _attempt(seed, setup, _made(seed, setup, steps, done), done)
+    failure = _attempt(seed, setup, _Source(None, seed, steps), check)
     if failure is None or not shrink:
         return failure
     return _shrunk(failure)
@@ -65,12 +66,8 @@ class _Source:
                 yield step
 
 
-def _made(seed: int, setup: Setup, count: int, done: list[Step]) -> _Source:
-    return _Source(None, seed, count)
-
-
-def _attempt(seed: int, setup: Setup, source: _Source, done: list[Step], *, thorough: bool = False) -> Failure | None:
-    folder = Path(tempfile.mkdtemp(prefix="lakebed-model-"))
+def _attempt(seed: int, setup: Setup, source: _Source, check: Check) -> Failure | None:
+    folder, done = Path(tempfile.mkdtemp(prefix="lakebed-model-")), list[Step]()
     chance = random.Random(f"{seed} checks")
     try:
         with _same_names(seed):
@@ -78,7 +75,7 @@ def _attempt(seed: int, setup: Setup, source: _Source, done: list[Step], *, thor
             for step in source.steps(world):
                 done.append(step)
                 world.do(step)
-                (check_all if thorough else check_some)(world, chance)
+                check(world, chance)
             check_all(world, chance)
     except Exception as error:
         return Failure(seed, setup, tuple(done), _told(error), _kind(error))
@@ -90,8 +87,8 @@ def _attempt(seed: int, setup: Setup, source: _Source, done: list[Step], *, thor
 def _shrunk(failure: Failure) -> Failure:
     """The failure with as few steps as are found in a while; all checks run after each, so that it shows early."""
     best, began = failure, time.monotonic()
-    for thorough in (True, False):
-        again = _again(best, best.steps, thorough=thorough)
+    for check in (check_all, check_some):
+        again = _again(best, best.steps, check)
         if again is not None:
             best = again
             break
@@ -102,7 +99,7 @@ def _shrunk(failure: Failure) -> Failure:
         start = 0
         while start < len(best.steps) and time.monotonic() - began < _SHRINK_SECONDS:
             fewer = (*best.steps[:start], *best.steps[start + size :])
-            found = _again(best, fewer, thorough=thorough)
+            found = _again(best, fewer, check)
             if found is None:
                 start += size
             else:
@@ -111,8 +108,8 @@ def _shrunk(failure: Failure) -> Failure:
     return best
 
 
-def _again(failure: Failure, steps: Sequence[Step], *, thorough: bool) -> Failure | None:
-    found = _attempt(failure.seed, failure.setup, _Source(steps, failure.seed, 0), [], thorough=thorough)
+def _again(failure: Failure, steps: Sequence[Step], check: Check) -> Failure | None:
+    found = _attempt(failure.seed, failure.setup, _Source(steps, failure.seed, 0), check)
     return found if found is not None and found.kind == failure.kind else None
 
 
