@@ -12,8 +12,8 @@ from lakebed.errors import InvalidInputError, LockUnavailableError, StorageUnava
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.timeline.metadata import decode_commit, encode_rollback
 from lakebed.format.timeline.plans import decode_clean_plan, decode_rollback_plan, encode_rollback_plan
-from lakebed.model.commit import InstantRef, RollbackMetadata, RollbackPlan, RolledBackPartition
-from lakebed.model.files import FileGroupId
+from lakebed.model.commit import CommitMetadata, InstantRef, RollbackMetadata, RollbackPlan, RolledBackPartition
+from lakebed.model.files import BaseFile, FileGroupId
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Storage
@@ -313,23 +313,30 @@ def _check_can_undo(section: Section, target: InstantTime) -> Instant:
 
 
 def _check_not_indexed(section: Section, commit: Instant) -> None:
-    """No index of the table was built, or given other shards, since: it has taken in what the write did.
-
-    Of statistics that a write added ahead of its own instant nothing has to be undone: they are a bound.
-    """
+    """No index of the table was built, or given other shards, since: it has taken in what the write did."""
     timeline = section.metadata_timeline
     documents = Documents(section.ports.storage, section.config, METADATA)
     owners = {i.requested_at for i in section.timeline if i.action is not Action.INDEXING} | timeline.log_compactions
-    ready = {*section.config.metadata_partitions} - {"partition_stats"}
+    ready = {*section.config.metadata_partitions}
     for delta in timeline.commits():
         is_later = (delta.completed_at or "") > (commit.completed_at or "")
         is_build = delta.action is Action.DELTA_COMMIT and delta.requested_at not in owners
-        built = ready & documents.commit(delta).write_stats.keys() if is_later and is_build else ()
+        built = ready & _built_by(documents.commit(delta)) if is_later and is_build else ()
         if built:
             raise InvalidInputError(
                 f"{', '.join(sorted(built))} was built since {commit.requested_at}, or got other shards",
                 hint="delete the rows, or write the earlier ones again; or drop the index first",
             )
+
+
+def _built_by(delta: CommitMetadata) -> set[str]:
+    """Partitions of the metadata table that a delta commit built.
+
+    Statistics of partitions that a write added ahead of its own instant are log files alone: they only widen others.
+    """
+    files = (decode_data_file_name(stat.path.rpartition("/")[2]) for stat in delta.stats)
+    is_ahead = not any(isinstance(file, BaseFile) for file in files)
+    return {*delta.write_stats} - ({"partition_stats"} if is_ahead else set())
 
 
 def _check_not_planned(section: Section, commit: Instant) -> None:
