@@ -43,7 +43,7 @@ from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.table import open_handle
 from lakebed.table.state import TableState
 from lakebed.view.blocks import CountedInstants
-from lakebed.write.log_file import append_log_file
+from lakebed.write.files.log import append_log_file
 from lakebed.write.values import POSITION, FileSizing, InMemory, WriteContext, WriteTask, WrittenFile
 
 ROUNDS, ROUNDS_OF_PEERS = 7, 3

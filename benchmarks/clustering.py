@@ -21,7 +21,7 @@ from benchmarks.report import Bar, Line, Times, print_lines, stopwatch
 from benchmarks.settings import Settings
 from lakebed.engine.engines import InProcess
 from lakebed.options import WriteOptions
-from lakebed.services.clustering import execute_clustering, schedule_clustering
+from lakebed.services.clustering.run import execute_clustering, schedule_clustering
 from lakebed.services.values import ServiceContext
 from lakebed.table import open_handle
 from lakebed.table.transactions import open_ports, open_transactions

@@ -21,7 +21,7 @@ from benchmarks.report import Bar, Line, print_lines, seconds_text
 from benchmarks.settings import Settings
 from lakebed.engine.engines import InProcess
 from lakebed.options import parse_write_options
-from lakebed.services.clean import schedule_clean
+from lakebed.services.clean.run import schedule_clean
 from lakebed.services.values import ServiceContext
 from lakebed.storage import Requests, open_storage
 from lakebed.storage.faults import FaultyStorage

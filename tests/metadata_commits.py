@@ -32,7 +32,7 @@ from lakebed.read.arrow import read_arrow
 from lakebed.read.scan import plan_slices, take_snapshot
 from lakebed.table import TableState, open_handle
 from lakebed.view import latest_slices, list_data_files
-from lakebed.write.file_stats import column_stats
+from lakebed.write.files.stats import column_stats
 
 ROOT = ".hoodie/metadata/"
 

@@ -85,7 +85,7 @@ def create_table(
     """
     from lakebed.services.due import parse_inline_services
     from lakebed.write.create import create_files, parse_spec
-    from lakebed.write.inputs import to_arrow_schema
+    from lakebed.write.rows.sources import to_arrow_schema
 
     _check_options(options or {})
     given = {key: str(value) for key, value in (options or {}).items()}

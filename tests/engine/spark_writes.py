@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import lakebed
-import lakebed.write.input as write_input
+import lakebed.write.rows.input as write_input
 from lakebed.engine.spark import OnSpark
 from lakebed.errors import CorruptTableError, InvalidInputError, LakebedError
 

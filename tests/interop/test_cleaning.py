@@ -17,8 +17,8 @@ from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
 from lakebed.options import parse_write_options
 from lakebed.services.archive import ArchiveLimits, archive_timeline
-from lakebed.services.clean import execute_clean, schedule_clean
-from lakebed.services.clean_plan import Retention
+from lakebed.services.clean.plan import Retention
+from lakebed.services.clean.run import execute_clean, schedule_clean
 from lakebed.services.restore import restore
 from lakebed.services.savepoint import delete_savepoint, savepoint
 from lakebed.services.values import ServiceContext

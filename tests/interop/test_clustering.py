@@ -11,7 +11,7 @@ from interop.write_histories import WriteDesign
 from interop.write_peer import index_differences, running_peer
 from lakebed.api import create_table
 from lakebed.model.words import Action
-from lakebed.services.clustering import execute_clustering, schedule_clustering
+from lakebed.services.clustering.run import execute_clustering, schedule_clustering
 from services.compaction_tables import context_of
 
 pytestmark = pytest.mark.interop

@@ -13,7 +13,7 @@ from interop.write_peer import WITH_METADATA, difference, index_differences, run
 from lakebed.api import create_table
 from lakebed.errors import StorageUnavailableError
 from lakebed.format.timeline.metadata import decode_commit
-from lakebed.metadata import maintenance
+from lakebed.metadata.upkeep import maintenance
 
 pytestmark = pytest.mark.interop
 

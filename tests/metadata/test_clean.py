@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.format.file_names import decode_data_file_name
-from lakebed.metadata.clean import plan_clean
+from lakebed.metadata.upkeep.clean import plan_clean
 from lakebed.model.files import BaseFile, LogFile
 from lakebed.model.instant import InstantTime
 from lakebed.view import latest_slices

@@ -18,7 +18,9 @@ from lakebed.format.metadata.records import decode_metadata_record, encode_colum
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
 from lakebed.format.timeline.metadata import decode_commit, decode_compaction_plan
-from lakebed.metadata.compaction import (
+from lakebed.metadata.shard import DeleteLayer, load_shard
+from lakebed.metadata.shard import Shard as StoredShard
+from lakebed.metadata.upkeep.compaction import (
     LARGE_BYTES,
     LOG_FILES_MAX,
     LOG_SHARE,
@@ -26,8 +28,6 @@ from lakebed.metadata.compaction import (
     plan_compaction,
     slice_of,
 )
-from lakebed.metadata.shard import DeleteLayer, load_shard
-from lakebed.metadata.shard import Shard as StoredShard
 from lakebed.model.commit import CommitMetadata, CompactionOperation, CompactionPlan, WriteStat
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime

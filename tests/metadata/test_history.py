@@ -28,17 +28,17 @@ from lakebed.metadata.bootstrap import (
     record_index_definition,
 )
 from lakebed.metadata.changes import MetadataChange, change_of_clean, change_of_commit
-from lakebed.metadata.clean import plan_clean
 from lakebed.metadata.column_stats import read_column_stats
-from lakebed.metadata.compaction import compact_shard, plan_compaction, slice_of
 from lakebed.metadata.current_stats import CurrentStats
 from lakebed.metadata.entries import Update, write_change
 from lakebed.metadata.files import list_metadata_files
-from lakebed.metadata.log_compaction import Horizon, compact_shard_logs, plan_log_compaction, slices_to_merge
 from lakebed.metadata.merging import live_files
 from lakebed.metadata.obliged import list_groups
 from lakebed.metadata.record_index import read_record_index
 from lakebed.metadata.secondary_index import read_secondary_index
+from lakebed.metadata.upkeep.clean import plan_clean
+from lakebed.metadata.upkeep.compaction import compact_shard, plan_compaction, slice_of
+from lakebed.metadata.upkeep.log_compaction import Horizon, compact_shard_logs, plan_log_compaction, slices_to_merge
 from lakebed.model.commit import CleanedPartition, CleanMetadata, CommitMetadata, WriteStat
 from lakebed.model.config import TableConfig
 from lakebed.model.index import IndexDefinition

@@ -28,7 +28,6 @@ from lakebed.format.metadata.record_index import RecordLocation, encode_record_i
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
 from lakebed.metadata import MetadataTable, key_locations, key_table, new_tables, shard_cache
-from lakebed.metadata.compaction import DELTA_COMMITS
 from lakebed.metadata.key_kernels import insert_entries
 from lakebed.metadata.key_locations import Locations, ProbeCounts, locate_everywhere, locate_keys, probe_shard
 from lakebed.metadata.key_table import GONE, HashedKeys, KeyTable, KeyTables, fingerprints
@@ -36,6 +35,7 @@ from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.record_index import find_locations, is_partitioned, read_record_index
 from lakebed.metadata.shard_cache import ShardCache, default_cache
 from lakebed.metadata.table import ROOT, ShardFiles
+from lakebed.metadata.upkeep.compaction import DELTA_COMMITS
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime

@@ -24,9 +24,9 @@ from lakebed.format.metadata.records import (
 )
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
-from lakebed.metadata.log_compaction import Horizon, compact_shard_logs, plan_log_compaction, slices_to_merge
 from lakebed.metadata.merging import Merged, live_files, merge_shard
 from lakebed.metadata.shard import Shard, load_whole_shard, open_file, parts_of
+from lakebed.metadata.upkeep.log_compaction import Horizon, compact_shard_logs, plan_log_compaction, slices_to_merge
 from lakebed.model.commit import CompactionOperation
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime

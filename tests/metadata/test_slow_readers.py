@@ -10,8 +10,9 @@ import pytest
 
 from lakebed.api import Table, create_table, open_table
 from lakebed.errors import SnapshotExpiredError
-from lakebed.metadata import MetadataTable, maintenance
-from lakebed.metadata.clean import plan_clean
+from lakebed.metadata import MetadataTable
+from lakebed.metadata.upkeep import maintenance
+from lakebed.metadata.upkeep.clean import plan_clean
 from lakebed.table import TableState
 
 ROWS = pa.table({"id": ["a", "b"], "v": [1, 2]})

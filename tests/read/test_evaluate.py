@@ -8,8 +8,20 @@ import pytest
 from hypothesis import given, settings
 
 from lakebed.errors import InvalidInputError
-from lakebed.read.evaluate import to_arrow, to_spark_sql
-from lakebed.read.predicate import FALSE, TRUE, UNKNOWN, And, Compare, IsIn, Like, Not, Or, Predicate, parse_where
+from lakebed.read.filter.evaluate import to_arrow, to_spark_sql
+from lakebed.read.filter.predicate import (
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    And,
+    Compare,
+    IsIn,
+    Like,
+    Not,
+    Or,
+    Predicate,
+    parse_where,
+)
 from read.naive import SCHEMA, Row, predicates, rows, truth
 from read.samples import SAMPLE_PREDICATES, SAMPLE_ROWS, SAMPLE_SCHEMA, SAMPLE_TABLE
 

@@ -10,7 +10,7 @@ import lakebed
 from conftest import REAL_TABLES
 from lakebed.model.files import FileSlice
 from lakebed.read.explain import Explanation
-from lakebed.read.predicate import parse_where
+from lakebed.read.filter.predicate import parse_where
 from lakebed.read.prune import PRUNERS, Kept, Query
 from lakebed.table import open_handle
 from rows import canonical, spark_rows

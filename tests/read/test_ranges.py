@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakebed.read.predicate import (
+from lakebed.read.filter.predicate import (
     Compare,
     CompareColumns,
     FunctionCompare,
@@ -19,7 +19,7 @@ from lakebed.read.predicate import (
     expression_key,
     parse_where,
 )
-from lakebed.read.ranges import Ranges, may_match
+from lakebed.read.filter.ranges import Ranges, may_match
 from read.naive import FIELDS, Row, cell, predicates, rows, truth
 
 Order = Callable[[Any], Any]

@@ -10,13 +10,13 @@ import pytest
 import lakebed
 from lakebed.errors import InvalidInputError
 from lakebed.format.timeline.metadata import decode_commit
-from lakebed.metadata.maintenance import maintain
+from lakebed.metadata.upkeep.maintenance import maintain
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
 from lakebed.services.archive import ArchiveLimits, archive_timeline, parse_archive_limits
-from lakebed.services.clean import execute_clean, schedule_clean
-from lakebed.services.clean_plan import Retention
-from lakebed.services.clustering import execute_clustering, schedule_clustering
+from lakebed.services.clean.plan import Retention
+from lakebed.services.clean.run import execute_clean, schedule_clean
+from lakebed.services.clustering.run import execute_clustering, schedule_clustering
 from lakebed.services.savepoint import delete_savepoint, savepoint
 from lakebed.services.values import ServiceContext
 from lakebed.storage import open_storage

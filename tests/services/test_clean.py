@@ -14,8 +14,8 @@ from lakebed.format.timeline.metadata import decode_clean
 from lakebed.format.timeline.plans import decode_clean_plan
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.services.clean import execute_clean, schedule_clean
-from lakebed.services.clean_plan import CleanPolicy, Retention
+from lakebed.services.clean.plan import CleanPolicy, Retention
+from lakebed.services.clean.run import execute_clean, schedule_clean
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage import open_storage
 from lakebed.storage.faults import Crash, Fault, FaultyStorage, at
@@ -231,7 +231,7 @@ def test_a_reader_without_metadata_table_notices_what_was_cleaned_before_it_list
 def test_only_partitions_written_to_since_the_last_clean_are_looked_at(
     cow: Modelled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import lakebed.services.clean as module
+    import lakebed.services.clean.run as module
 
     looked: list[str] = []
     original = module.removable_files

@@ -9,7 +9,7 @@ from lakebed.format.file_names import decode_data_file_name
 from lakebed.model.files import BaseFile, FileGroupId, LogFile
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.services.clean_plan import (
+from lakebed.services.clean.plan import (
     NEVER,
     CleanPolicy,
     CleanScope,

@@ -11,8 +11,8 @@ import lakebed
 from lakebed.errors import UnsupportedTableError
 from lakebed.model.words import Action
 from lakebed.services.archive import ArchiveLimits, archive_timeline
-from lakebed.services.clean import execute_clean, schedule_clean
-from lakebed.services.clean_plan import CleanPolicy, Retention
+from lakebed.services.clean.plan import CleanPolicy, Retention
+from lakebed.services.clean.run import execute_clean, schedule_clean
 from lakebed.services.restore import restore
 from lakebed.services.savepoint import savepoint
 from rows import same_rows, spark_rows

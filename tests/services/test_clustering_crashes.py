@@ -12,7 +12,7 @@ import lakebed
 from lakebed.errors import ServiceCancelledError
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
-from lakebed.services.clustering import execute_clustering, schedule_clustering
+from lakebed.services.clustering.run import execute_clustering, schedule_clustering
 from lakebed.storage import open_storage
 from lakebed.storage.faults import Crash, Fault, FaultyStorage, Plan, at, no_faults, on
 from lakebed.transaction.heartbeats import Timing

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.errors import InvalidInputError
-from lakebed.services.clustering_order import check_order, hilbert_codes, order_rows, z_order_codes
+from lakebed.services.clustering.order import check_order, hilbert_codes, order_rows, z_order_codes
 
 
 def interleaved(numbers: tuple[int, ...], bits: int) -> int:

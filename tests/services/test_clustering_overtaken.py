@@ -13,7 +13,7 @@ import pytest
 
 from lakebed.engine.engines import InProcess
 from lakebed.errors import LakebedError
-from lakebed.services.clustering import execute_clustering, schedule_clustering
+from lakebed.services.clustering.run import execute_clustering, schedule_clustering
 from lakebed.services.values import ServiceResult
 from services.clustering_tables import check_sound, content, fill, new_table, service_context
 

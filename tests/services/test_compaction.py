@@ -20,12 +20,12 @@ from lakebed.engine.spark import OnSpark
 from lakebed.errors import CorruptTableError, InvalidInputError, ServiceRunningError, UnsupportedTableError
 from lakebed.format.timeline.metadata import decode_commit, decode_compaction_plan, encode_compaction_plan
 from lakebed.model.words import Action
-from lakebed.services import compaction_run
-from lakebed.services.compaction import execute_compaction, schedule_compaction
-from lakebed.services.compaction_options import CompactionOptions, parse_compaction_options
+from lakebed.services.compaction import run as compaction_run
+from lakebed.services.compaction.base_files import CompactionTask
+from lakebed.services.compaction.options import CompactionOptions, parse_compaction_options
+from lakebed.services.compaction.service import execute_compaction, schedule_compaction
 from lakebed.storage import open_storage
 from lakebed.storage.faults import Call, FaultyStorage
-from lakebed.write.compacted_file import CompactionTask
 from services.compaction_tables import (
     all_rows,
     before_commit,

@@ -14,9 +14,9 @@ import lakebed
 from lakebed.engine.engines import InProcess
 from lakebed.errors import LakebedError
 from lakebed.model.instant import InstantTime
-from lakebed.services.compaction import execute_compaction, schedule_compaction
-from lakebed.services.compaction_options import LogCompactionOptions
-from lakebed.services.log_compaction import execute_log_compaction, schedule_log_compaction
+from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
+from lakebed.services.compaction.options import LogCompactionOptions
+from lakebed.services.compaction.service import execute_compaction, schedule_compaction
 from lakebed.services.values import ServiceContext
 from lakebed.storage import open_storage
 from lakebed.storage.faults import ANY_WRITE, Crash, Fault, FaultyStorage, at, seeded

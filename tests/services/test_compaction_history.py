@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import lakebed
 from lakebed.errors import WriteConflictError
 from lakebed.model.words import Action
-from lakebed.services.compaction import execute_compaction, schedule_compaction
-from lakebed.services.compaction_options import LogCompactionOptions
-from lakebed.services.log_compaction import execute_log_compaction, schedule_log_compaction
+from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
+from lakebed.services.compaction.options import LogCompactionOptions
+from lakebed.services.compaction.service import execute_compaction, schedule_compaction
 from services.compaction_tables import check_table, context_of, new_table, rows, values
 
 KEYS = st.integers(0, 7)

@@ -14,7 +14,7 @@ import pytest
 import lakebed
 from conftest import RealTable
 from lakebed.format.file_names import decode_data_file_name
-from lakebed.metadata.compaction import DELTA_COMMITS
+from lakebed.metadata.upkeep.compaction import DELTA_COMMITS
 from lakebed.model.files import BaseFile
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action

@@ -473,7 +473,7 @@ def test_a_write_that_an_index_has_taken_in_cannot_be_rolled_back(tmp_path: Path
 
 @pytest.mark.parametrize("verb", ["upsert", "overwrite"])
 def test_a_write_that_statistics_of_partitions_have_taken_in_cannot_be_rolled_back(tmp_path: Path, verb: str) -> None:
-    """What is rolled back to may have rows that the statistics built since do not cover: other readers would skip them."""
+    """Statistics built since do not cover the rows that come back: other readers would skip them."""
     table = made(tmp_path / "t")
     before = contents(table)
     written = getattr(table, verb)(rows(0, 3, ts=5)).instant

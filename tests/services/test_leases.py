@@ -19,8 +19,8 @@ from lakebed.read.arrow import read_arrow
 from lakebed.read.lease import expiry_told, plan_leased, take_lease
 from lakebed.read.scan import plan_scan
 from lakebed.services.archive import ArchiveLimits, archive_timeline
-from lakebed.services.clean import LEASES, execute_clean, schedule_clean
-from lakebed.services.clean_plan import Retention
+from lakebed.services.clean.plan import Retention
+from lakebed.services.clean.run import LEASES, execute_clean, schedule_clean
 from lakebed.services.restore import restore
 from lakebed.services.savepoint import savepoint
 from lakebed.storage import open_storage

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 import lakebed
-import lakebed.metadata.maintenance as maintenance
+import lakebed.metadata.upkeep.maintenance as maintenance
 import lakebed.services.restore as restore_module
 from lakebed.errors import InvalidInputError, LakebedError, TableRestoredError, WriteConflictError
 from lakebed.format.timeline.metadata import decode_document, encode_compaction_plan
-from lakebed.metadata.compaction import plan_compaction
+from lakebed.metadata.upkeep.compaction import plan_compaction
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.services.archive import archive_timeline
-from lakebed.services.clean import execute_clean, schedule_clean
-from lakebed.services.clean_plan import Retention
+from lakebed.services.clean.plan import Retention
+from lakebed.services.clean.run import execute_clean, schedule_clean
 from lakebed.services.restore import restore
 from lakebed.services.savepoint import delete_savepoint, savepoint
 from lakebed.services.values import ServiceContext

@@ -13,8 +13,8 @@ from lakebed.errors import InvalidInputError
 from lakebed.format.timeline.metadata import decode_savepoint
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
-from lakebed.services.clean import execute_clean, schedule_clean
-from lakebed.services.clean_plan import Retention
+from lakebed.services.clean.plan import Retention
+from lakebed.services.clean.run import execute_clean, schedule_clean
 from lakebed.services.savepoint import delete_savepoint, savepoint
 from lakebed.storage import Storage, open_storage
 from lakebed.storage.faults import Crash, Fault, FaultyStorage, at

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-import lakebed.metadata.maintenance as maintenance
+import lakebed.metadata.upkeep.maintenance as maintenance
 from lakebed.errors import CommitUnknownError, CorruptTableError, InvalidInputError, LakebedError, WriteConflictError
 from lakebed.format.file_names import encode_base_file_name, encode_log_file_name
 from lakebed.format.partition_metafile import PARTITION_METAFILE
@@ -16,6 +16,7 @@ from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.options import WriteOptions
+from lakebed.storage.confirm import create_file, delete_file
 from lakebed.table import TableHandle
 from lakebed.timeline import Documents, load_timeline
 from lakebed.timeline.config import BACKUP, PROPERTIES, load_config
@@ -24,7 +25,6 @@ from lakebed.transaction.conflicts import WriteKind, WriteSet, overlapping
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.section import METADATA, Section
-from lakebed.transaction.settle import create_file, delete_file
 from lakebed.transaction.transactions import Transactions
 
 from .checker import History, Read, Told, Write

@@ -14,11 +14,11 @@ from lakebed.format.timeline.metadata import encode_index_plan
 from lakebed.model.commit import IndexedPartition, IndexPlan
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
+from lakebed.storage.confirm import create_file, delete_file
 from lakebed.timeline import load_timeline
 from lakebed.timeline.config import load_config
 from lakebed.transaction.config import change_config
 from lakebed.transaction.section import METADATA, Section
-from lakebed.transaction.settle import create_file, delete_file
 
 from .actors import Client
 from .invariants import require

@@ -15,29 +15,29 @@ from typing import Any
 
 import pyarrow as pa
 
-import lakebed.metadata.maintenance as maintenance
-import lakebed.services.clean as clean
-import lakebed.services.clustering as clustering
-import lakebed.services.compaction as compaction
-import lakebed.services.compaction_run as compaction_run
-import lakebed.services.log_compaction as log_compaction
+import lakebed.metadata.upkeep.maintenance as maintenance
+import lakebed.services.clean.run as clean
+import lakebed.services.clustering.run as clustering
+import lakebed.services.compaction.logs as log_compaction
+import lakebed.services.compaction.run as compaction_run
+import lakebed.services.compaction.service as compaction
 import lakebed.services.restore as restore
 import lakebed.table.state as state_module
 import lakebed.transaction.archive as archiving
 from lakebed.errors import LakebedError, StorageUnavailableError
 from lakebed.format.file_names import encode_base_file_name, encode_log_file_name
-from lakebed.metadata.clean import plan_clean
 from lakebed.metadata.obliged import complete_groups
+from lakebed.metadata.upkeep.clean import plan_clean
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import InstantTime
-from lakebed.services.clustering_task import ClusteringTask
+from lakebed.services.clustering.tasks import ClusteringTask
+from lakebed.services.compaction.base_files import CompactionTask
 from lakebed.services.values import ServiceContext
+from lakebed.storage.confirm import create_file
 from lakebed.table import TableState
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.section import METADATA, Section
-from lakebed.transaction.settle import create_file
-from lakebed.write.compacted_file import CompactionTask
 from lakebed.write.values import WriteContext, WrittenFile
 
 from .codecs import Swap, swapped

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-import lakebed.metadata.maintenance as maintenance
 import lakebed.metadata.obliged as obliged
 import lakebed.metadata.table as metadata_table
+import lakebed.metadata.upkeep.maintenance as maintenance
 import lakebed.services.archive as archive
-import lakebed.services.clean as clean
-import lakebed.services.clustering as clustering
-import lakebed.services.compaction_plan as compaction_plan
+import lakebed.services.clean.run as clean
+import lakebed.services.clustering.run as clustering
+import lakebed.services.compaction.plan as compaction_plan
 import lakebed.services.restore as restore
 import lakebed.services.savepoint as savepoint
 import lakebed.table.handle as handle
@@ -38,15 +38,15 @@ import lakebed.transaction.times as times
 import lakebed.transaction.transactions as transactions
 import lakebed.view.slices as slices
 from lakebed.errors import CorruptTableError, InvalidInputError, WriteConflictError
-from lakebed.metadata.log_compaction import Horizon
+from lakebed.metadata.upkeep.log_compaction import Horizon
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome
+from lakebed.storage.confirm import delete_file, replace_file
 from lakebed.timeline import Timeline
 from lakebed.transaction.heartbeats import Heartbeat, heartbeat_path
 from lakebed.transaction.plans import SERVICES, is_removable
 from lakebed.transaction.rollback import Rollbacks
 from lakebed.transaction.section import Section, open_section
-from lakebed.transaction.settle import delete_file, replace_file
 from lakebed.transaction.transactions import Transactions
 
 from . import actors, jobs, table

@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from random import Random
 from unittest import mock
 
-import lakebed.metadata.maintenance as maintenance
+import lakebed.metadata.upkeep.maintenance as maintenance
 from lakebed.errors import InvalidInputError, LakebedError, ServiceCancelledError, StorageUnavailableError
 from lakebed.format.partition_metafile import PARTITION_METAFILE
 from lakebed.model.words import Action

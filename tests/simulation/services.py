@@ -12,13 +12,13 @@ from lakebed.errors import CommitUnknownError, LakebedError, TableRestoredError,
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.services.archive import ArchiveLimits, archive_timeline
-from lakebed.services.clean import execute_clean, schedule_clean
-from lakebed.services.clean_plan import CleanPolicy, Retention
-from lakebed.services.clustering import execute_clustering, schedule_clustering
-from lakebed.services.clustering_options import ClusteringSizing
-from lakebed.services.compaction import execute_compaction, schedule_compaction
-from lakebed.services.compaction_options import CompactionOptions, LogCompactionOptions
-from lakebed.services.log_compaction import execute_log_compaction, schedule_log_compaction
+from lakebed.services.clean.plan import CleanPolicy, Retention
+from lakebed.services.clean.run import execute_clean, schedule_clean
+from lakebed.services.clustering.options import ClusteringSizing
+from lakebed.services.clustering.run import execute_clustering, schedule_clustering
+from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
+from lakebed.services.compaction.options import CompactionOptions, LogCompactionOptions
+from lakebed.services.compaction.service import execute_compaction, schedule_compaction
 from lakebed.services.restore import restore
 from lakebed.services.savepoint import delete_savepoint, savepoint
 from lakebed.timeline import load_timeline

@@ -12,8 +12,8 @@ from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
 from lakebed.table import TableState, open_handle
 from lakebed.write.operations import UPSERT
-from lakebed.write.prepare import PreparePlan, prepare_batch
-from lakebed.write.prepare import plan_rows as plan_columns
+from lakebed.write.rows.prepare import PreparePlan, prepare_batch
+from lakebed.write.rows.prepare import plan_rows as plan_columns
 from lakebed.write.staging import Prepared, RowSource
 from lakebed.write.writer import WriteResult
 

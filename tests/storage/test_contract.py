@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.storage import Outcome, Storage, Ticket
+from lakebed.storage.confirm import create_file
 from lakebed.storage.faults import FaultyStorage, ReadOnlyStorage
-from lakebed.transaction.settle import create_file
 
 DONE, REFUSED = Outcome.DONE, Outcome.REFUSED
 ODD_NAMES = [

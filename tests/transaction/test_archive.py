@@ -16,7 +16,7 @@ from lakebed.errors import CorruptTableError, InvalidInputError, LockUnavailable
 from lakebed.format.properties import encode_properties
 from lakebed.format.timeline.history import encode_history
 from lakebed.format.timeline.plans import encode_rollback_plan
-from lakebed.metadata.maintenance import _compaction_time
+from lakebed.metadata.upkeep.maintenance import _compaction_time
 from lakebed.model.commit import InstantRef, RollbackPlan
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State

@@ -27,6 +27,7 @@ from lakebed.model.files import FileGroupId
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Storage
+from lakebed.storage.confirm import create_file
 from lakebed.timeline import Timeline, load_timeline
 from lakebed.timeline.config import load_config
 from lakebed.transaction.attempt import Attempt
@@ -38,7 +39,6 @@ from lakebed.transaction.markers import write_markers
 from lakebed.transaction.pending import pending_rivals
 from lakebed.transaction.plans import REMOVABLE, cancel_marker
 from lakebed.transaction.section import METADATA, Section
-from lakebed.transaction.settle import create_file
 from lakebed.transaction.transactions import MetadataWriter, Transactions
 
 from .conftest import PROPERTIES, commit_of, ports_of

@@ -19,8 +19,8 @@ from lakebed.model.commit import CommitMetadata
 from lakebed.model.words import META_COLUMNS
 from lakebed.read.base_file import read_base_file
 from lakebed.transaction.markers import load_markers
-from lakebed.write import base_file
-from lakebed.write.base_file import create_base_file
+from lakebed.write.files import base as base_file
+from lakebed.write.files.base import create_base_file
 from lakebed.write.values import IS_DELETE, FileSizing
 from write_tasks import FILE_ID, FIRST, a_context, a_task, prepared, read_file
 

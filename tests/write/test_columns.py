@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lakebed.format import grouping
 from lakebed.format.grouping import group_rows
-from lakebed.write import columns
-from lakebed.write.columns import identity, joined, take_rows
+from lakebed.write.rows import columns
+from lakebed.write.rows.columns import identity, joined, take_rows
 
 
 @pytest.mark.parametrize("few", [0, 100])

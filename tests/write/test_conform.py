@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.errors import InvalidInputError
-from lakebed.write.conform import conform_batch
+from lakebed.write.rows.conform import conform_batch
 
 UTC = pa.timestamp("us", "UTC")
 NESTED = pa.struct([("x", pa.int32()), ("l", pa.list_(pa.struct([("y", pa.int16())])))])

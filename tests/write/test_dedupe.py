@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, MergeMode
-from lakebed.write import dedupe
-from lakebed.write.dedupe import combine_duplicates
+from lakebed.write.rows import dedupe
+from lakebed.write.rows.dedupe import combine_duplicates
 
 EVENT, COMMIT = MergeMode.EVENT_TIME_ORDERING, MergeMode.COMMIT_TIME_ORDERING
 

@@ -25,10 +25,10 @@ from lakebed.metadata import MetadataTable
 from lakebed.metadata.record_index import read_record_index
 from lakebed.model.instant import InstantTime
 from lakebed.table import open_handle
-from lakebed.write import input as write_input
 from lakebed.write import room, staging
 from lakebed.write import writer as writer_module
-from lakebed.write.arrange import Arrangement
+from lakebed.write.rows import input as write_input
+from lakebed.write.rows.arrange import Arrangement
 from lakebed.write.staged_plan import GroupRows
 
 SCHEMA = pa.schema(

@@ -15,7 +15,7 @@ from lakebed.format.metadata.schema import stored_schema
 from lakebed.metadata.column_stats import read_column_stats
 from lakebed.model.metadata import ValueType
 from lakebed.table import open_handle
-from lakebed.write.file_stats import column_stats
+from lakebed.write.files.stats import column_stats
 
 UTC = timezone.utc
 

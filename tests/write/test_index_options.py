@@ -10,7 +10,7 @@ import pytest
 import lakebed
 from lakebed.errors import InvalidInputError
 from lakebed.source.writer import LakebedWriter, plan_save
-from lakebed.write import input as write_input
+from lakebed.write.rows import input as write_input
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
 ENABLE = "hoodie.metadata.global.record.level.index.enable"

@@ -6,7 +6,7 @@ import pytest
 
 from lakebed.errors import InvalidInputError
 from lakebed.model.words import META_COLUMNS
-from lakebed.write.inputs import arrow_batches, to_arrow_schema
+from lakebed.write.rows.sources import arrow_batches, to_arrow_schema
 
 TABLE = pa.table({"k": ["a", "b", "c"], "n": [1, 2, 3]})
 META = pa.table({name: ["x"] * 3 for name in META_COLUMNS})

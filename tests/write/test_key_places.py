@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.key_numbers import number_keys, place_keys
-from lakebed.write.key_places import find_places
+from lakebed.write.tag.places import find_places
 
 KEYS = st.lists(st.text(max_size=3) | st.text(st.sampled_from("ab"), min_size=7, max_size=40), max_size=60)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.model.config import TableConfig
 from lakebed.read.keys import record_keys as keys_of_reader
-from lakebed.write.keys import generate_keys, plan_keys, record_keys
+from lakebed.write.rows.keys import generate_keys, plan_keys, record_keys
 from write.configs import table_config
 
 ODD = ["a/b", "a b", "a=b", "a%2Fb", "ü中😀", "a:b?c#d", "it's", "a\\b", 'q"x*[y]{z}^', "a\tb", "x.y"]

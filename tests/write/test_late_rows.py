@@ -131,7 +131,7 @@ def test_entries_that_are_kept_current_say_all(tmp_path: Path, monkeypatch: pyte
     table.upsert(rows(("a", "oslo", 5), ("b", "oslo", 5), ("c", "oslo", 5)))
     table.upsert(rows(("a", "oslo", 9), ("b", "oslo", 9), ("c", "oslo", 1)))
     assert bounds(table) == {"a": 9, "b": 9, "c": 5}
-    monkeypatch.setattr("lakebed.write.index_tag._is_late", None)
+    monkeypatch.setattr("lakebed.write.tag.index._is_late", None)
     result = table.upsert(rows(("a", "lima", 7), ("b", "lima", 9), ("c", "rome", 6)))
     assert (result.metrics["rows_late"], result.metrics["records_read"]) == (1, 0)
     assert stored(table) == [("a", "oslo", 9), ("b", "lima", 9), ("c", "rome", 6)]

@@ -38,8 +38,9 @@ from lakebed.storage.faults import Fault, FaultyStorage, at
 from lakebed.table.handle import open_handle
 from lakebed.transaction.markers import load_markers
 from lakebed.view.blocks import CountedInstants
-from lakebed.write import log_blocks, log_file, parquet_columns
-from lakebed.write.log_file import append_log_file, append_log_files
+from lakebed.write.files import log as log_file
+from lakebed.write.files import log_blocks, parquet_columns
+from lakebed.write.files.log import append_log_file, append_log_files
 from lakebed.write.values import DELETED, IS_DELETE, IS_INSERT, POSITION, FileSizing, InMemory, WriteContext, WriteTask
 
 INSTANT, NEXT = InstantTime("20261116000200000"), InstantTime("20261116000300000")

@@ -16,8 +16,10 @@ from lakebed.format.log.blocks import decode_records
 from lakebed.format.log.file import BlockKind, HeaderKey, decode_log_file
 from lakebed.model.index import EntryOrdering
 from lakebed.model.words import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
-from lakebed.write import execute, log_file, log_lot
-from lakebed.write.log_lot import prepare_lot
+from lakebed.write import execute
+from lakebed.write.files import log as log_file
+from lakebed.write.files import log_lot
+from lakebed.write.files.log_lot import prepare_lot
 from lakebed.write.plan import Picked
 from lakebed.write.values import IS_DELETE, WriteTask
 

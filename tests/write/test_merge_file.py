@@ -19,8 +19,8 @@ from lakebed.read.file_slice import read_slice
 from lakebed.read.scan import plan_scan
 from lakebed.table import open_handle
 from lakebed.transaction.markers import load_markers
-from lakebed.write.base_file import create_base_file
-from lakebed.write.merge_file import merge_base_file
+from lakebed.write.files.base import create_base_file
+from lakebed.write.files.merge import merge_base_file
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WrittenFile
 from write_tasks import FIRST, SECOND, a_context, a_task, later, prepared, read_file
 

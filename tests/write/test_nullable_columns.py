@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.write import input as write_input
+from lakebed.write.rows import input as write_input
 
 SCHEMA = pa.schema(
     [

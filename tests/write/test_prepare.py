@@ -8,7 +8,7 @@ import pytest
 from lakebed import open_table
 from lakebed.errors import InvalidInputError
 from lakebed.model.words import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from lakebed.write.prepare import plan_rows, prepare_batch
+from lakebed.write.rows.prepare import plan_rows, prepare_batch
 from lakebed.write.values import IS_DELETE
 from write.configs import table_config
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lakebed.errors import InvalidInputError
 from lakebed.format.avro.schema import arrow_schema
-from lakebed.write.schema import declared_schema, evolve_schema, nullable_schema, table_schema
+from lakebed.write.rows.schema import declared_schema, evolve_schema, nullable_schema, table_schema
 from write.configs import table_config
 
 UTC, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")

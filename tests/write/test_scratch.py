@@ -7,8 +7,8 @@ import threading
 import pyarrow as pa
 import pytest
 
-from lakebed.write import scratch
-from lakebed.write.scratch import encode_file, scratch_memory, trim_scratch
+from lakebed.write.files import scratch
+from lakebed.write.files.scratch import encode_file, scratch_memory, trim_scratch
 
 
 @pytest.mark.parametrize("bytes_max", [0, 1, 999, 1000, 5000])

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.write import plan, tag
+from lakebed.write import plan
+from lakebed.write.tag import files as tag
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("note", pa.string())])
 

@@ -11,8 +11,8 @@ import pytest
 from lakebed.model.files import FileSlice
 from lakebed.model.words import META_COLUMNS, RECORD_KEY
 from lakebed.read.file_slice import SliceTask
-from lakebed.write.base_file import create_base_file
-from lakebed.write.tag import FindTask, find_keys, rows_by_partition
+from lakebed.write.files.base import create_base_file
+from lakebed.write.tag.files import FindTask, find_keys, rows_by_partition
 from lakebed.write.values import WriteContext
 from write_tasks import a_context, a_task, prepared, slice_of
 

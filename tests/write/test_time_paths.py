@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
-from lakebed.write.partition_paths import partition_paths, plan_paths
+from lakebed.write.rows.partition_paths import partition_paths, plan_paths
 from write.configs import HIVE_STYLE, URL_ENCODED, table_config
 
 SECONDS = pa.array([1704164645, -1, None], pa.int32())

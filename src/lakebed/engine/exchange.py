@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lakebed.engine.randomness import new_token
 from lakebed.storage import Storage
-from lakebed.transaction.settle import create_file
+from lakebed.storage.confirm import create_file
 
 Ints = npt.NDArray[np.int64]
 Label = Any

@@ -37,7 +37,7 @@ from lakebed.model.index import (
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from lakebed.storage import Storage
-from lakebed.transaction.settle import create_file
+from lakebed.storage.confirm import create_file
 
 SHARDS: Mapping[str, int] = {
     "files": 1,

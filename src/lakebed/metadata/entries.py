@@ -39,7 +39,7 @@ from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import ColumnStats
 from lakebed.storage import Storage
-from lakebed.transaction.settle import create_files
+from lakebed.storage.confirm import create_files
 
 FIRST_TOKEN = "0-0-0"
 """The write token of placeholders, which no task has."""

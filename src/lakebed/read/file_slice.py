@@ -20,12 +20,12 @@ from lakebed.model.words import COMMIT_TIME
 from lakebed.read.base_file import PARQUET, read_base_file
 from lakebed.read.conform import conform_array, conform_table
 from lakebed.read.derived import plan_columns
-from lakebed.read.evaluate import to_arrow
 from lakebed.read.few_rows import find_base_rows, find_block_rows, may_hold
+from lakebed.read.filter.evaluate import to_arrow
+from lakebed.read.filter.predicate import Predicate, columns_of
 from lakebed.read.held_files import HeldStorage
 from lakebed.read.keys import key_columns, record_keys
 from lakebed.read.merge import Kind, Part, Rules, merge_slice
-from lakebed.read.predicate import Predicate, columns_of
 from lakebed.read.rules import merge_rules
 from lakebed.storage import Storage
 from lakebed.view.blocks import CountedInstants, FiledBlock, load_blocks

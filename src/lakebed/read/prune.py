@@ -24,10 +24,10 @@ from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.words import RECORD_KEY
 from lakebed.read.explain import PruneStep
 from lakebed.read.file_slice import KEYS_FEW as LOOKUP_KEYS_MAX
+from lakebed.read.filter.predicate import Predicate, columns_of, wanted_values
+from lakebed.read.filter.ranges import Ranges, may_match
 from lakebed.read.keys import possible_keys
 from lakebed.read.partitions import columns_from_path, typed_partition_values
-from lakebed.read.predicate import Predicate, columns_of, wanted_values
-from lakebed.read.ranges import Ranges, may_match
 
 Slices = tuple[FileSlice, ...]
 KEYS_MAX = 10_000

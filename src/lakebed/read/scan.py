@@ -15,7 +15,7 @@ from lakebed.model.words import Action
 from lakebed.read.as_of import completion_as_of
 from lakebed.read.explain import Explanation, PruneStep
 from lakebed.read.file_slice import SliceTask
-from lakebed.read.predicate import Predicate, parse_where
+from lakebed.read.filter.predicate import Predicate, parse_where
 from lakebed.read.prune import Query, few_keys, prune_slices
 from lakebed.read.retention import check_retained
 from lakebed.storage import Requests

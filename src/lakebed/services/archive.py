@@ -16,15 +16,15 @@ from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.options import parse_option
-from lakebed.services.clean import held_since, state_in
-from lakebed.services.clean_plan import NEVER, CleanPolicy, Retention, earliest_to_retain
+from lakebed.services.clean.plan import NEVER, CleanPolicy, Retention, earliest_to_retain
+from lakebed.services.clean.run import held_since, state_in
 from lakebed.services.values import ServiceContext
+from lakebed.storage.confirm import delete_file
 from lakebed.table import TableState
 from lakebed.transaction.archive import archive
 from lakebed.transaction.leases import leased_points
 from lakebed.transaction.markers import drop_markers_of
 from lakebed.transaction.section import METADATA, Section
-from lakebed.transaction.settle import delete_file
 from lakebed.transaction.times import format_time, timeline_zone
 
 

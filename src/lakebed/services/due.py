@@ -9,14 +9,14 @@ from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action, TableType
 from lakebed.options import InlineOptions, parse_inline_options
 from lakebed.services.archive import ArchiveLimits, parse_archive_limits
-from lakebed.services.clean_plan import CleanPolicy, Retention, parse_retention
-from lakebed.services.compaction_options import (
+from lakebed.services.clean.plan import CleanPolicy, Retention, parse_retention
+from lakebed.services.compaction.options import (
     CompactionOptions,
     LogCompactionOptions,
     parse_compaction_options,
     parse_log_compaction_options,
 )
-from lakebed.services.compaction_plan import is_due
+from lakebed.services.compaction.plan import is_due
 from lakebed.table import TableState
 from lakebed.timeline import Timeline
 

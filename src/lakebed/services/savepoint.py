@@ -8,7 +8,7 @@ from lakebed.model.commit import SavepointMetadata
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.read.retention import check_retained
-from lakebed.services.clean import pending_cleans, state_in
+from lakebed.services.clean.run import pending_cleans, state_in
 from lakebed.services.values import ServiceContext
 from lakebed.storage import Outcome
 from lakebed.table import TableState

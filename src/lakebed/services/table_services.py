@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from lakebed.engine.engines import InProcess
 from lakebed.engine.spark import OnSpark
 from lakebed.errors import InvalidInputError, LakebedError, ServiceCancelledError, ServiceRunningError
-from lakebed.metadata.maintenance import maintain
+from lakebed.metadata.upkeep.maintenance import maintain
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action
 from lakebed.services.archive import archive_timeline, parse_archive_limits
-from lakebed.services.clean import execute_clean, schedule_clean
-from lakebed.services.clean_plan import parse_retention
-from lakebed.services.clustering import execute_clustering, schedule_clustering
-from lakebed.services.clustering_options import parse_clustering_options, parse_layout
-from lakebed.services.compaction import execute_compaction, schedule_compaction
-from lakebed.services.compaction_options import parse_compaction_options, parse_log_compaction_options
+from lakebed.services.clean.plan import parse_retention
+from lakebed.services.clean.run import execute_clean, schedule_clean
+from lakebed.services.clustering.options import parse_clustering_options, parse_layout
+from lakebed.services.clustering.run import execute_clustering, schedule_clustering
+from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
+from lakebed.services.compaction.options import parse_compaction_options, parse_log_compaction_options
+from lakebed.services.compaction.service import execute_compaction, schedule_compaction
 from lakebed.services.due import InlineServices, parse_inline_services
-from lakebed.services.log_compaction import execute_log_compaction, schedule_log_compaction
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.transaction.executions import find_plan
 from lakebed.write.handover import sweep_rows

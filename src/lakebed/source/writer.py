@@ -24,7 +24,7 @@ from lakebed.errors import InvalidInputError, LakebedError, StorageUnavailableEr
 from lakebed.model.config import TableConfig
 from lakebed.model.words import TableType
 from lakebed.options import WriteOptions, parse_table_options, parse_write_options, storage_options, warn_of_unknown
-from lakebed.services.clustering_options import parse_clustering_options
+from lakebed.services.clustering.options import parse_clustering_options
 from lakebed.services.due import parse_inline_services
 from lakebed.source.options import (
     PARTITIONS_TO_DELETE,
@@ -52,9 +52,9 @@ from lakebed.write.create import (
     table_properties,
 )
 from lakebed.write.handover import drop_rows, hand_over, kept_alive, new_folder, sweep_rows, take_over
-from lakebed.write.inputs import arrow_batches, to_arrow_schema
-from lakebed.write.prepare import PreparePlan, plan_rows
-from lakebed.write.schema import nullable_schema
+from lakebed.write.rows.prepare import PreparePlan, plan_rows
+from lakebed.write.rows.schema import nullable_schema
+from lakebed.write.rows.sources import arrow_batches, to_arrow_schema
 from lakebed.write.writer import WriteResult
 
 _LOG = logging.getLogger(__name__)

@@ -25,9 +25,9 @@ from lakebed.format.timeline.history import (
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome
+from lakebed.storage.confirm import create_file, delete_file, swap_shared_file
 from lakebed.timeline import Archive
 from lakebed.transaction.section import Section, lost_lock
-from lakebed.transaction.settle import create_file, delete_file, swap_shared_file
 
 _PENDING_AS = {
     Action.COMMIT: (Action.COMMIT, Action.COMPACTION),

@@ -8,9 +8,9 @@ from datetime import datetime, timezone
 from lakebed.errors import WriteConflictError
 from lakebed.format.properties import encode_properties
 from lakebed.model.config import TableConfig
+from lakebed.storage.confirm import create_file, delete_file, swap_file
 from lakebed.timeline.config import BACKUP, PROPERTIES, load_config
 from lakebed.transaction.section import Section
-from lakebed.transaction.settle import create_file, delete_file, swap_file
 
 _CHECKSUM = ".hoodie/.hoodie.properties.crc"
 """What Hadoop keeps beside the file on a local disk: it is of the old bytes, so it must go first."""

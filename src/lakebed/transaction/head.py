@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lakebed.errors import CorruptTableError
 from lakebed.model.instant import InstantTime, instant_time
 from lakebed.storage import Storage
-from lakebed.transaction.settle import create_file, swap_file
+from lakebed.storage.confirm import create_file, swap_file
 
 _PATH = ".hoodie/.tickets/.head.json"
 

@@ -9,8 +9,8 @@ from math import ceil
 
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Outcome
+from lakebed.storage.confirm import create_file, delete_file, replace_file, swap_file
 from lakebed.transaction.ports import Ports
-from lakebed.transaction.settle import create_file, delete_file, replace_file, swap_file
 
 FOLDER = ".hoodie/.heartbeat"
 _IN_MINUTES_FROM_S = 120

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from lakebed.errors import CorruptTableError
 from lakebed.model.instant import InstantTime, instant_time
+from lakebed.storage.confirm import delete_file
 from lakebed.transaction.heartbeats import Heartbeat, Timing, load_beats
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.section import Section
-from lakebed.transaction.settle import delete_file
 
 FOLDER = ".hoodie/.leases"
 """Other engines do not look there."""

@@ -13,7 +13,7 @@ from lakebed.format.guard import decoding
 from lakebed.format.inside import check_files
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
-from lakebed.transaction.settle import create_file, delete_file
+from lakebed.storage.confirm import create_file, delete_file
 
 FOLDER = ".hoodie/.temp"
 """Here every instant that is written has a folder for its markers."""

@@ -17,6 +17,7 @@ from lakebed.model.files import BaseFile, FileGroupId
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Storage
+from lakebed.storage.confirm import delete_file
 from lakebed.timeline import Archive, Documents
 from lakebed.transaction.archive import finish_archiving
 from lakebed.transaction.attempt import Attempt, open_section_of, put_in_flight, start_attempt, taken_over
@@ -28,7 +29,6 @@ from lakebed.transaction.pending import planned_groups
 from lakebed.transaction.plans import SERVICES, cancel_marker, is_begun_elsewhere, is_cancelled, is_recent, is_removable
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.section import METADATA, Section, end_tickets, open_section, revoke_tickets
-from lakebed.transaction.settle import delete_file
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 _MERGING = (Action.COMMIT, Action.COMPACTION, Action.LOG_COMPACTION)

@@ -13,6 +13,7 @@ from lakebed.model.commit import CommitMetadata
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome
+from lakebed.storage.confirm import create_file
 from lakebed.timeline import Archive, Documents
 from lakebed.timeline.config import load_config
 from lakebed.transaction.attempt import Attempt, begin_attempt, open_section_of, taken_over
@@ -33,7 +34,6 @@ from lakebed.transaction.section import (
     revoke_ticket,
     revoke_tickets,
 )
-from lakebed.transaction.settle import create_file
 
 _TRIES = 3
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lakebed.format.grouping import group_rows
 from lakebed.model.files import FileGroupId, FileSlice
-from lakebed.write.tag import Ints, Tags
+from lakebed.write.tag.files import Ints, Tags
 from lakebed.write.values import DELETED, FileSizing
 
 _COMPACTED_SHARE = {"avro": 0.35, "parquet": 1.0}

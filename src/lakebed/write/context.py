@@ -10,7 +10,7 @@ from lakebed.options import WriteOptions
 from lakebed.read.scan import counted_instants
 from lakebed.table import TableState
 from lakebed.write.checks import check_writable
-from lakebed.write.schema import declared_schema, evolve_schema
+from lakebed.write.rows.schema import declared_schema, evolve_schema
 from lakebed.write.values import FileSizing, WriteContext
 
 

@@ -30,16 +30,16 @@ from lakebed.model.instant import Instant
 from lakebed.model.words import META_COLUMNS, Action, MergeMode, State, TableType
 from lakebed.options import INDEX_NAMES, INDEX_SWITCHES, parse_index_options, parse_option, parse_write_options
 from lakebed.storage import Storage
+from lakebed.storage.confirm import create_file, delete_file, replace_file
 from lakebed.timeline.config import PROPERTIES, has_config
 from lakebed.transaction.config import encode_config
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.section import METADATA, instant_path
-from lakebed.transaction.settle import create_file, delete_file, replace_file
 from lakebed.transaction.times import format_time, shift_time, timeline_zone
-from lakebed.write.keys import plan_keys
-from lakebed.write.names import suggest_names
-from lakebed.write.partition_paths import plan_paths
-from lakebed.write.schema import declared_schema, table_schema
+from lakebed.write.rows.keys import plan_keys
+from lakebed.write.rows.names import suggest_names
+from lakebed.write.rows.partition_paths import plan_paths
+from lakebed.write.rows.schema import declared_schema, table_schema
 
 _TYPES = {"cow": TableType.COPY_ON_WRITE, "mor": TableType.MERGE_ON_READ}
 _NAME = re.compile(r"[^A-Za-z0-9_]")

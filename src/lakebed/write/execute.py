@@ -22,13 +22,13 @@ from lakebed.metadata.table import ROOT
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.storage.confirm import delete_file
 from lakebed.table import TableState
 from lakebed.timeline.active import list_instants
 from lakebed.transaction.markers import load_markers
-from lakebed.transaction.settle import delete_file
-from lakebed.write.base_file import create_base_file
-from lakebed.write.log_file import append_log_file, append_log_files
-from lakebed.write.merge_file import merge_base_file
+from lakebed.write.files.base import create_base_file
+from lakebed.write.files.log import append_log_file, append_log_files
+from lakebed.write.files.merge import merge_base_file
 from lakebed.write.plan import is_append
 from lakebed.write.values import WriteContext, WriteTask, WrittenFile
 

@@ -18,11 +18,11 @@ import pyarrow as pa
 from lakebed.engine.randomness import new_token
 from lakebed.errors import CorruptTableError, WriteConflictError
 from lakebed.storage import Storage
+from lakebed.storage.confirm import create_file, delete_file, replace_file
 from lakebed.transaction.heartbeats import Timing, storage_time
 from lakebed.transaction.ports import Ports
-from lakebed.transaction.settle import create_file, delete_file, replace_file
-from lakebed.write.conform import conform_batch
-from lakebed.write.prepare import PreparePlan, prepare_batch
+from lakebed.write.rows.conform import conform_batch
+from lakebed.write.rows.prepare import PreparePlan, prepare_batch
 
 _TEMP = ".hoodie/.temp"
 _PREFIX = "rows-"

@@ -16,8 +16,8 @@ from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.table import TableState
 from lakebed.table.lost import lost_indexes
 from lakebed.transaction.section import Section
-from lakebed.write.index_tag import find_taken
 from lakebed.write.plan import WritePlan
+from lakebed.write.tag.index import find_taken
 
 
 def check_new_keys(state: TableState, plan: WritePlan, section: Section, cache: ShardCache) -> None:

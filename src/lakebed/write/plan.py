@@ -19,11 +19,11 @@ from lakebed.model.words import PARTITION_PATH, RECORD_KEY, TableType
 from lakebed.read.file_slice import SliceTask
 from lakebed.transaction.conflicts import WriteKind, WriteSet
 from lakebed.write.assign import Assignment, FileIds, Space, assign_rows
-from lakebed.write.columns import joined, take_rows
-from lakebed.write.deleted_keys import free_rows
 from lakebed.write.operations import Operation, Replaces
 from lakebed.write.room import Room, logs_inserts
-from lakebed.write.tag import (
+from lakebed.write.rows.columns import joined, take_rows
+from lakebed.write.tag.deleted import free_rows
+from lakebed.write.tag.files import (
     NO_TAGS,
     Candidate,
     Ints,

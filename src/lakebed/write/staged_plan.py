@@ -14,14 +14,14 @@ from lakebed.engine.exchange import RowRange, Run, Shelf, StagedFile, runs
 from lakebed.metadata.key_locations import ProbeCounts
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import InstantTime
-from lakebed.write.arrange import Arrangement
 from lakebed.write.assign import FileIds, fill_files
-from lakebed.write.deleted_keys import spaces_without_deletes
 from lakebed.write.operations import Operation
 from lakebed.write.plan import WritePlan, replaced_by, with_partition
 from lakebed.write.room import Room
+from lakebed.write.rows.arrange import Arrangement
 from lakebed.write.staging import Staged
-from lakebed.write.tag_lot import TaggedLot
+from lakebed.write.tag.deleted import spaces_without_deletes
+from lakebed.write.tag.staged import TaggedLot
 from lakebed.write.values import DELETED, IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
 
 

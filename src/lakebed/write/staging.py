@@ -12,7 +12,7 @@ from lakebed.engine.exchange import Shelf, Split, StagedFile
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
 from lakebed.transaction.markers import marker_folder
-from lakebed.write.prepare import PreparePlan, prepare_batch
+from lakebed.write.rows.prepare import PreparePlan, prepare_batch
 
 CHUNK_BYTES = 64 << 20
 """Rows that a task holds before it stages them."""

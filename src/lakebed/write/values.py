@@ -16,7 +16,7 @@ from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import ColumnStats
 from lakebed.storage import Storage
 from lakebed.view.blocks import CountedInstants
-from lakebed.write.parquet_columns import Encodings
+from lakebed.write.files.parquet_columns import Encodings
 
 IS_DELETE = "lakebed.is_delete"
 """The column of prepared rows that says which of them are deletes; absent if none is."""

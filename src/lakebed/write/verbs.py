@@ -17,10 +17,7 @@ from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.options import WriteOptions
 from lakebed.table import TableHandle
 from lakebed.table.lost import has_lost_global_index
-from lakebed.write.arrange import Arrangement
 from lakebed.write.checks import check_record_index, has_global_index, has_record_index
-from lakebed.write.input import Input, open_input
-from lakebed.write.keys import find_field, plan_keys, record_keys
 from lakebed.write.operations import (
     BULK_INSERT,
     DELETE,
@@ -31,8 +28,11 @@ from lakebed.write.operations import (
     Operation,
 )
 from lakebed.write.plan import TagRule
-from lakebed.write.prepare import PreparePlan, check_gaps, plan_rows
-from lakebed.write.schema import check_spelling
+from lakebed.write.rows.arrange import Arrangement
+from lakebed.write.rows.input import Input, open_input
+from lakebed.write.rows.keys import find_field, plan_keys, record_keys
+from lakebed.write.rows.prepare import PreparePlan, check_gaps, plan_rows
+from lakebed.write.rows.schema import check_spelling
 from lakebed.write.staging import Prepared
 from lakebed.write.values import IS_DELETE
 from lakebed.write.writer import Writer, WriteResult

@@ -20,12 +20,12 @@ from lakebed.index.ordering import find_ordering
 from lakebed.index.record_index import KeyChanges
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.current_entries import are_current
-from lakebed.metadata.maintenance import is_due, maintain
 from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.prepared_keys import PreparedKeys
 from lakebed.metadata.record_index import RECORD_INDEX, record_index_files
 from lakebed.metadata.shard_cache import ShardCache, default_cache
 from lakebed.metadata.stored_keys import KeyFiles
+from lakebed.metadata.upkeep.maintenance import is_due, maintain
 from lakebed.model.commit import CommitMetadata, stats_by_partition
 from lakebed.model.index import EntryOrdering
 from lakebed.model.instant import InstantTime
@@ -34,19 +34,17 @@ from lakebed.options import WriteOptions
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.scan import plan_slices
 from lakebed.storage import Requests
+from lakebed.storage.confirm import create_file
 from lakebed.table import TableHandle, TableState
 from lakebed.timeline import Timeline
 from lakebed.transaction.attempt import Attempt
 from lakebed.transaction.section import Section
-from lakebed.transaction.settle import create_file
 from lakebed.transaction.transactions import Transactions
-from lakebed.write.arrange import Arrangement
-from lakebed.write.buckets import plan_split
 from lakebed.write.checks import check_schema, check_writable
 from lakebed.write.context import write_context
 from lakebed.write.early_keys import prepare_entries
 from lakebed.write.execute import RunStaged, delete_strays, hidden_keys, key_shards, run_write_tasks
-from lakebed.write.index_tag import KeyIndex, tag_by_index
+from lakebed.write.files.scratch import trim_scratch
 from lakebed.write.metadata import CommitChanges
 from lakebed.write.metrics import METRICS, Phases, probe_metrics, uses_tables
 from lakebed.write.new_keys import check_new_keys
@@ -62,13 +60,15 @@ from lakebed.write.plan import (
     replaced_groups,
 )
 from lakebed.write.room import Room, find_room
-from lakebed.write.schema import declared_schema
-from lakebed.write.scratch import trim_scratch
+from lakebed.write.rows.arrange import Arrangement
+from lakebed.write.rows.schema import declared_schema
 from lakebed.write.staged_plan import plan_staged
 from lakebed.write.staging import Prepared, RowSource, Staged
-from lakebed.write.tag_lot import TaggedLot, TagLot, tag_in_worker
+from lakebed.write.tag.buckets import plan_split
+from lakebed.write.tag.index import KeyIndex, tag_by_index
+from lakebed.write.tag.staged import TaggedLot, TagLot, tag_in_worker
+from lakebed.write.tag.window import tag_in_window
 from lakebed.write.values import WriteContext, WriteTask, WrittenFile
-from lakebed.write.window_tag import tag_in_window
 
 _LOG = logging.getLogger(__name__)
 _LOT_BYTES = 64 << 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakebed.metadata.compaction import DELTA_COMMITS
-from lakebed.metadata.maintenance import TAKEN_UP
+from lakebed.metadata.upkeep.compaction import DELTA_COMMITS
+from lakebed.metadata.upkeep.maintenance import TAKEN_UP
 from lakebed.model.words import Action
 from lakebed.services.doctor.finding import Finding, Kind, Remedy
 from lakebed.services.doctor.look import Look, written_at

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lakebed.model.instant import Instant
 from lakebed.model.words import Action, State
-from lakebed.services.clean import HOLDS_NOTHING
+from lakebed.services.clean.run import HOLDS_NOTHING
 from lakebed.services.doctor.finding import Finding, Kind, Remedy
 from lakebed.services.doctor.look import Look, written_at
 from lakebed.transaction.plans import SERVICES

@@ -15,11 +15,11 @@ from lakebed.errors import LakebedError
 from lakebed.format.index_definitions import encode_index_definitions
 from lakebed.format.timeline.restores import decode_restore_plan
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.maintenance import maintain
+from lakebed.metadata.upkeep.maintenance import maintain
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.options import parse_index_options, parse_write_options
-from lakebed.services.clean import delete_files
+from lakebed.services.clean.run import delete_files
 from lakebed.services.doctor.files import find_strays
 from lakebed.services.doctor.finding import Finding, Remedy
 from lakebed.services.doctor.leftovers import Ended
@@ -40,6 +40,7 @@ from lakebed.services.indexing.steps import settle
 from lakebed.services.restore import restore
 from lakebed.services.table_services import TableServices
 from lakebed.services.values import ServiceContext
+from lakebed.storage.confirm import delete_file, replace_shared_file
 from lakebed.table import TableHandle, TableState
 from lakebed.timeline.config import BACKUP, load_config
 from lakebed.transaction.config import change_config
@@ -53,7 +54,6 @@ from lakebed.transaction.markers import drop_markers
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.rollback import targets_of_rollbacks
 from lakebed.transaction.section import Section, revoke_tickets
-from lakebed.transaction.settle import delete_file, replace_shared_file
 from lakebed.transaction.transactions import Transactions
 from lakebed.write.handover import sweep_rows
 

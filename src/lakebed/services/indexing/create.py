@@ -52,11 +52,11 @@ from lakebed.services.indexing.steps import (
     store_definition,
     stored_definition,
 )
+from lakebed.storage.confirm import create_file, delete_file
 from lakebed.table import TableState
 from lakebed.timeline.config import PROPERTIES
 from lakebed.transaction.config import encode_config
 from lakebed.transaction.section import Section
-from lakebed.transaction.settle import create_file, delete_file
 from lakebed.transaction.times import format_time, timeline_zone
 from lakebed.transaction.transactions import Transactions
 

@@ -32,7 +32,7 @@ from lakebed.services.indexing.shards import Read, Source, join_unique
 from lakebed.storage import Storage
 from lakebed.table import TableState
 from lakebed.view import list_data_files
-from lakebed.write.file_stats import column_stats
+from lakebed.write.files.stats import column_stats
 
 
 @dataclass(frozen=True, slots=True)

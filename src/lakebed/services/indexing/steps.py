@@ -24,12 +24,12 @@ from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Storage, Ticket
+from lakebed.storage.confirm import delete_file, replace_shared_file
 from lakebed.table.definitions import load_stored
 from lakebed.timeline import Archive
 from lakebed.transaction.config import change_config
 from lakebed.transaction.rollback import undo_metadata
 from lakebed.transaction.section import Section, end_tickets, revoke_tickets
-from lakebed.transaction.settle import delete_file, replace_shared_file
 from lakebed.transaction.transactions import Transactions
 
 _READY, _INFLIGHT = "hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight"

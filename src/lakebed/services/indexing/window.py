@@ -19,9 +19,9 @@ from lakebed.metadata.table import ROOT
 from lakebed.model.index import WINDOW_FIRST, IndexWindow
 from lakebed.services.indexing.create import fresh_state
 from lakebed.services.indexing.steps import record_indexing, settle, store_definition
+from lakebed.storage.confirm import delete_file
 from lakebed.table import TableState
 from lakebed.transaction.section import Section
-from lakebed.transaction.settle import delete_file
 from lakebed.transaction.transactions import Transactions
 
 

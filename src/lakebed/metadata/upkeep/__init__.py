@@ -1,0 +1,1 @@
+"""Upkeep of the metadata table by itself: compaction, log compaction, cleaning, archiving."""

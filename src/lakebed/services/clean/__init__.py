@@ -1,0 +1,1 @@
+"""Cleaning: old files that no snapshot to be kept needs."""

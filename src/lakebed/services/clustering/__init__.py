@@ -1,0 +1,1 @@
+"""Clustering: small files become large ones, in an order that suits reads."""

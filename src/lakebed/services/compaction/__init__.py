@@ -1,0 +1,1 @@
+"""Compaction: log files become base files, or fewer log files."""

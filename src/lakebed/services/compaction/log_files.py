@@ -1,0 +1,143 @@
+"""Log compaction: the log files of a slice become one, which stands for them in the slice that they stay in.
+
+Its blocks name the instants that they replace; readers take them in the place of the newest of these. Blocks of
+partial updates are put one after the other, not merged: what they leave out the base file alone knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakebed.engine.randomness import new_write_token
+from lakebed.format.log.file import HeaderKey, encode_log_block
+from lakebed.model.commit import WriteStat
+from lakebed.model.files import FileSlice, LogFile
+from lakebed.model.words import COMMIT_SEQNO, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from lakebed.read.file_slice import SliceParts
+from lakebed.read.merge import Folded, fold_logs
+from lakebed.services.compaction.base_files import CompactionTask, log_counts
+from lakebed.write.files.base import constant, file_schema
+from lakebed.write.files.log import log_column_stats, store_log_file
+from lakebed.write.files.log_blocks import RecordBlock, encode_delete_blocks, encode_record_block, whole_blocks
+from lakebed.write.values import InMemory, WriteTask, WrittenFile
+
+_REPEATED = pa.dictionary(pa.int32(), pa.string())
+_DISTINCT = (COMMIT_SEQNO, RECORD_KEY)
+_OF_OTHERS = (
+    HeaderKey.RECORD_POSITIONS,
+    HeaderKey.BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS,
+    HeaderKey.COMPACTED_BLOCK_TIMES,
+)
+"""Header entries that do not hold for what becomes of a block."""
+
+
+def compact_logs(task: CompactionTask) -> tuple[WrittenFile, ...]:
+    """Writes the log file that stands for the log files of a slice; none if these hold nothing."""
+    task.check_not_cancelled()
+    meta = [pa.field(name, pa.string() if name in _DISTINCT else _REPEATED) for name in META_COLUMNS]
+    schema = pa.schema([*meta, *file_schema(task.context)])
+    parts = task.load_parts(schema, with_base=False)
+    if not sum(len(part.kinds) for part in parts.logs):
+        return ()
+    write = _write_task(task)
+    content = _folded(write, parts, schema) or _copied(write, parts)
+    log = store_log_file(write, content.data)
+    stat = _stat(task.file_slice, log, content, parts)
+    return (WrittenFile(stat, log_column_stats(write, content.blocks, log.name)),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """The bytes of a log file, the data blocks among them, and the number of its deletes."""
+
+    data: bytes
+    blocks: tuple[RecordBlock, ...]
+    deletes: int
+
+
+def _write_task(task: CompactionTask) -> WriteTask:
+    nothing = InMemory(pa.table({}))
+    token = new_write_token(task.number)
+    return WriteTask(task.context, task.number, task.file_slice.group, task.file_slice, nothing, token)
+
+
+def _replaced(parts: SliceParts) -> Mapping[HeaderKey, str]:
+    """The instants that a block stands for, newest first, as Apache Hudi lists them."""
+    times = dict.fromkeys(filed.instant for filed in reversed(parts.blocks))
+    return {HeaderKey.COMPACTED_BLOCK_TIMES: ",".join(times)}
+
+
+def _folded(task: WriteTask, parts: SliceParts, schema: pa.Schema) -> _Content | None:
+    """One record or delete per key, and before a record the delete before it that always applies.
+
+    None if blocks cannot be merged: partial updates, and deletes that have only some of several ordering values.
+    """
+    if any(part.columns is not None for part in parts.logs):
+        return None
+    folded, extra = fold_logs(parts.logs, parts.rules, schema), _replaced(parts)
+    if not folded.is_writable:
+        return None
+    blocks = whole_blocks(folded.rows)
+    encoded = [
+        *encode_delete_blocks(task, _keyed(task, folded.always), extra),
+        *(encode_record_block(task, block, extra) for block in blocks),
+        *encode_delete_blocks(task, _ordered(task, folded), extra),
+    ]
+    return _Content(b"".join(encoded), blocks, len(folded.always) + len(folded.deletes))
+
+
+def _keyed(task: WriteTask, keys: pa.Array) -> pa.Table:
+    return pa.table({RECORD_KEY: keys, PARTITION_PATH: constant(task.group.partition, len(keys))})
+
+
+def _ordered(task: WriteTask, folded: Folded) -> pa.Table:
+    """Deletes with the ordering values that they apply by."""
+    rows = _keyed(task, folded.deletes)
+    for name, values in zip(task.context.config.ordering_fields, folded.ordering, strict=False):
+        rows = rows.append_column(name, values)
+    return rows
+
+
+def _copied(task: WriteTask, parts: SliceParts) -> _Content:
+    """All blocks as they are, under the new instant."""
+    data = b"".join(_copies(task, parts))
+    blocks = [
+        RecordBlock(_known_columns(part.rows, part.columns), None, is_partial=part.columns is not None)
+        for part in parts.logs
+        if part.rows is not None
+    ]
+    return _Content(data, tuple(blocks), sum(len(part.kinds) for part in parts.logs if part.rows is None))
+
+
+def _copies(task: WriteTask, parts: SliceParts) -> Iterator[bytes]:
+    own = {HeaderKey.INSTANT_TIME: str(task.context.instant), **_replaced(parts)}
+    for filed in parts.blocks:
+        kept = {key: value for key, value in filed.block.header.items() if key not in _OF_OTHERS}
+        yield encode_log_block(filed.block.kind, {**kept, **own}, filed.block.content)
+
+
+def _known_columns(rows: pa.Table, columns: frozenset[str] | None) -> pa.Table:
+    return rows if columns is None else rows.select([name for name in rows.column_names if name in columns])
+
+
+def _stat(file_slice: FileSlice, log: LogFile, content: _Content, parts: SliceParts) -> WriteStat:
+    records, size = sum(block.rows.num_rows for block in content.blocks), log.size or 0
+    return WriteStat(
+        file_id=log.file_id,
+        path=file_slice.path(log.name),
+        partition=file_slice.group.partition,
+        prev_commit=file_slice.base_instant,
+        num_writes=records,
+        num_deletes=content.deletes,
+        num_updates=records,
+        total_write_bytes=size,
+        file_size=size,
+        base_file="",
+        log_files=(log.name,),
+        log_version=log.version,
+        log_offset=0,
+        extra=log_counts(file_slice, parts, keys=records + content.deletes),
+    )

@@ -1,0 +1,224 @@
+"""Writing base files: rows to Parquet as Apache Hudi's Avro writer has it, and what a commit says of the file.
+
+Columns are optional or required as the Avro schema says, decimals are fixed-length bytes, timestamps microseconds. The
+footer has the Avro schema, the range of record keys and a bloom filter over them. Lists have the three levels of the
+Parquet format, where Hudi writes the two of its forerunners; readers, Hudi's own among them, take either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from inspect import signature
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakebed.errors import InvalidInputError, WriteConflictError
+from lakebed.format.bloom import BloomFilter
+from lakebed.format.file_names import encode_base_file_name
+from lakebed.format.parquet_footer import BLOOM, footer_metadata
+from lakebed.index.ordering import ordering_numbers
+from lakebed.model.commit import WriteStat
+from lakebed.model.config import TableConfig
+from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.words import FILE_NAME, META_COLUMNS, RECORD_KEY
+from lakebed.read.conform import conform_table
+from lakebed.storage.confirm import create_file
+from lakebed.transaction.markers import write_markers
+from lakebed.write.files.meta_columns import meta_columns
+from lakebed.write.files.parquet_columns import column_options, known_options
+from lakebed.write.files.scratch import encode_file, parquet_bytes_max
+from lakebed.write.files.stats import column_stats
+from lakebed.write.values import IS_DELETE, NOT_COUNTED, FileSizing, WriteContext, WriteTask, WrittenFile
+
+_BLOOM_PARTITION = "bloom_filters"
+_ROW_GROUP_BYTES = 128 << 20
+"""Of Arrow memory: what a reader has to hold at once."""
+_PAGE_ROWS = 5_000
+"""A lookup decodes one page of each column: a quarter of Arrow's default, for half a percent more bytes."""
+_SAMPLE_SHARE = 8
+"""A part of this size, of what would fill a file uncompressed, tells how well rows compress."""
+
+
+def create_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
+    """A file group with the task's rows, or several, with the same id but for its counter, if they are too many.
+
+    Deletes among the rows have nothing to delete, and without other rows no file is made.
+    """
+    context = task.context
+    rows = _without_deletes(task.rows.read())
+    if not rows.num_rows:
+        return ()
+    # The file name is replaced in each file; one call for all keeps sequence numbers apart.
+    meta = meta_columns(rows, context.instant, task.number, "")
+    pieces = tuple(_cut(base_file_table(meta, data_columns(rows, context)), context.files))
+    stats = [
+        new_stat(task, FileGroupId(task.group.partition, _counted_up(task.group.file_id, number)))
+        for number in range(len(pieces))
+    ]
+    write_markers(context.storage, context.instant, [stat.path for stat in stats], task.token)
+    return tuple(_store_new(context, *pair) for pair in zip(pieces, stats, strict=True))
+
+
+def new_stat(task: WriteTask, group: FileGroupId) -> WriteStat:
+    """What a commit says of the base file that a task is about to make; counts and sizes are yet to come."""
+    name = encode_base_file_name(group.file_id, task.token, task.context.instant)
+    path = f"{group.partition}/{name}" if group.partition else name
+    return WriteStat(group.file_id, path, group.partition, extra=NOT_COUNTED)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKeys:
+    """What is known of the record keys of a file: a filter over them, and some with the least and greatest of all."""
+
+    bloom: BloomFilter
+    outer: pa.Array
+
+
+def store_base_file(
+    context: WriteContext, table: pa.Table, stat: WriteStat, keys: KnownKeys | None = None
+) -> WrittenFile:
+    """Writes all columns of `table` to the path in `stat`, which is given back with the number of rows and the size.
+
+    The column of file names is filled in here. Known `keys` need not be looked through again.
+    """
+    name = stat.path.rpartition("/")[2]
+    table = _with_file_name(table, name)
+    _check_nulls(table)
+    encoded = _encode(table, context, keys)
+    if not create_file(context.storage, stat.path, encoded.data):
+        raise WriteConflictError(
+            f"{stat.path} is there already, with other content", hint="run the write again; write tokens must be unique"
+        )
+    size = encoded.data.nbytes
+    stat = replace(stat, num_writes=table.num_rows, total_write_bytes=size, file_size=size)
+    stats = column_stats(table, name, context.stats_columns, encoded.footer)
+    return WrittenFile(stat, stats, encoded.bloom if _keeps_blooms(context.config) else None)
+
+
+def dismiss(context: WriteContext, read: FileSlice) -> None:
+    """Makes room in memory for the file that takes the place of a slice which has been `read`."""
+    for path in read.paths:
+        context.storage.dismiss(path)
+
+
+def with_entries(written: WrittenFile, rows: pa.Table, context: WriteContext) -> WrittenFile:
+    """The file, and the record keys of `rows` as those whose index entries are to be written."""
+    ordering = context.entry_ordering
+    numbers = ordering_numbers(rows, ordering) if ordering is not None else None
+    return replace(written, inserted_keys=rows[RECORD_KEY].combine_chunks(), ordering=numbers)
+
+
+def base_file_table(meta: Sequence[pa.Array | pa.ChunkedArray], data: pa.Table) -> pa.Table:
+    """The columns of a base file: five meta columns, then the data."""
+    fields = [pa.field(name, values.type) for name, values in zip(META_COLUMNS, meta, strict=True)]
+    return pa.table([*meta, *data.columns], schema=pa.schema([*fields, *data.schema]))
+
+
+def data_columns(rows: pa.Table, context: WriteContext) -> pa.Table:
+    """The data columns of prepared rows, as files have them; columns that are not given are null."""
+    return conform_table(rows, file_schema(context), path=f"the rows of {context.instant}")
+
+
+def file_schema(context: WriteContext) -> pa.Schema:
+    """The data columns that files of the table have."""
+    dropped = context.config.partition_fields if context.config.drops_partition_columns else ()
+    return pa.schema([field.remove_metadata() for field in context.schema if field.name not in dropped])
+
+
+def constant(value: str, count: int) -> pa.Array:
+    """One text for all rows."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([value], pa.string()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """The bytes of a base file, its Parquet metadata, and the bloom filter in its footer."""
+
+    data: memoryview
+    footer: Any
+    bloom: bytes | None
+
+
+def _encode(table: pa.Table, context: WriteContext, keys: KnownKeys | None) -> _Encoded:
+    if keys is not None:
+        entries = footer_metadata(keys.outer, context.avro_json, keys.bloom)
+    else:
+        every = pa.concat_arrays(table[RECORD_KEY].chunks) if table.num_rows else pa.array([], pa.string())
+        entries = footer_metadata(every, context.avro_json)
+    footers: list[Any] = []
+    options = known_options(table, context.files.compression, context.encodings) | _page_options()
+    rows_max = max(1, table.num_rows * _ROW_GROUP_BYTES // max(table.nbytes, 1))
+
+    def write(sink: pa.NativeFile) -> None:
+        with pq.ParquetWriter(sink, table.schema, store_schema=False, metadata_collector=footers, **options) as writer:
+            if table.num_rows:  # A row group without rows is an error to some readers.
+                writer.write_table(table, row_group_size=rows_max)
+            writer.add_key_value_metadata(entries)
+
+    data = encode_file(parquet_bytes_max(table, sum(map(len, entries.values()))), write)
+    return _Encoded(data, footers[-1], entries[BLOOM])
+
+
+@cache
+def _page_options() -> dict[str, Any]:
+    """Pages that begin with the same rows in all columns, and an index of them; older Arrow cannot count rows."""
+    can_count = "max_rows_per_page" in signature(pq.ParquetWriter.__init__).parameters
+    return {"write_page_index": True} | ({"max_rows_per_page": _PAGE_ROWS} if can_count else {})
+
+
+def _keeps_blooms(config: TableConfig) -> bool:
+    """Whether the metadata table has bloom filters; else they need not travel from workers to the commit."""
+    return _BLOOM_PARTITION in (*config.metadata_partitions, *config.metadata_partitions_inflight)
+
+
+def _store_new(context: WriteContext, table: pa.Table, stat: WriteStat) -> WrittenFile:
+    written = store_base_file(context, table, replace(stat, num_inserts=table.num_rows))
+    return with_entries(written, table, context)
+
+
+def _with_file_name(table: pa.Table, name: str) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(FILE_NAME), FILE_NAME, constant(name, table.num_rows))
+
+
+def _without_deletes(rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.invert(rows[IS_DELETE])) if IS_DELETE in rows.schema.names else rows
+
+
+def _cut(table: pa.Table, files: FileSizing) -> Iterator[pa.Table]:
+    """The rows of each file: as few files as the target size allows, of about equal size."""
+    count = 1
+    if table.nbytes > files.target_bytes:
+        sample = table.slice(0, max(1, table.num_rows * files.target_bytes // table.nbytes // _SAMPLE_SHARE))
+        estimated = _encoded_bytes(sample, files) / sample.num_rows * table.num_rows
+        count = min(table.num_rows, math.ceil(estimated / files.target_bytes))
+    rows = -(-table.num_rows // count)
+    return (table.slice(start, rows) for start in range(0, table.num_rows, rows))
+
+
+def _encoded_bytes(sample: pa.Table, files: FileSizing) -> int:
+    sink = pa.BufferOutputStream()
+    pq.write_table(sample, sink, store_schema=False, **column_options(sample, files.compression))
+    size: int = sink.tell()
+    return size
+
+
+def _counted_up(file_id: str, by: int) -> str:
+    """The file id with its counter raised: `<uuid>-0` by 2 is `<uuid>-2`."""
+    uuid, dash, counter = file_id.rpartition("-")
+    return f"{uuid}{dash}{int(counter) + by}" if by else file_id
+
+
+def _check_nulls(table: pa.Table) -> None:
+    for field in table.schema:
+        if not field.nullable and table[field.name].null_count:
+            raise InvalidInputError(
+                f"column {field.name} would become null in some rows, which the table's schema does not allow",
+                hint="give a value for it in every new row, or make the column nullable first",
+            )

@@ -1,0 +1,344 @@
+"""Appending to a file group of a merge-on-read table: what rows do to it becomes one new log file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.engine.threads import aside, map_bounded, start
+from lakebed.errors import WriteConflictError
+from lakebed.format.file_names import encode_log_file_name, log_merge_order
+from lakebed.format.metadata.column_stats import merge_column_stats
+from lakebed.model.commit import WriteStat
+from lakebed.model.files import FileSlice, LogFile
+from lakebed.model.metadata import ColumnStats
+from lakebed.model.words import META_COLUMNS, RECORD_KEY
+from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.read.merge import Rules
+from lakebed.read.rules import merge_rules
+from lakebed.storage import Storage
+from lakebed.storage.confirm import create_files
+from lakebed.transaction.markers import write_markers
+from lakebed.write.files.base import with_entries
+from lakebed.write.files.log_blocks import (
+    RecordBlock,
+    encode_delete_blocks,
+    encode_record_block,
+    ordering_values,
+    plan_record_blocks,
+)
+from lakebed.write.files.log_lot import LogLot, prepare_lot
+from lakebed.write.files.stats import column_stats, spread_stats
+from lakebed.write.plan import Picked
+from lakebed.write.rows.columns import joined
+from lakebed.write.values import (
+    DELETED,
+    IS_DELETE,
+    IS_INSERT,
+    NOT_COUNTED,
+    POSITION,
+    WriteContext,
+    WriteTask,
+    WrittenFile,
+)
+
+_VERSION = 1
+"""Of a log file: one that outgrows a size limit would be followed by version 2; ours are written in one piece."""
+_LOT_BYTES = 4 << 20
+"""Of log files that are stored at once, by a thread of its own while others are being encoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDraft:
+    """A log file that is yet to be stored, and what is to be known of the rows in it.
+
+    Of so many records, which are no deletes, those that may get index entries are in `records`, with the columns that
+    these are made of; `doubtful` are new keys that an older log file deletes, maybe until later than they are from.
+    """
+
+    task: WriteTask
+    log: LogFile
+    data: bytes
+    count: int
+    records: pa.Table
+    deletes: pa.Table
+    column_stats: tuple[ColumnStats, ...]
+    doubtful: pa.Array
+
+
+def append_log_file(task: WriteTask) -> tuple[WrittenFile, ...]:
+    """Writes one log file with what the task's rows do to their file group; none if there are no rows."""
+    return append_log_files([task])
+
+
+def append_log_files(
+    tasks: Sequence[WriteTask],
+    before: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> tuple[WrittenFile, ...]:
+    """As `append_log_file`, for tasks of one write, on threads. Files are stored several at once: a sync serves all.
+
+    What is to be done `before` any is noted or stored is done while rows are got ready; what is to be done `meanwhile`
+    comes when all files have been begun.
+    """
+
+    def begin() -> Iterator[WriteTask]:
+        yield from tasks
+        meanwhile()
+
+    (prepared,) = start([tasks], prepare_lot)
+    before()
+    _mark([task for task in tasks if task.rows.count])
+    together = prepared.result()
+    lot: list[LogDraft] = []
+    stored: list[Future[tuple[WrittenFile, ...]]] = []
+    with aside() as begin_aside:
+        for draft in map_bounded(begin(), partial(_draft, lot=together)):
+            lot += [] if draft is None else [draft]
+            if sum(len(each.data) for each in lot) >= _LOT_BYTES:
+                if len(stored) > 1:
+                    stored[-2].result()  # No more than two lots wait.
+                stored.append(begin_aside(_store, lot))
+                lot = []
+        last = _store(lot)
+        return (*(file for future in stored for file in future.result()), *last)
+
+
+def _draft(task: WriteTask, lot: LogLot | None = None) -> LogDraft | None:
+    """The log file of a task; None if there are no rows.
+
+    It has one data block, unless rows are many or have only some of the table's columns, then delete blocks.
+    """
+    if lot is not None and isinstance(task.rows, Picked):
+        return _draft_of(lot, task, task.rows)
+    rows = _with_is_insert(task)
+    if not rows.num_rows:
+        return None
+    records, deletes = _split(rows)
+    blocks = plan_record_blocks(task, records)
+    encoded = (encode_record_block(task, block) for block in blocks)
+    data = b"".join([*encoded, *encode_delete_blocks(task, deletes)])
+    log = _log_file(task, len(data))
+    known = records.select([name for name in _entry_columns(task.context) if name in records.column_names])
+    return LogDraft(
+        task,
+        log,
+        data,
+        records.num_rows,
+        known,
+        deletes,
+        log_column_stats(task, blocks, log.name),
+        _doubtful(task, joined(_revived(records)[RECORD_KEY])),
+    )
+
+
+def _draft_of(lot: LogLot, task: WriteTask, rows: Picked) -> LogDraft | None:
+    """As `_draft`, for rows of a lot."""
+    if not rows.count:
+        return None
+    block = lot.encode(task, rows.assignment.rows)
+    log = _log_file(task, len(block.data))
+    keys = rows.new_keys if rows.new_keys is not None else pa.array([], pa.string())
+    new = pa.table({RECORD_KEY: keys, IS_INSERT: pa.repeat(True, len(keys))})
+    stats = spread_stats(block.spreads, log.name, task.context.stats_columns, rows.count)
+    doubtful = _doubtful(task, joined(rows.table[RECORD_KEY].take(pa.array(rows.assignment.revived))))
+    return LogDraft(task, log, block.data, rows.count, new, new.slice(0, 0), stats, doubtful)
+
+
+def _store(drafts: Sequence[LogDraft]) -> tuple[WrittenFile, ...]:
+    """Stores log files of one write, which are noted."""
+    if not drafts:
+        return ()
+    _create_files(drafts[0].task.context.storage, {_path(draft.task): draft.data for draft in drafts})
+    return tuple(map(_written, drafts))
+
+
+def _written(draft: LogDraft) -> WrittenFile:
+    """What is to be known of a log file that is stored."""
+    task, records, gone = draft.task, draft.records, _gone(draft)
+    deleted = _deleted_keys(task, draft.deletes, draft.log)
+    inserts = (pc.sum(records[IS_INSERT]).as_py() or 0) - len(gone)
+    written = WrittenFile(
+        stat=_write_stat(draft, inserts, updates=draft.count - inserts - len(gone)),
+        column_stats=draft.column_stats,
+        deleted_keys=deleted,
+        deleted=0 if deleted is None else len(deleted),
+    )
+    entered = _entered(records, gone, task.context)
+    return with_entries(written, entered, task.context) if entered.num_rows else written
+
+
+def _entry_columns(context: WriteContext) -> tuple[str, ...]:
+    """The columns that say which index entries a row gets."""
+    return (RECORD_KEY, IS_INSERT, *((context.entry_ordering.field,) if context.entry_ordering else ()))
+
+
+def _entered(records: pa.Table, gone: pa.Array, context: WriteContext) -> pa.Table:
+    """The rows whose index entries are to be written: new ones and, where entries are kept current, updates.
+
+    New keys that are `gone` have none. An update that loses against a greater value that is stored is a lower bound of
+    that.
+    """
+    is_new, ordering = records[IS_INSERT], context.entry_ordering
+    if len(gone):
+        is_new = pc.and_(is_new, pc.invert(pc.is_in(records[RECORD_KEY], value_set=gone)))
+    if ordering is None or not ordering.is_current or ordering.field not in records.column_names:
+        return records.filter(is_new)
+    is_update = pc.invert(records[IS_INSERT])
+    return records.filter(pc.or_(is_new, pc.and_(is_update, records[ordering.field].is_valid())))
+
+
+def _with_is_insert(task: WriteTask) -> pa.Table:
+    """The task's rows; where tagging did not say it, no key of a file slice is new, and every key of a new group."""
+    rows = task.rows.read()
+    if IS_INSERT in rows.column_names:
+        return rows
+    return rows.append_column(IS_INSERT, pa.repeat(task.file_slice is None, rows.num_rows))
+
+
+def _split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Updates and inserts, and deletes."""
+    if IS_DELETE not in rows.column_names:
+        return rows, rows.slice(0, 0)
+    return rows.filter(pc.invert(rows[IS_DELETE])), rows.filter(rows[IS_DELETE])
+
+
+def store_log_file(task: WriteTask, data: bytes) -> LogFile:
+    """Writes the log file of a task, noted by a marker before it is made."""
+    _mark([task])
+    _create_files(task.context.storage, {_path(task): data})
+    return _log_file(task, len(data))
+
+
+def _log_file(task: WriteTask, size: int) -> LogFile:
+    return LogFile(_name(task), task.group.file_id, task.context.instant, _VERSION, task.token, size=size)
+
+
+def _name(task: WriteTask) -> str:
+    return encode_log_file_name(task.group.file_id, task.context.instant, _VERSION, task.token)
+
+
+def _path(task: WriteTask) -> str:
+    return "/".join(filter(None, (task.group.partition, _name(task))))
+
+
+def _mark(tasks: Sequence[WriteTask]) -> None:
+    """Notes the log files of tasks of one write, before they are made."""
+    if tasks:
+        context = tasks[0].context
+        write_markers(context.storage, context.instant, map(_path, tasks), tasks[0].token)
+
+
+def _create_files(storage: Storage, files: Mapping[str, bytes]) -> None:
+    if not create_files(storage, files):
+        raise WriteConflictError(
+            f"one of {', '.join([*files][:3])} is there already, with other content",
+            hint="run the write again; write tokens must be unique",
+        )
+
+
+def _slice_after(task: WriteTask, log: LogFile) -> FileSlice:
+    """The file slice with the new log file."""
+    before = task.file_slice or FileSlice(task.group, task.context.instant, None)
+    return replace(before, logs=tuple(sorted((*before.logs, log), key=log_merge_order)))
+
+
+def _write_stat(draft: LogDraft, inserts: int, updates: int) -> WriteStat:
+    task, log = draft.task, draft.log
+    size = log.size or 0
+    stat = WriteStat(
+        file_id=log.file_id,
+        path=_path(task),
+        partition=task.group.partition,
+        prev_commit=log.instant,
+        num_writes=draft.count,
+        num_deletes=draft.deletes.num_rows,
+        num_updates=updates,
+        num_inserts=inserts,
+        total_write_bytes=size,
+        file_size=size,
+        base_file="",
+        log_files=(log.name,),
+        log_version=log.version,
+        log_offset=0,
+        extra=NOT_COUNTED,
+    )
+    before = task.file_slice
+    if before is None or task.context.config.properties.get("hoodie.table.cdc.enabled", "").lower() != "true":
+        return stat
+    # Readers of change data follow a file slice through its write stats.
+    older = [file.name for file in sorted(before.logs, key=log_merge_order, reverse=True)]
+    base_file = before.base.name if before.base else ""
+    return replace(stat, prev_commit=before.base_instant, base_file=base_file, log_files=(*older, log.name))
+
+
+def log_column_stats(task: WriteTask, blocks: Sequence[RecordBlock], name: str) -> tuple[ColumnStats, ...]:
+    """Statistics over the records of all blocks; a file of deletes alone has them, too, with no value in them.
+
+    A column that some block lacks has none: the values of its rows lie in other files, and a range that leaves them
+    out could prune a row that a partial update completes.
+    """
+    wanted = task.context.stats_columns
+    if not blocks:
+        return tuple(ColumnStats(name, column, None, None, 0, 0) for column in wanted)
+    known = [column for column in wanted if all(_has(block, column) for block in blocks)]
+    merged: dict[str, ColumnStats] = {}
+    for block in blocks:
+        for stats in column_stats(block.rows, name, tuple(known)):
+            older = merged.get(stats.column)
+            merged[stats.column] = stats if older is None else merge_column_stats(older, stats)
+    return tuple(merged.values())
+
+
+def _has(block: RecordBlock, column: str) -> bool:
+    return column.partition(".")[0] in block.rows.column_names
+
+
+def _gone(draft: LogDraft) -> pa.Array:
+    """New keys that are not there: a delete in an older log file outlives an insert with a lower ordering value."""
+    doubtful = draft.doubtful
+    if not len(doubtful):
+        return doubtful
+    return doubtful.filter(pc.invert(pc.is_in(doubtful, value_set=_find_keys(draft.task, doubtful, draft.log))))
+
+
+def _revived(records: pa.Table) -> pa.Table:
+    """The records of keys that log files have deleted."""
+    if POSITION not in records.column_names:
+        return records.slice(0, 0)
+    return records.filter(pc.equal(records[POSITION], DELETED))
+
+
+def _doubtful(task: WriteTask, revived: pa.Array) -> pa.Array:
+    """Those of the keys that may stay deleted: none where what is written later counts."""
+    if not len(revived) or merge_rules(task.context.config) is Rules.COMMIT_TIME:
+        return revived.slice(0, 0)
+    return revived
+
+
+def _deleted_keys(task: WriteTask, deletes: pa.Table, log: LogFile) -> pa.Array | None:
+    """Keys that were there and no longer are."""
+    if not deletes.num_rows:
+        return None
+    present = deletes.filter(pc.invert(deletes[IS_INSERT]))
+    keys = present[RECORD_KEY].combine_chunks()
+    ordering = ordering_values(task.context, present)
+    if ordering is not None and ordering.null_count < len(ordering):
+        keys = keys.filter(pc.invert(pc.is_in(keys, value_set=_find_keys(task, keys, log))))
+    return keys if len(keys) else None
+
+
+def _find_keys(task: WriteTask, keys: pa.Array, log: LogFile) -> pa.Array:
+    """Which of the keys are there after the new log file: a delete spares records with a greater ordering value."""
+    context = task.context
+    schema = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *context.schema])
+    wanted = frozenset(keys.to_pylist())
+    scan = SliceTask(
+        context.storage, context.config, _slice_after(task, log), schema, (RECORD_KEY,), context.counts, keys=wanted
+    )
+    return read_slice(scan)[RECORD_KEY].combine_chunks()

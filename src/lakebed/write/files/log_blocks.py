@@ -1,0 +1,241 @@
+"""Blocks of a new log file: prepared rows as the records and deletes that Apache Hudi would write for them.
+
+    data blocks     updates and inserts; where rows have only some of the table's columns, inserts come in a block of
+                    their own, with all columns: a reader finds no older record to take the missing values from
+    delete blocks   deletes that apply by their ordering value, then those that always apply: hudi-rs takes the type of
+                    a block's ordering values from its first delete
+
+Records of a block are in the order of their positions in the base file, if all of them are known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import InvalidInputError
+from lakebed.format.avro.schema import arrow_schema
+from lakebed.format.log.blocks import encode_avro_records, encode_deletes, encode_positions, write_parquet_records
+from lakebed.format.log.file import BlockKind, HeaderKey, encode_log_block
+from lakebed.model.words import META_COLUMNS, PARTITION_PATH, RECORD_KEY, MergeMode
+from lakebed.write.files.base import file_schema
+from lakebed.write.files.meta_columns import meta_columns
+from lakebed.write.files.parquet_columns import known_options
+from lakebed.write.files.scratch import encode_file, parquet_bytes_max
+from lakebed.write.values import IS_INSERT, POSITION, WriteContext, WriteTask
+
+BLOCK_BYTES_MAX = 256 << 20
+"""Of the rows of one block, about: readers hold whole blocks, and one of 2 GB is beyond them."""
+_META_BYTES = 128
+"""What the meta columns of a row take, about: here they are dictionaries, in the block they are spelled out."""
+
+Positions = npt.NDArray[np.int64]
+Header = Mapping[HeaderKey, str]
+NO_EXTRA: Header = {}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBlock:
+    """What a data block is to hold: meta columns and data columns. `is_partial`: not all of the table's."""
+
+    rows: pa.Table
+    positions: Positions | None
+    is_partial: bool
+
+
+def plan_record_blocks(task: WriteTask, records: pa.Table) -> tuple[RecordBlock, ...]:
+    """The data blocks for prepared rows that are no deletes; `records` has the column `IS_INSERT`."""
+    if not records.num_rows:
+        return ()
+    schema = file_schema(task.context)
+    given = [name for name in schema.names if name in records.column_names]
+    rows = _with_meta_columns(task, records, given)
+    if len(given) == len(schema.names):
+        return tuple(_blocks(task, rows, given, is_partial=False))
+    _check_ordering_fields(task.context, given)
+    inserts = _all_columns(rows.filter(records[IS_INSERT]), schema)
+    updates = rows.filter(pc.invert(records[IS_INSERT]))
+    new = _blocks(task, inserts, schema.names, is_partial=False)
+    return *new, *_blocks(task, updates, given, is_partial=True)
+
+
+def whole_blocks(rows: pa.Table) -> tuple[RecordBlock, ...]:
+    """The data blocks for rows that have their meta columns and all of the table's."""
+    return tuple(RecordBlock(piece, None, is_partial=False) for _, piece in _pieces(rows))
+
+
+def encode_record_block(task: WriteTask, block: RecordBlock, extra: Header = NO_EXTRA) -> bytes:
+    """A data block in the format that the write asks for; `extra` entries go to its header."""
+    files = task.context.files
+    avro_json = reduced_schema(task.context.avro_json, tuple(block.rows.column_names))
+    header = {**block_header(task, avro_json, block.positions), **extra}
+    if block.is_partial:
+        header[HeaderKey.IS_PARTIAL] = "true"
+    rows = _as_declared(block.rows, avro_json)
+    if files.log_format == "parquet":
+        options = known_options(rows, files.compression, task.context.encodings, is_log=True)
+        write = partial(write_parquet_records, table=rows, avro_json=avro_json, **options)
+        content = encode_file(parquet_bytes_max(rows, len(avro_json)), write)
+        return encode_log_block(BlockKind.PARQUET_DATA, header, content)
+    (batch,) = rows.combine_chunks().to_batches()
+    return encode_log_block(BlockKind.AVRO_DATA, header, encode_avro_records(batch, avro_json))
+
+
+def encode_delete_blocks(task: WriteTask, deletes: pa.Table, extra: Header = NO_EXTRA) -> Iterator[bytes]:
+    """The delete blocks for prepared rows that are deletes; `extra` entries go to their headers."""
+    if not deletes.num_rows:
+        return
+    ordering = ordering_values(task.context, deletes)
+    if ordering is None:
+        yield from _delete_blocks(task, deletes, None, extra)
+    else:
+        valid = ordering.is_valid()
+        yield from _delete_blocks(task, deletes.filter(valid), ordering.filter(valid), extra)
+        yield from _delete_blocks(task, deletes.filter(pc.invert(valid)), None, extra)
+
+
+def ordering_values(context: WriteContext, deletes: pa.Table) -> pa.Array | None:
+    """By what deletes apply, a struct if there are several ordering fields; null, or None for all: they always do.
+
+    A delete that lacks one of several ordering values has no event time that could be compared.
+    """
+    names = context.config.ordering_fields
+    if context.config.merge_mode is not MergeMode.EVENT_TIME_ORDERING or not names:
+        return None
+    if any(name not in deletes.column_names for name in names):
+        return None
+    arrays = [_one_array(deletes[name]) for name in names]
+    if len(arrays) == 1:
+        return arrays[0]
+    missing = np.any([np.asarray(array.is_null()) for array in arrays], axis=0)
+    return pa.StructArray.from_arrays(arrays, names=list(names), mask=pa.array(missing))
+
+
+def _with_meta_columns(task: WriteTask, records: pa.Table, given: Sequence[str]) -> pa.Table:
+    """Meta columns, the data columns given, and positions if the rows have them."""
+    meta = meta_columns(records, task.context.instant, task.number, task.group.file_id)
+    names = [*given, *([POSITION] if POSITION in records.column_names else ())]
+    return pa.table([*meta, *(records[name] for name in names)], names=[*META_COLUMNS, *names])
+
+
+def _check_ordering_fields(context: WriteContext, given: Sequence[str]) -> None:
+    missing = [name for name in context.config.ordering_fields if name not in given]
+    if missing and context.config.merge_mode is MergeMode.EVENT_TIME_ORDERING:
+        raise InvalidInputError(
+            f"the update does not set {missing[0]}, by which table {context.config.name} orders the records of a key",
+            hint=f"give every row its {', '.join(missing)}",
+        )
+
+
+def _all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with all data columns; those that were not given are null."""
+    for field in schema:
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field.name, pa.nulls(rows.num_rows, field.type))
+    return rows
+
+
+def _blocks(task: WriteTask, rows: pa.Table, columns: Sequence[str], *, is_partial: bool) -> Iterator[RecordBlock]:
+    rows, positions = _by_position(task, rows)
+    rows = rows.select([*META_COLUMNS, *columns])
+    for start, piece in _pieces(rows):
+        own = None if positions is None else positions[start : start + piece.num_rows]
+        yield RecordBlock(piece, own, is_partial)
+
+
+def _delete_blocks(task: WriteTask, deletes: pa.Table, ordering: pa.Array | None, extra: Header) -> Iterator[bytes]:
+    columns = deletes.select([name for name in (RECORD_KEY, PARTITION_PATH, POSITION) if name in deletes.column_names])
+    columns = columns if ordering is None else columns.append_column("ordering", ordering)
+    columns, positions = _by_position(task, columns)
+    for start, piece in _pieces(columns):
+        own = None if positions is None else positions[start : start + piece.num_rows]
+        values = None if ordering is None else _one_array(piece["ordering"])
+        content = encode_deletes(_one_array(piece[RECORD_KEY]), _one_array(piece[PARTITION_PATH]), values)
+        header = {**block_header(task, task.context.avro_json, own), **extra}
+        yield encode_log_block(BlockKind.DELETE, header, content)
+
+
+def _by_position(task: WriteTask, rows: pa.Table) -> tuple[pa.Table, Positions | None]:
+    """The rows in the order of their positions, and these; as they are, and None, unless each row has its own."""
+    base = None if task.file_slice is None else task.file_slice.base
+    if base is None or POSITION not in rows.column_names or not task.context.files.record_positions:
+        return rows, None
+    positions = rows[POSITION].to_numpy()
+    if not len(positions) or positions.min() < 0:
+        return rows, None
+    if _ascends(positions):
+        return rows, positions
+    order = np.argsort(positions, kind="stable")
+    ordered = positions[order]
+    return (rows.take(pa.array(order)), ordered) if _ascends(ordered) else (rows, None)
+
+
+def _ascends(positions: Positions) -> bool:
+    return bool((positions[1:] > positions[:-1]).all())
+
+
+def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Parts that are small enough for a block, and where each begins."""
+    if not rows.num_rows:
+        return
+    step = _block_rows(rows)
+    for start in range(0, rows.num_rows, step):
+        yield start, rows.slice(start, step)
+
+
+def fits_one_block(rows: pa.Table, count: int) -> bool:
+    """Whether so many of the rows, which are of the usual size, are small enough for a block."""
+    return count <= _block_rows(rows)
+
+
+def _block_rows(rows: pa.Table) -> int:
+    return max(1, BLOCK_BYTES_MAX // (rows.nbytes // rows.num_rows + _META_BYTES))
+
+
+def block_header(task: WriteTask, avro_json: str, positions: Positions | None) -> dict[HeaderKey, str]:
+    """The header of a block of records with this schema, at these positions of the base file if they are known."""
+    header = {HeaderKey.INSTANT_TIME: str(task.context.instant), HeaderKey.SCHEMA: avro_json}
+    if positions is not None:
+        assert task.file_slice is not None
+        assert task.file_slice.base is not None
+        header[HeaderKey.RECORD_POSITIONS] = encode_positions(positions)
+        header[HeaderKey.BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS] = str(task.file_slice.base.instant)
+    return header
+
+
+@lru_cache(maxsize=64)
+def reduced_schema(avro_json: str, names: tuple[str, ...]) -> str:
+    """The schema with some of its fields; as it is spelled, if these are all."""
+    record = json.loads(avro_json)
+    kept = [field for field in record["fields"] if field["name"] in names]
+    return avro_json if kept == record["fields"] else json.dumps({**record, "fields": kept}, separators=(",", ":"))
+
+
+def _as_declared(rows: pa.Table, avro_json: str) -> pa.Table:
+    """The rows with columns in the order of the Avro schema, and null where it says so and nowhere else."""
+    schema = declared_like(avro_json, rows.schema)
+    return pa.table([rows[name] for name in schema.names], schema=schema)
+
+
+@lru_cache(maxsize=64)
+def declared_like(avro_json: str, rows: pa.Schema) -> pa.Schema:
+    """The columns of the Avro schema, with the types that rows have, as far as these have the columns."""
+    kinds = dict(zip(rows.names, rows.types, strict=True))
+    return pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in _declared(avro_json)])
+
+
+@lru_cache(maxsize=64)
+def _declared(avro_json: str) -> pa.Schema:
+    return arrow_schema(avro_json, path="the schema of the table")
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    joined = column.combine_chunks()
+    return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)

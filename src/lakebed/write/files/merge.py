@@ -1,0 +1,313 @@
+"""Updating a file group of a copy-on-write table: its rows and the incoming ones become a new base file.
+
+Rows keep their places: an update stands where the row stood that it replaces, new rows follow. So columns that a file
+was sorted by stay nearly sorted, and compress and prune as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import InvalidInputError
+from lakebed.format.arrow import without_unused
+from lakebed.format.bloom import BloomKind, bloom_capacity, extend_bloom
+from lakebed.format.parquet_footer import BaseFileFooter, decode_parquet_footer
+from lakebed.model.config import TableConfig
+from lakebed.model.files import FileSlice
+from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
+from lakebed.read.base_file import PARQUET
+from lakebed.read.derived import key_copy
+from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.read.merge import Rules
+from lakebed.read.rules import merge_rules
+from lakebed.transaction.markers import write_markers
+from lakebed.write.files.base import (
+    KnownKeys,
+    base_file_table,
+    constant,
+    data_columns,
+    dismiss,
+    file_schema,
+    new_stat,
+    store_base_file,
+    with_entries,
+)
+from lakebed.write.files.meta_columns import meta_columns
+from lakebed.write.rows.columns import joined
+from lakebed.write.tag.places import find_places
+from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask, WrittenFile
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_REPEATED = pa.dictionary(pa.int32(), pa.string())
+_PARTITION_FIELDS = "hoodie.table.partition.fields"
+
+
+def merge_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
+    """The file group's next base file: what its slice holds, changed by the task's rows.
+
+    Which of two rows of a key stays is for the table's merge rules to say; a row that loses changes nothing. If nothing
+    is left the file has no rows. Rows that are added blindly are added, whatever their keys.
+    """
+    context, before = task.context, _slice_of(task)
+    incoming = task.rows.read()
+    footer = _read_footer(context, before)
+    stored = read_stored(context, before, footer)
+    dismiss(context, before)
+    merge = _append(stored, incoming) if task.is_blind else _merge(stored, incoming, context.config)
+    stat = new_stat(task, task.group)
+    stat = replace(
+        stat,
+        prev_commit=before.base.instant if before.base else None,
+        prev_base_file=before.base.name if before.base else None,
+        num_updates=len(merge.updates),
+        num_inserts=len(merge.inserts),
+        num_deletes=len(merge.deletes),
+    )
+    write_markers(context.storage, context.instant, (stat.path,), task.token)
+    keys = joined(incoming[RECORD_KEY])
+    inserted, deleted = keys.take(pa.array(merge.inserts)), keys.take(pa.array(merge.deletes))
+    known = None if len(deleted) else _known_keys(footer, inserted)
+    columns = dict(zip(stored.column_names, stored.columns, strict=True))
+    del stored  # Each column goes once it is merged: the others, and the encoder, need the memory.
+    table = _merged_table(task, columns, incoming, merge)
+    written = store_base_file(context, table, stat, known)
+    return (replace(with_entries(written, _entered(incoming, merge, context), context), deleted_keys=deleted),)
+
+
+def _entered(incoming: pa.Table, merge: _Merge, context: WriteContext) -> pa.Table:
+    """The rows whose index entries are to be written, with the columns that these are made of."""
+    ordering = context.entry_ordering
+    is_current = ordering is not None and ordering.is_current
+    columns = [name for name in (RECORD_KEY, ordering and ordering.field) if name in incoming.column_names]
+    rows = np.concatenate([merge.inserts, merge.updates]) if is_current else merge.inserts
+    return incoming.select(columns).take(pa.array(rows))
+
+
+def _read_footer(context: WriteContext, before: FileSlice) -> BaseFileFooter | None:
+    """The footer of the base file, if this is Parquet and all that the slice consists of."""
+    if before.base is None or before.logs or before.base.extension != PARQUET:
+        return None
+    path = before.path(before.base.name)
+    with context.storage.arrow_file(path) as file:
+        return decode_parquet_footer(file, path=path)
+
+
+def _known_keys(footer: BaseFileFooter | None, inserted: pa.Array) -> KnownKeys | None:
+    """What the footer of the base file says of its keys, and new ones: looking through all again is slow.
+
+    None if the file has no key range, or no filter over exactly its rows that can be extended.
+    """
+    bloom = footer.bloom if footer is not None else None
+    if footer is None or bloom is None or footer.key_min is None or footer.key_max is None:
+        return None
+    if bloom.kind is not BloomKind.DYNAMIC or bloom.key_count != footer.rows:
+        return None
+    if bloom_capacity(footer.rows + len(inserted)) > bloom.capacity:
+        return None  # One that is made for so many keys has fewer rows to look through.
+    outer = pa.concat_arrays([pa.array([footer.key_min, footer.key_max], pa.string()), inserted.cast(pa.string())])
+    return KnownKeys(extend_bloom(bloom, inserted), outer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """Where the rows of the new file come from.
+
+    `sources` has a number per row: stored rows count from 0, incoming ones follow. `kept` has the stored row that was
+    there before, -1 for a new row. `inserts`, `updates` and `deletes` are numbers of incoming rows.
+    """
+
+    sources: Ints
+    kept: Ints
+    inserts: Ints
+    deletes: Ints
+    updates: Ints
+
+    @property
+    def only_adds(self) -> bool:
+        """Whether all stored rows stay as they are."""
+        return not len(self.updates) and not len(self.deletes)
+
+
+def _merge(stored: pa.Table, incoming: pa.Table, config: TableConfig) -> _Merge:
+    places = _known_places(incoming)
+    if places is None:
+        # Plain inserts may repeat a key inside a file: an update then changes the first of them, as in Apache Hudi.
+        places = find_places(joined(stored[RECORD_KEY]), joined(incoming[RECORD_KEY]))
+    is_delete = _is_delete(incoming)
+    is_new = places < 0
+    wins = ~is_new
+    wins[wins] = _accepted(stored, incoming, places, is_delete, merge_rules(config), config.ordering_fields)
+    updates, deletes = np.flatnonzero(wins & ~is_delete), np.flatnonzero(wins & is_delete)
+    inserts = np.flatnonzero(is_new & ~is_delete)
+    count = stored.num_rows
+    sources, kept = np.arange(count), np.arange(count)
+    sources[places[updates]] = count + updates
+    if len(deletes):
+        kept = np.delete(kept, places[deletes])
+        sources = sources[kept]
+    return _Merge(
+        sources=np.concatenate([sources, count + inserts]),
+        kept=np.concatenate([kept, np.full(len(inserts), -1)]),
+        inserts=inserts,
+        deletes=deletes,
+        updates=updates,
+    )
+
+
+def _append(stored: pa.Table, incoming: pa.Table) -> _Merge:
+    inserts = np.flatnonzero(~_is_delete(incoming))
+    kept = np.concatenate([np.arange(stored.num_rows), np.full(len(inserts), -1)])
+    sources = np.concatenate([np.arange(stored.num_rows), stored.num_rows + inserts])
+    return _Merge(sources, kept, inserts, np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def _known_places(incoming: pa.Table) -> Ints | None:
+    """The place of each incoming key among the stored ones, as tagging found it; None if it did not find all.
+
+    Where log files lie on top of a base file, rows have other places than there, and tagging says none. Nor does it for
+    the only file of a partition, where it does not look for keys.
+    """
+    if POSITION not in incoming.schema.names or IS_INSERT not in incoming.schema.names:
+        return None
+    places: Ints = incoming[POSITION].to_numpy()
+    is_unknown = (places < 0) & ~incoming[IS_INSERT].to_numpy()
+    return None if is_unknown.any() else places
+
+
+def _accepted(
+    stored: pa.Table, incoming: pa.Table, places: Ints, is_delete: Bools, rules: Rules, ordering: Sequence[str]
+) -> Bools:
+    """Whether each incoming row, of those with a place, wins against the stored row there.
+
+    By event time a row loses to a greater ordering value. A delete without any ordering value always wins.
+    """
+    rows = np.flatnonzero(places >= 0)
+    if rules is not Rules.EVENT_TIME or not ordering:
+        return np.ones(len(rows), bool)
+    missing = [name for name in ordering if name not in incoming.schema.names]
+    always = is_delete[rows]
+    if missing:
+        _check_deletes_only(always, missing)
+        return always
+    theirs = [joined(stored[name]).take(pa.array(places[rows])) for name in ordering]
+    ours = [joined(incoming[name]).take(pa.array(rows)).cast(theirs[i].type) for i, name in enumerate(ordering)]
+    for values in ours:
+        always &= values.is_null().to_numpy(zero_copy_only=False)
+    wins: Bools = always | _at_least(ours, theirs)
+    return wins
+
+
+def _check_deletes_only(is_delete: Bools, missing: Sequence[str]) -> None:
+    if not is_delete.all():
+        raise InvalidInputError(
+            f"rows have no {', '.join(missing)}, which decides whether they are newer than the table's",
+            hint="give the table's ordering fields in every update",
+        )
+
+
+def _at_least(ours: Sequence[pa.Array], theirs: Sequence[pa.Array]) -> Bools:
+    """Whether ordering values are not less than others; fields compare one after the other."""
+    result = np.ones(len(ours[0]), bool)
+    undecided = result.copy()
+    for left, right in zip(ours, theirs, strict=True):
+        is_greater, is_equal = _compare(left, right)
+        result[undecided] = (is_greater | is_equal)[undecided]
+        undecided &= is_equal
+    return result
+
+
+def _compare(left: pa.Array, right: pa.Array) -> tuple[Bools, Bools]:
+    """Where values are greater than others, and where they are equal; null is the lowest value, NaN the highest."""
+    is_greater = pc.or_(pc.fill_null(pc.greater(left, right), False), pc.and_not(left.is_valid(), right.is_valid()))
+    is_equal = pc.or_(pc.fill_null(pc.equal(left, right), False), pc.and_(left.is_null(), right.is_null()))
+    if pa.types.is_floating(left.type):
+        ours, theirs = left.is_null(nan_is_null=True), right.is_null(nan_is_null=True)
+        ours, theirs = pc.and_(ours, left.is_valid()), pc.and_(theirs, right.is_valid())
+        is_greater, is_equal = pc.or_(is_greater, pc.and_not(ours, theirs)), pc.or_(is_equal, pc.and_(ours, theirs))
+    return is_greater.to_numpy(zero_copy_only=False), is_equal.to_numpy(zero_copy_only=False)
+
+
+def _merged_table(task: WriteTask, stored: dict[str, pa.ChunkedArray], incoming: pa.Table, merge: _Merge) -> pa.Table:
+    """All columns of the new file. A column that the incoming rows do not have keeps its stored values.
+
+    Stored columns are taken out as they are used.
+    """
+    context, count = task.context, len(merge.sources)
+    _, seqnos, *_ = meta_columns(incoming, context.instant, task.number, "")
+    names = constant(task.group.partition, count), constant("", count)
+    keys = _gather_keys(stored.pop(RECORD_KEY), joined(incoming[RECORD_KEY]), merge)
+    meta = [
+        _gather(stored.pop(COMMIT_TIME), constant(context.instant, incoming.num_rows), merge),
+        _gather(stored.pop(COMMIT_SEQNO), seqnos, merge),
+        keys,
+        *names,
+    ]
+    fresh = data_columns(incoming, context)
+    copied = key_copy(fresh.schema, context.config)
+    columns = [
+        keys
+        if name == copied
+        else _gather(stored.pop(name), joined(fresh[name]), merge)
+        if name in incoming.schema.names
+        else joined(stored.pop(name)).take(pa.array(merge.kept, mask=merge.kept < 0))
+        for name in fresh.schema.names
+    ]
+    fields = [field.with_type(values.type) for field, values in zip(fresh.schema, columns, strict=True)]
+    return base_file_table(meta, pa.table(columns, schema=pa.schema(fields)))
+
+
+def _gather_keys(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.ChunkedArray:
+    """Record keys: an update has the one that stood there. Not copied to one array: they are most of a file."""
+    inserted = incoming.take(pa.array(merge.inserts))
+    kept = stored if not len(merge.deletes) else stored.take(pa.array(merge.kept[merge.kept >= 0]))
+    return pa.chunked_array([*kept.chunks, inserted])
+
+
+def _gather(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.Array:
+    if pa.types.is_dictionary(stored.type) and not pa.types.is_dictionary(incoming.type):
+        incoming = incoming.dictionary_encode()
+    if merge.only_adds:
+        gathered = joined(pa.chunked_array([*stored.chunks, incoming.take(pa.array(merge.inserts))]))
+    else:
+        gathered = joined(pa.chunked_array([*stored.chunks, incoming])).take(pa.array(merge.sources))
+    # The Parquet writer stores all of a dictionary, and its bounds.
+    return without_unused(gathered) if pa.types.is_dictionary(gathered.type) else gathered
+
+
+def read_stored(context: WriteContext, file_slice: FileSlice, footer: BaseFileFooter | None = None) -> pa.Table:
+    """The rows of a slice: who wrote them when, their keys, and the data columns in the types that they are to have.
+
+    Text that repeats itself, as the footer of a slice without logs tells, comes as dictionaries, from which it is also
+    written.
+    """
+    meta = [(COMMIT_TIME, _REPEATED), (COMMIT_SEQNO, pa.string()), (RECORD_KEY, pa.string())]
+    repetitive = frozenset() if footer is None else footer.repetitive
+    data = [
+        field.with_type(_REPEATED) if field.type == pa.string() and field.name in repetitive else field
+        for field in file_schema(context)
+    ]
+    schema = pa.schema([*(pa.field(*column) for column in meta), *data])
+    # A reader takes partition columns from the path; what is copied to a new file is what the old one says.
+    as_stored = {key: value for key, value in context.config.properties.items() if key != _PARTITION_FIELDS}
+    config = TableConfig(as_stored, context.config.path)
+    return read_slice(SliceTask(context.storage, config, file_slice, schema, tuple(schema.names), context.counts))
+
+
+def _slice_of(task: WriteTask) -> FileSlice:
+    assert task.file_slice is not None, "there is something to merge into"
+    return task.file_slice
+
+
+def _is_delete(incoming: pa.Table) -> Bools:
+    if IS_DELETE not in incoming.schema.names:
+        return np.zeros(incoming.num_rows, bool)
+    flags: Bools = incoming[IS_DELETE].to_numpy()
+    return flags

@@ -1,0 +1,181 @@
+"""Partition paths of incoming rows, as Apache Hudi's key generators spell them.
+
+Rows of a batch share few partitions, so values are made distinct first and only the distinct ones are spelled.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from lakebed.errors import InvalidInputError, UnsupportedTableError
+from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.record_keys import has_value_text, value_texts
+from lakebed.model.config import TableConfig
+from lakebed.model.key_generator import KeyGenerator
+from lakebed.read.partitions import NO_VALUE
+from lakebed.write.rows.keys import find_column, find_field, get_key_generator
+from lakebed.write.rows.names import suggest_names
+from lakebed.write.rows.time_paths import TimeFormat, parse_time_format, time_texts
+
+_TO_ESCAPE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
+_SLASHED = "hoodie.datasource.write.slash.separated.date.partitioning"
+_SLASHED_EXTRACTOR = "SlashEncodedDayPartitionValueExtractor"
+Ints = npt.NDArray[np.integer]
+_SMALL_COUNT, _FEW_PATHS = 2048, 1024
+"""Rows that Arrow's own kernels are fast enough for; different values that compiled ones are faster for."""
+PATHS = pa.dictionary(pa.int32(), pa.string())
+"""The type of partition paths in prepared rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathPlan:
+    """How paths are made; without `fields` the table is not partitioned. `times` says how a time is spelled."""
+
+    fields: tuple[str, ...]
+    is_hive_style: bool
+    is_url_encoded: bool
+    times: TimeFormat | None
+
+
+def plan_paths(config: TableConfig, schema: pa.Schema) -> PathPlan:
+    """How paths are made of columns `schema`; raises if a partition column is missing or cannot be one."""
+    generator = get_key_generator(config)
+    fields = () if generator is KeyGenerator.NON_PARTITION else config.partition_fields
+    times = parse_time_format(config) if generator is KeyGenerator.TIMESTAMP else None
+    if times is not None and len(fields) != 1:
+        raise UnsupportedTableError(
+            f"{config.path}: the TIMESTAMP key generator has {len(fields)} partition fields",
+            hint="it takes one; write to this table with Apache Hudi",
+        )
+    for name in fields:
+        field = find_field(schema, name)
+        if field is None:
+            raise InvalidInputError(
+                f"the rows lack the partition column {name!r}",
+                hint=f"add it to the rows; {suggest_names(name, schema.names)}",
+            )
+        if times is None:
+            _check_type(name, field.type, config)
+    return PathPlan(fields, config.hive_style_partitioning, config.url_encoded_partitions, times)
+
+
+def partition_paths(batch: pa.RecordBatch, plan: PathPlan, *, first_row: int = 0) -> pa.Array:
+    """The partition path of every row, as a dictionary; '' if the table is not partitioned.
+
+    A value that would leave the folder of its own raises InvalidInputError.
+    """
+    if not plan.fields:
+        return pa.DictionaryArray.from_arrays(np.zeros(batch.num_rows, np.int32), pa.array([""]))
+    segments = [_segments(find_column(batch, name), name, plan, first_row) for name in plan.fields]
+    codes, texts = segments[0]
+    for more_codes, more_texts in segments[1:]:
+        codes, pairs = _distinct(codes.astype(np.int64) * len(more_texts) + more_codes)
+        texts = [f"{texts[pair // len(more_texts)]}/{more_texts[pair % len(more_texts)]}" for pair in pairs.tolist()]
+    _check_folder(codes, texts, first_row)
+    return pa.DictionaryArray.from_arrays(codes.astype(np.int32, copy=False), pa.array(texts, pa.string()))
+
+
+def _segments(values: pa.Array, name: str, plan: PathPlan, first_row: int) -> tuple[Ints, list[str]]:
+    """For each row the number of its path segment, and the distinct segments."""
+    encoded = _encode(values, name, plan, first_row)
+    texts = [_segment(text, name, plan) for text in encoded.dictionary.to_pylist()]
+    if plan.times is None and not encoded.null_count and len({*texts}) == len(texts):
+        codes = encoded.indices.to_numpy()
+        _check_segments(codes, texts, name, plan, first_row)
+        return codes, texts
+    missing = _segment(None, name, plan)
+    indices = pc.fill_null(encoded.indices, len(texts)).to_numpy(zero_copy_only=False).astype(np.int64)
+    numbers: dict[str, int] = {}
+    renumbered = np.array([numbers.setdefault(text, len(numbers)) for text in (*texts, missing)])
+    codes, present = _distinct(renumbered[indices])
+    every = list(numbers)
+    distinct = [every[number] for number in present.tolist()]
+    _check_segments(codes, distinct, name, plan, first_row)
+    return codes, distinct
+
+
+def _encode(values: pa.Array, name: str, plan: PathPlan, first_row: int) -> pa.Array:
+    """The values' texts as a dictionary; null and empty ones may both occur."""
+    if plan.times is not None:
+        return time_texts(values, plan.times, name, first_row=first_row)
+    encoded = _made_distinct(values)
+    return pa.DictionaryArray.from_arrays(encoded.indices, value_texts(encoded.dictionary))
+
+
+def _made_distinct(values: pa.Array) -> pa.DictionaryArray:
+    """Values as a dictionary in order of appearance; texts, if some of them are the same, in compiled code."""
+    if len(values) > _SMALL_COUNT and pat.is_string(values.type) and not values.null_count and "numba" in sys.modules:
+        from lakebed.format.key_numbers import number_few
+
+        numbers, firsts = np.empty(len(values), np.int32), np.empty(_FEW_PATHS, np.int64)
+        count = number_few(*binary_buffers(values), numbers, firsts)
+        if count >= 0:
+            return pa.DictionaryArray.from_arrays(numbers, values.take(pa.array(firsts[:count])))
+    return values.dictionary_encode()
+
+
+def _segment(text: str | None, name: str, plan: PathPlan) -> str:
+    value = text or NO_VALUE
+    if plan.is_url_encoded:
+        value = _TO_ESCAPE.sub(lambda found: f"%{ord(found.group()):02X}", value)
+    return f"{name}={value}" if plan.is_hive_style else value
+
+
+def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
+    """Codes of the numbers that occur, and these numbers in the order of their codes."""
+    encoded = pa.array(numbers).dictionary_encode()
+    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_numpy()
+
+
+def _check_segments(codes: Ints, segments: Sequence[str], name: str, plan: PathPlan, first_row: int) -> None:
+    if plan.times is not None:
+        return
+    for code, segment in enumerate(segments):
+        if ":" in segment:
+            raise _refused(codes, code, segment, f"of column {name!r}, with a colon, that Hudi cannot open", first_row)
+        if "/" in segment and len(plan.fields) > 1:
+            raise _refused(codes, code, segment, f"of column {name!r} that looks like several", first_row)
+
+
+def _check_folder(codes: Ints, paths: Sequence[str], first_row: int) -> None:
+    """A path must be a folder below the table's, and not that of its metadata."""
+    for code, path in enumerate(paths):
+        parts = path.split("/")
+        if not {"", ".", ".."}.isdisjoint(parts) or parts[0] == ".hoodie" or "\0" in path:
+            raise _refused(codes, code, path, "that is no folder of its own", first_row)
+        if "\n" in path or "\r" in path:
+            raise _refused(codes, code, path, "of several lines, which markers cannot tell apart", first_row)
+
+
+def _refused(codes: Ints, code: int, path: str, why: str, first_row: int) -> InvalidInputError:
+    row = first_row + int(np.argmax(codes == code))
+    return InvalidInputError(
+        f"row {row} is for {path!r}, a partition path {why}",
+        hint="change the value, or make the table with hoodie.datasource.write.partitionpath.urlencode=true",
+    )
+
+
+def _check_type(name: str, kind: pa.DataType, config: TableConfig) -> None:
+    """Refuses columns whose paths Apache Hudi itself reads back as other values, or writes in more than one way."""
+    is_unreadable = pat.is_timestamp(kind) or pat.is_binary(kind) or pat.is_fixed_size_binary(kind)
+    if is_unreadable or not has_value_text(kind):
+        raise InvalidInputError(
+            f"the partition column {name!r} is of type {kind}, which does not survive as the name of a folder",
+            hint="partition by a column of dates, numbers or text",
+        )
+    extractor = config.properties.get("hoodie.table.partition_extractor_class", "")
+    is_slashed = extractor.endswith(_SLASHED_EXTRACTOR) and pat.is_date(kind)
+    if is_slashed or config.properties.get(_SLASHED, "").strip().lower() == "true":
+        raise UnsupportedTableError(
+            f"{config.path}: dates in partition paths are separated by slashes",
+            hint="write to this table with Apache Hudi, or make one without slash-separated dates",
+        )

@@ -1,0 +1,162 @@
+"""Preparing rows: record key and partition path of each, and the table's columns in the table's types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import InvalidInputError
+from lakebed.model.config import TableConfig
+from lakebed.model.words import PARTITION_PATH, RECORD_KEY, MergeMode
+from lakebed.options import SET_NULL
+from lakebed.write.rows.conform import conform_batch
+from lakebed.write.rows.keys import KeyPlan, find_field, plan_keys, record_keys
+from lakebed.write.rows.partition_paths import PATHS, PathPlan, partition_paths, plan_paths
+from lakebed.write.rows.schema import IS_DELETED, evolve_schema, missing_columns
+from lakebed.write.values import IS_DELETE
+
+
+class Deletes(Enum):
+    """Which rows are deletes."""
+
+    NONE = "none"
+    MARKED = "those whose column `_hoodie_is_deleted` is true"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparePlan:
+    """How batches of one write become prepared rows; made once, used by every task.
+
+    `columns` are the data columns of prepared rows, `sources` those and the ones that keys and paths are made of.
+    `required` names columns that the table requires to have values, and that these rows make nullable if they have not.
+    """
+
+    columns: pa.Schema
+    sources: pa.Schema
+    keys: KeyPlan
+    paths: PathPlan
+    deletes: Deletes
+    required: frozenset[str] = frozenset()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of prepared rows."""
+        flag = [] if self.deletes is Deletes.NONE else [pa.field(IS_DELETE, pa.bool_())]
+        return pa.schema([pa.field(RECORD_KEY, pa.string()), pa.field(PARTITION_PATH, PATHS), *self.columns, *flag])
+
+
+def plan_rows(
+    config: TableConfig,
+    table: pa.Schema,
+    incoming: pa.Schema,
+    *,
+    partial: bool = False,
+    deletes: bool = False,
+    fills: bool = False,
+) -> PreparePlan:
+    """How rows with `incoming` columns are prepared for a table with columns `table`, which grow where they must.
+
+    A `partial` update gives values for some columns; otherwise columns that are not given are null if `fills`, and an
+    error if not. For `deletes`, only the columns of keys and paths matter. Raises InvalidInputError if the rows cannot
+    be written.
+    """
+    named = (*config.key_fields, *config.partition_fields)
+    if deletes:
+        incoming = pa.schema([field for field in incoming if _is_part_of(field.name, named)])
+    fixed = _heads((*config.key_fields, *config.ordering_fields))
+    evolved = evolve_schema(table, incoming, keep=_heads(named), required=fixed)
+    given = pa.schema([field for field in evolved if field.name in incoming.names])
+    keys, paths = plan_keys(config, given), plan_paths(config, given)
+    if not deletes:
+        _check_given(config, table, incoming, is_partial=partial, fills=fills)
+    sources = given if partial or deletes else _filled(evolved, given, fixed)
+    columns = pa.schema([]) if deletes else sources
+    return PreparePlan(
+        columns=columns,
+        sources=sources,
+        keys=keys,
+        paths=paths,
+        deletes=Deletes.ALL if deletes else Deletes.MARKED if _marks_deletes(incoming) else Deletes.NONE,
+        required=frozenset(f.name for f in table if not f.nullable and f.name in columns.names)
+        - {f.name for f in columns if not f.nullable},
+    )
+
+
+def check_gaps(table: pa.Schema, gaps: Mapping[str, int], *, is_partial: bool) -> None:
+    """Raises InvalidInputError if one of the rows lacks a column of the table that others bring; see `first_gaps`."""
+    for name, row in gaps.items():
+        if name in table.names and name != IS_DELETED:
+            keep = "write it in a call of its own, with partial=True, to keep the value that is stored"
+            ways = keep if is_partial else f"{keep}; the option {SET_NULL}=true sets it to null"
+            raise InvalidInputError(
+                f"row {row} lacks the column {name!r}, which other rows have", hint=f"add it, or None for null; {ways}"
+            )
+
+
+def prepare_batch(batch: pa.RecordBatch, plan: PreparePlan, *, first_row: int = 0) -> pa.Table:
+    """The prepared rows of a batch, in its order; `first_row` numbers its rows in errors."""
+    rows = conform_batch(batch, plan.sources, first_row=first_row)
+    keys = record_keys(rows, plan.keys, first_row=first_row)
+    paths = partition_paths(rows, plan.paths, first_row=first_row)
+    columns = [keys, paths, *(rows.column(name) for name in plan.columns.names)]
+    if plan.deletes is Deletes.ALL:
+        columns.append(pa.repeat(pa.scalar(True), batch.num_rows))
+    elif plan.deletes is Deletes.MARKED:
+        columns.append(pc.fill_null(batch.column(IS_DELETED), False))
+    return pa.table(columns, schema=plan.schema)
+
+
+def _check_given(config: TableConfig, table: pa.Schema, incoming: pa.Schema, *, is_partial: bool, fills: bool) -> None:
+    missing = [] if fills else missing_columns(table, incoming)
+    if is_partial:
+        missing = [name for name in missing if name not in table.names]
+    if missing:
+        raise _lacking(missing, keeps=not is_partial and all(name in table.names for name in missing))
+    if is_partial and config.merge_mode is MergeMode.EVENT_TIME_ORDERING:
+        for name in config.ordering_fields:
+            if find_field(incoming, name) is None:
+                raise InvalidInputError(
+                    f"the rows lack the ordering column {name!r}",
+                    hint="add it: it decides whether the update is newer than what the table has",
+                )
+
+
+def _lacking(missing: Sequence[str], *, keeps: bool) -> InvalidInputError:
+    *others, last = map(repr, missing)
+    named = f"columns {', '.join(others)} and {last}" if others else f"column {last}"
+    they = "them" if others else "it"
+    keep = "; table.upsert(rows, partial=True) keeps the values that are stored" if keeps else ""
+    return InvalidInputError(
+        f"the rows lack the {named}", hint=f"add {they}{keep}; the option {SET_NULL}=true sets {they} to null"
+    )
+
+
+def _filled(evolved: pa.Schema, given: pa.Schema, fixed: Iterable[str]) -> pa.Schema:
+    """The columns of whole rows: those that are not given are null."""
+    kept = {*given.names, *fixed}
+    return pa.schema([field if field.name in kept else field.with_nullable(True) for field in evolved])
+
+
+def _heads(names: Iterable[str]) -> frozenset[str]:
+    """The columns that named fields are in."""
+    return frozenset(name.partition(".")[0] for name in names)
+
+
+def _marks_deletes(incoming: pa.Schema) -> bool:
+    if IS_DELETED not in incoming.names:
+        return False
+    kind = incoming.field(IS_DELETED).type
+    if kind != pa.bool_():
+        raise InvalidInputError(
+            f"column {IS_DELETED!r} is of type {kind}", hint="cast it to bool: true marks rows to delete"
+        )
+    return True
+
+
+def _is_part_of(column: str, named: Iterable[str]) -> bool:
+    return any(column in (name, name.partition(".")[0]) for name in named)

@@ -1,0 +1,207 @@
+"""A table's columns: what a new table stores, and how columns grow with the rows that are written.
+
+Rows may bring columns that the table lacks, which are added, wider numbers, which widen the column, and nulls, which
+make it nullable, as in Apache Hudi. Nothing is renamed, narrowed or dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from lakebed.errors import InvalidInputError
+from lakebed.format.avro.schema import avro_schema
+from lakebed.model.config import TableConfig
+from lakebed.model.words import META_COLUMNS
+from lakebed.write.rows.stored_types import check_names, is_any_list, is_text, stored_field, stored_type
+
+IS_DELETED = "_hoodie_is_deleted"
+"""A column of incoming rows: those where it is true are deletes. It is not stored unless the table has it."""
+
+_NOT_A_NAME = re.compile(r"^[^A-Za-z_]|[^A-Za-z0-9_]")
+_WIDER = {
+    pa.int32(): (pa.int64(), pa.float32(), pa.float64()),
+    pa.int64(): (pa.float32(), pa.float64()),
+    pa.float32(): (pa.float64(),),
+}
+
+
+def table_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns of a new table for rows of that schema; what a table cannot store raises InvalidInputError."""
+    check_names(schema.names)
+    stored = pa.schema([stored_field(field, field.name) for field in schema if field.name != IS_DELETED])
+    avro_schema(stored, name="record", namespace="")  # It refuses names that Avro cannot have.
+    return stored
+
+
+def nullable_schema(schema: pa.Schema) -> pa.Schema:
+    """The same columns, all of which may be null, and so may be what they consist of."""
+    return pa.schema([_nullable(field) for field in schema])
+
+
+def evolve_schema(
+    table: pa.Schema, incoming: pa.Schema, *, keep: Collection[str] = (), required: Collection[str] = ()
+) -> pa.Schema:
+    """The columns of the table once it holds rows with `incoming` columns, which may be some of its columns only.
+
+    Columns in `keep`, those of keys and partition paths, may change only in ways that leave the text of values alone.
+    A column may be null if it may be in the table or in the rows; those in `required` only if it may be in the table.
+    """
+    check_spelling(table.names, incoming.names)
+    added = [field for field in incoming if field.name not in table.names and field.name != IS_DELETED]
+    fields = [_evolved(field, incoming, keep, required) for field in table]
+    evolved = pa.schema([*fields, *(_new_field(field, field.name) for field in added)])
+    if added:
+        check_names(evolved.names)
+        avro_schema(evolved, name="record", namespace="")
+    return evolved
+
+
+def check_spelling(table: Iterable[str], given: Iterable[str]) -> None:
+    """Raises InvalidInputError for a given column that differs from one of the table in case alone.
+
+    Case counts in keys and columns, as for Apache Hudi, but engines that ignore it could not read both columns.
+    """
+    known = {*table}
+    by_case = {name.casefold(): name for name in known}
+    for name in given:
+        if name not in known and name.casefold() in by_case:
+            spelled = by_case[name.casefold()]
+            raise InvalidInputError(
+                f"the rows have a column {name!r}, which the table spells {spelled!r}",
+                hint=f"rename it to {spelled!r}: upper and lower case count",
+            )
+
+
+def missing_columns(table: pa.Schema, incoming: pa.Schema) -> list[str]:
+    """What rows with `incoming` columns lack of the table's: columns, and fields inside of those that are given."""
+    missing: list[str] = []
+    for field in table:
+        if field.name in incoming.names:
+            missing += _missing_parts(field.type, incoming.field(field.name).type, field.name)
+        elif field.name != IS_DELETED:  # Without this mark a row is no delete: nothing is lost.
+            missing.append(field.name)
+    return missing
+
+
+def _missing_parts(table: pa.DataType, given: pa.DataType, column: str) -> Iterator[str]:
+    if pat.is_dictionary(given) or pat.is_run_end_encoded(given):
+        yield from _missing_parts(table, given.value_type, column)
+    elif pat.is_struct(table) and pat.is_struct(given):
+        for field in table:
+            place = given.get_field_index(field.name)
+            if place < 0:
+                yield f"{column}.{field.name}"
+            else:
+                yield from _missing_parts(field.type, given[place].type, f"{column}.{field.name}")
+    elif pat.is_list(table) and is_any_list(given):
+        yield from _missing_parts(table.value_type, given.value_type, f"{column}[]")
+    elif pat.is_map(table) and pat.is_map(given):
+        yield from _missing_parts(table.item_type, given.item_type, f"{column}{{}}")
+
+
+def declared_schema(schema: pa.Schema, config: TableConfig, *, meta_columns: bool) -> str:
+    """The Avro JSON of a table's columns under the record name that Apache Hudi gives it, after meta columns or not."""
+    table = _NOT_A_NAME.sub("__", config.name)
+    meta = [pa.field(name, pa.string()) for name in META_COLUMNS] if meta_columns else []
+    return avro_schema(pa.schema([*meta, *schema]), name=f"{table}_record", namespace=f"hoodie.{table}")
+
+
+def _evolved(field: pa.Field, incoming: pa.Schema, keep: Collection[str], required: Collection[str]) -> pa.Field:
+    if field.name not in incoming.names:
+        return field
+    is_nullable = field.nullable or (incoming.field(field.name).nullable and field.name not in required)
+    evolved = _join_types(field.type, incoming.field(field.name).type, field.name)
+    if field.name in keep and evolved != field.type and (field.type, evolved) != (pa.int32(), pa.int64()):
+        raise InvalidInputError(
+            f"column {field.name!r} of type {field.type} cannot become {evolved}: keys and paths are spelled with it",
+            hint=f"cast the column to {field.type}",
+        )
+    return field.with_type(evolved).with_nullable(is_nullable)
+
+
+def _new_field(field: pa.Field, column: str) -> pa.Field:
+    """A field that is new to the table: nullable, as the rows that are there have no value for it."""
+    return stored_field(field, column).with_nullable(True)
+
+
+def _join_types(table: pa.DataType, incoming: pa.DataType, column: str) -> pa.DataType:
+    """The type of a column of type `table` that is to hold `incoming` values as well."""
+    if incoming == table or pat.is_null(incoming):  # Nulls alone, as frames have them, fit every column.
+        return table
+    if pat.is_struct(table) and pat.is_struct(incoming):
+        return _join_structs(table, incoming, column)
+    if pat.is_list(table) and is_any_list(incoming):
+        return pa.list_(_join_fields(table.value_field, incoming.value_field, f"{column}[]"))
+    if pat.is_map(table) and pat.is_map(incoming) and is_text(incoming.key_type):
+        return pa.map_(table.key_type, _join_fields(table.item_field, incoming.item_field, f"{column}{{}}"))
+    given = stored_type(incoming, column)
+    joined = _join_scalars(table, given)
+    if joined is None:
+        raise InvalidInputError(
+            f"column {column!r} is of type {table} in the table and of type {incoming} in the rows",
+            hint=_advice(table, given),
+        )
+    return joined
+
+
+def _join_fields(table: pa.Field, incoming: pa.Field, column: str) -> pa.Field:
+    joined = _join_types(table.type, incoming.type, column)
+    return table.with_type(joined).with_nullable(table.nullable or incoming.nullable)
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pat.is_struct(kind):
+        kind = pa.struct([_nullable(part) for part in kind])
+    elif pat.is_list(kind):
+        kind = pa.list_(_nullable(kind.value_field))
+    elif pat.is_map(kind):
+        kind = pa.map_(kind.key_field, _nullable(kind.item_field))
+    return field.with_type(kind).with_nullable(True)
+
+
+def _join_structs(table: pa.DataType, given: pa.DataType, column: str) -> pa.DataType:
+    known = {field.name for field in table}
+    added = [field for field in given if field.name not in known]
+    check_names((field.name for field in given), within=column)
+    if added:
+        check_names([*known, *(field.name for field in added)], within=column)
+    fields = []
+    for field in table:
+        place = given.get_field_index(field.name)
+        # Where a field is not given it is null.
+        joined = _join_fields(field, given[place], f"{column}.{field.name}") if place >= 0 else _nullable(field)
+        fields.append(joined)
+    return pa.struct([*fields, *(_new_field(field, f"{column}.{field.name}") for field in added)])
+
+
+def _join_scalars(table: pa.DataType, given: pa.DataType) -> pa.DataType | None:
+    if table == given or table in _WIDER.get(given, ()):
+        return table
+    if given in _WIDER.get(table, ()):
+        return given
+    if pat.is_timestamp(table) and pat.is_timestamp(given) and bool(table.tz) == bool(given.tz):
+        return table  # Other engines also make tables of milliseconds.
+    if pat.is_fixed_size_binary(table) and pat.is_binary(given):
+        return table
+    if pat.is_decimal(table) and pat.is_decimal(given):
+        return _wider_decimal(table, given)
+    return None
+
+
+def _wider_decimal(table: pa.DataType, given: pa.DataType) -> pa.DataType | None:
+    for wide, narrow in ((table, given), (given, table)):
+        if wide.scale >= narrow.scale and wide.precision - wide.scale >= narrow.precision - narrow.scale:
+            return wide
+    return None
+
+
+def _advice(table: pa.DataType, given: pa.DataType) -> str:
+    if pat.is_timestamp(table) and pat.is_timestamp(given):
+        to_do = "say which zone the times are in" if table.tz else "drop the zone, once the times are in the one meant"
+        return f"{to_do}: the table's type is {table}"
+    return f"cast the column to {table}, or write it under another name"
