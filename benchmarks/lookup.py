@@ -19,8 +19,8 @@ from benchmarks.peer import Peer, PeerMissingError, running_peer
 from benchmarks.report import Bar, Line, Times, faster_by, print_lines, seconds_text, stopwatch
 from benchmarks.settings import Settings
 from benchmarks.tables import read_tables
+from lakebed.index.record.probe import find_locations
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.record_index import find_locations
 
 KEYS = 200
 KEYS_OF_FILTERS = 50

@@ -16,8 +16,8 @@ from benchmarks.peer import Peer, PeerMissingError, running_peer
 from benchmarks.report import Bar, Line, Measure, alternate, faster_by, print_lines, repeat, slower_by, stopwatch
 from benchmarks.tables import ROWS, ReadTables, read_tables
 from lakebed.engine.session import local_session
+from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.record_index import read_record_index
 from lakebed.table import open_handle
 
 ROUNDS = 15

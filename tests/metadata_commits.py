@@ -19,10 +19,10 @@ from lakebed.format.log.file import BlockKind, decode_log_file
 from lakebed.format.metadata.keys import instant_millis
 from lakebed.format.metadata.records import decode_metadata_record
 from lakebed.format.parquet_footer import decode_parquet_footer
-from lakebed.index.record_index import KeyChanges
+from lakebed.index.change import MetadataChange, change_of_clean, change_of_commit
+from lakebed.index.record.entries import KeyChanges
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.changes import MetadataChange, change_of_clean, change_of_commit
-from lakebed.metadata.entries import ShardWrite
+from lakebed.metadata.shard_writes import ShardWrite
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import BaseFile
 from lakebed.model.instant import Instant

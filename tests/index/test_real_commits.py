@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from conftest import REAL_TABLES, catalogue
-from lakebed.index.partition_stats import widened_stats
-from lakebed.metadata.changes import MetadataChange
-from lakebed.metadata.entries import Update, plan_change
+from lakebed.index.change import MetadataChange
+from lakebed.index.kind import Update
+from lakebed.index.obliged import list_groups
+from lakebed.index.partition_stats.entries import widened_stats
+from lakebed.index.update import plan_change
 from lakebed.metadata.kept import PartitionStats
-from lakebed.metadata.obliged import list_groups
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import Instant
 from lakebed.model.metadata import ColumnStats

@@ -6,8 +6,8 @@ import pytest
 from lakebed.format.java_hash import shard_of
 from lakebed.format.metadata.record_index import RecordLocation, decode_record_index_value
 from lakebed.format.metadata.schema import stored_schema
-from lakebed.index.entries import Entries
-from lakebed.index.record_index import KeyChanges, ShardSizing, record_index_shards, shard_count
+from lakebed.index.record.entries import KeyChanges, ShardSizing, record_index_shards, shard_count
+from lakebed.metadata.entries import Entries
 
 GROUP = "9e1ff7e7-7578-4c65-9921-704ef5274d85-0"
 SHARDS = [f"record-index-{i:04d}-0" for i in range(4)]

@@ -5,7 +5,7 @@ import pytest
 
 from lakebed.format.java_hash import shard_of
 from lakebed.format.metadata.keys import secondary_hash_part, secondary_key
-from lakebed.index.secondary_index import ValueChanges, secondary_index_shards
+from lakebed.index.secondary.entries import ValueChanges, secondary_index_shards
 
 SHARDS = [f"secondary-index-v-{i:04d}-0" for i in range(5)]
 

@@ -13,8 +13,8 @@ import pytest
 from interop.write_peer import WITH_METADATA, HudiPeer, running_peer
 from lakebed.api import Table, create_table, open_table
 from lakebed.errors import LockUnavailableError, ServiceRunningError, WriteConflictError
+from lakebed.index.obliged import COVERS
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.obliged import COVERS
 from lakebed.write.writer import WriteResult
 
 pytestmark = pytest.mark.interop

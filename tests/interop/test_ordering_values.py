@@ -10,9 +10,9 @@ import pytest
 from interop.test_indexing import GLOBAL, HUDI
 from interop.write_peer import WITH_METADATA, HudiPeer, running_peer
 from lakebed.api import Table, create_table, open_table
+from lakebed.index.record.current_entries import are_current
+from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.current_entries import are_current
-from lakebed.metadata.record_index import read_record_index
 from lakebed.model.index import EntryOrdering
 from lakebed.table import open_handle
 

@@ -24,9 +24,9 @@ from interop.test_reads import alike
 from interop.write_histories import Model
 from lakebed.api import open_table
 from lakebed.engine.jvm import find_java_home
+from lakebed.index.column_stats.ranges import find_column_ranges
+from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.column_stats import find_column_ranges
-from lakebed.metadata.record_index import read_record_index
 from lakebed.model.files import FileSlice
 from lakebed.model.words import META_COLUMNS, PARTITION_PATH, RECORD_KEY, TableType
 from lakebed.read.file_slice import read_slice

@@ -15,25 +15,26 @@ from lakebed.format.metadata.records import decode_metadata_record
 from lakebed.format.partition_metafile import decode_partition_metafile
 from lakebed.format.properties import decode_properties, encode_properties
 from lakebed.format.timeline.metadata import encode_commit
-from lakebed.index.column_stats import column_stats_entries
-from lakebed.index.entries import Entries, concat_entries, split_entries
-from lakebed.index.files import file_entries
-from lakebed.index.partition_stats import partition_stats_entries, stats_of_files
+from lakebed.index.column_stats.entries import column_stats_entries
+from lakebed.index.column_stats.kind import column_stats_definition
+from lakebed.index.column_stats.ranges import read_column_stats
+from lakebed.index.files.entries import file_entries
+from lakebed.index.kinds import empty_partitions
+from lakebed.index.partition_stats.entries import partition_stats_entries, stats_of_files
+from lakebed.index.record.kind import record_index_definition
+from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.bootstrap import (
     BuiltPartition,
     bootstrap_empty,
     build_partition,
-    column_stats_definition,
     gather_shards,
     group_ids,
     metadata_properties,
-    record_index_definition,
     reserved_instant,
 )
-from lakebed.metadata.column_stats import read_column_stats
+from lakebed.metadata.entries import Entries, concat_entries, split_entries
 from lakebed.metadata.files import list_metadata_files
-from lakebed.metadata.record_index import read_record_index
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.source import BytesSource
 from lakebed.storage import open_storage
@@ -76,7 +77,7 @@ def test_the_metadata_table_of_an_empty_table_is_that_of_hudi(unpack) -> None:
     theirs = unpack(FRESH).path / ROOT
     storage = open_storage("memory://fresh")
     shards = {"partition_stats": 1, "record_index": 10, "column_stats": 2, "files": 1}
-    built = bootstrap_empty(storage, shards, token="0-5-4", created_ms=0, date="today")
+    built = bootstrap_empty(storage, empty_partitions(shards), token="0-5-4", created_ms=0, date="today")
     assert [(part.instant, part.partition) for part in built] == [
         ("00000000000000000", "files"),
         ("00000000000000001", "column_stats"),

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakebed.index.record_index import KeyChanges
-from lakebed.metadata.changes import MetadataChange, change_of_clean, change_of_commit
+from lakebed.index.change import MetadataChange, change_of_clean, change_of_commit
+from lakebed.index.record.entries import KeyChanges
 from lakebed.model.commit import CleanedPartition, CleanMetadata, WriteStat
 from lakebed.model.metadata import ColumnStats
 

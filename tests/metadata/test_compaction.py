@@ -18,6 +18,8 @@ from lakebed.format.metadata.records import decode_metadata_record, encode_colum
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
 from lakebed.format.timeline.metadata import decode_commit, decode_compaction_plan
+from lakebed.index.kinds import merge_rule
+from lakebed.metadata.merging import Form
 from lakebed.metadata.shard import DeleteLayer, load_shard
 from lakebed.metadata.shard import Shard as StoredShard
 from lakebed.metadata.upkeep.compaction import (
@@ -80,7 +82,14 @@ def test_gives_what_hudi_gave(unpack, tmp_path: Path, name: str) -> None:
     for instant, plan, commit in compactions(table):
         for operation in (operation for operation in plan.operations if is_there(table, operation)):
             theirs = next(stat for stat in commit.stats if stat.file_id == operation.file_id)
-            ours = compact_shard(storage, slice_of(operation), instant=instant, token="9-9-9", created_ms=0)
+            ours = compact_shard(
+                storage,
+                slice_of(operation),
+                merge_rule(operation.partition),
+                instant=instant,
+                token="9-9-9",
+                created_ms=0,
+            )
             mine, hudis = payloads(tmp_path / ROOT / ours.path), payloads(table / ROOT / theirs.path)
             if "logcompacted" in name:  # Hudi counts rows twice there that a log compaction had taken up before.
                 mine, hudis = without_counts(mine), without_counts(hudis)
@@ -185,7 +194,12 @@ class Shard:
         logs = tuple(file for file in self.files if isinstance(file, LogFile))
         group = FileGroupId(self.partition, self.files[0].file_id)
         stat = compact_shard(
-            self.storage, FileSlice(group, self.files[0].instant, base, logs), instant=AT, token="1-1-1", created_ms=0
+            self.storage,
+            FileSlice(group, self.files[0].instant, base, logs),
+            merge_rule(self.partition),
+            instant=AT,
+            token="1-1-1",
+            created_ms=0,
         )
         return stat, payloads(self.folder / ROOT / stat.path)
 
@@ -274,7 +288,13 @@ def test_values_of_an_older_schema_are_encoded_anew(unpack, tmp_path: Path) -> N
         slices = latest_slices({partition: files}, lambda t: t, layout=2)
         for file_slice in slices:
             stat = compact_shard(
-                open_storage(str(tmp_path)), file_slice, instant=AT, token="1-1-1", created_ms=0, stats_version="V1"
+                open_storage(str(tmp_path)),
+                file_slice,
+                merge_rule(partition),
+                instant=AT,
+                token="1-1-1",
+                created_ms=0,
+                form=Form("V1"),
             )
             data = open_storage(str(tmp_path)).source(f"{ROOT}{stat.path}")
             assert HFile.open(data).schema == stored_schema()

@@ -12,14 +12,17 @@ from lakebed.errors import UnsupportedTableError, WriteConflictError
 from lakebed.format.log.blocks import decode_deletes
 from lakebed.format.log.file import decode_log_file
 from lakebed.format.timeline.metadata import decode_commit
-from lakebed.index.entries import Entries
-from lakebed.index.record_index import KeyChanges
-from lakebed.metadata.bootstrap import column_stats_definition, record_index_definition
-from lakebed.metadata.changes import MetadataChange
-from lakebed.metadata.current_stats import KnownStats
-from lakebed.metadata.entries import ShardWrite, Update, plan_change, write_change, write_shards
+from lakebed.index.change import MetadataChange
+from lakebed.index.column_stats.kind import column_stats_definition
+from lakebed.index.kind import Update
+from lakebed.index.obliged import list_groups
+from lakebed.index.partition_stats.current import KnownStats
+from lakebed.index.record.entries import KeyChanges
+from lakebed.index.record.kind import record_index_definition
+from lakebed.index.update import plan_change, write_change
+from lakebed.metadata.entries import Entries
 from lakebed.metadata.kept import PartitionStats
-from lakebed.metadata.obliged import list_groups
+from lakebed.metadata.shard_writes import ShardWrite, write_shards
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import ColumnStats

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import lakebed
-from lakebed.metadata.obliged import list_groups
+from lakebed.index.obliged import list_groups
 from lakebed.storage import open_storage
 
 

@@ -17,25 +17,23 @@ from lakebed.format.file_names import decode_data_file_name, encode_base_file_na
 from lakebed.format.metadata.keys import instant_millis
 from lakebed.format.properties import encode_properties
 from lakebed.format.timeline.metadata import decode_commit, encode_commit, encode_compaction_plan
-from lakebed.index.record_index import KeyChanges
-from lakebed.index.secondary_index import ValueChanges
+from lakebed.index.bloom.probe import find_blooms
+from lakebed.index.change import MetadataChange, change_of_clean, change_of_commit
+from lakebed.index.column_stats.kind import column_stats_definition
+from lakebed.index.column_stats.ranges import read_column_stats
+from lakebed.index.kind import Update
+from lakebed.index.kinds import empty_partitions, merge_rule
+from lakebed.index.obliged import list_groups
+from lakebed.index.partition_stats.current import CurrentStats
+from lakebed.index.record.entries import KeyChanges
+from lakebed.index.record.kind import record_index_definition
+from lakebed.index.record.probe import read_record_index
+from lakebed.index.secondary.entries import ValueChanges
+from lakebed.index.secondary.probe import read_secondary_index
+from lakebed.index.update import write_change
 from lakebed.metadata import MetadataTable, find_metadata_table
-from lakebed.metadata.bloom_filters import find_blooms
-from lakebed.metadata.bootstrap import (
-    bootstrap_empty,
-    column_stats_definition,
-    metadata_properties,
-    record_index_definition,
-)
-from lakebed.metadata.changes import MetadataChange, change_of_clean, change_of_commit
-from lakebed.metadata.column_stats import read_column_stats
-from lakebed.metadata.current_stats import CurrentStats
-from lakebed.metadata.entries import Update, write_change
-from lakebed.metadata.files import list_metadata_files
-from lakebed.metadata.merging import live_files
-from lakebed.metadata.obliged import list_groups
-from lakebed.metadata.record_index import read_record_index
-from lakebed.metadata.secondary_index import read_secondary_index
+from lakebed.metadata.bootstrap import bootstrap_empty, metadata_properties
+from lakebed.metadata.files import list_metadata_files, live_files
 from lakebed.metadata.upkeep.clean import plan_clean
 from lakebed.metadata.upkeep.compaction import compact_shard, plan_compaction, slice_of
 from lakebed.metadata.upkeep.log_compaction import Horizon, compact_shard_logs, plan_log_compaction, slices_to_merge
@@ -107,7 +105,7 @@ class World:
         shards = {**SHARDS, "record_index": 0} if is_partitioned else SHARDS
         properties = encode_properties(metadata_properties("t"), comment="test", date="today")
         self.storage.create(f"{ROOT}.hoodie/hoodie.properties", properties)
-        for built in bootstrap_empty(self.storage, shards, token="1-0-0", created_ms=0, date="today"):
+        for built in bootstrap_empty(self.storage, empty_partitions(shards), token="1-0-0", created_ms=0, date="today"):
             self.publish(built.instant, "deltacommit", built.stats, "BULK_INSERT_PREPPED")
 
     def tick(self) -> InstantTime:
@@ -252,7 +250,14 @@ class World:
             (s for partition in partitions for s in metadata.slices(partition)), instant, timeline.completion_of
         )
         stats = [
-            compact_shard(self.storage, slice_of(operation), instant=instant, token="7-7-7", created_ms=0)
+            compact_shard(
+                self.storage,
+                slice_of(operation),
+                merge_rule(operation.partition),
+                instant=instant,
+                token="7-7-7",
+                created_ms=0,
+            )
             for operation in plan.operations
         ]
         self.publish(instant, "commit", stats, "COMPACT")
@@ -266,7 +271,9 @@ class World:
         horizon = Horizon(instant, frozenset(), timeline.completion_of)
         plan = plan_log_compaction(slices, horizon, blocks_min=2, merged=timeline.log_compactions)
         stats = [
-            compact_shard_logs(self.storage, each, instant=instant, token="8-8-8", created_ms=0)
+            compact_shard_logs(
+                self.storage, each, merge_rule(each.group.partition), instant=instant, token="8-8-8", created_ms=0
+            )
             for each in slices_to_merge(plan.operations, slices, horizon)
         ]
         self.storage.create(f"{ROOT}.hoodie/timeline/{instant}.logcompaction.requested", encode_compaction_plan(plan))

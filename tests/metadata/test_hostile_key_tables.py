@@ -18,11 +18,11 @@ from hostile import truncations
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_shard_base
-from lakebed.metadata import key_table, private_folder, shard_cache
-from lakebed.metadata.key_locations import probe_shard
-from lakebed.metadata.key_table import load_key_table
-from lakebed.metadata.private_folder import NotPrivateError, make_private_folder, open_private
-from lakebed.metadata.shard_cache import ShardCache, default_cache
+from lakebed.index.record import key_table, private_folder, shard_cache
+from lakebed.index.record.key_locations import probe_shard
+from lakebed.index.record.key_table import load_key_table
+from lakebed.index.record.private_folder import NotPrivateError, make_private_folder, open_private
+from lakebed.index.record.shard_cache import ShardCache, default_cache
 from lakebed.metadata.table import ROOT, ShardFiles
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice
 from lakebed.model.instant import InstantTime
@@ -342,7 +342,7 @@ def test_a_forged_table_does_not_end_the_process(stored: Stored) -> None:
     for at in range(16, 20 * numbers[0], 20):
         struct.pack_into("<I", body, at, 0x7FFFFFFF)
     stored.file.write_bytes(stored.forge(numbers, bytes(body)))
-    code = "import sys; from lakebed.metadata.key_table import load_key_table as load\n"
+    code = "import sys; from lakebed.index.record.key_table import load_key_table as load\n"
     code += "print(load(sys.argv[1], bytes.fromhex(sys.argv[2])))"
     command = [sys.executable, "-c", code, str(stored.file), stored.cache.seed.hex()]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "None"

@@ -27,13 +27,15 @@ from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
-from lakebed.metadata import MetadataTable, key_locations, key_table, new_tables, shard_cache
+from lakebed.index.record import key_locations, key_table, new_tables, shard_cache
+from lakebed.index.record.key_locations import Locations, ProbeCounts, locate_everywhere, locate_keys, probe_shard
+from lakebed.index.record.key_table import GONE, HashedKeys, KeyTable, KeyTables, fingerprints
+from lakebed.index.record.new_tables import NewTables
+from lakebed.index.record.probe import find_locations, is_partitioned, read_record_index
+from lakebed.index.record.shard_cache import ShardCache, default_cache
+from lakebed.metadata import MetadataTable
 from lakebed.metadata.key_kernels import insert_entries
-from lakebed.metadata.key_locations import Locations, ProbeCounts, locate_everywhere, locate_keys, probe_shard
-from lakebed.metadata.key_table import GONE, HashedKeys, KeyTable, KeyTables, fingerprints
-from lakebed.metadata.new_tables import NewTables
-from lakebed.metadata.record_index import find_locations, is_partitioned, read_record_index
-from lakebed.metadata.shard_cache import ShardCache, default_cache
+from lakebed.metadata.merging import Merged
 from lakebed.metadata.table import ROOT, ShardFiles
 from lakebed.metadata.upkeep.compaction import DELTA_COMMITS
 from lakebed.model.commit import WriteStat
@@ -730,7 +732,7 @@ def test_a_compaction_does_not_mind_entries_that_only_a_reader_could_decode(
     cache, stat = ShardCache(str(tmp_path)), WriteStat("f", "record_index/f", "record_index", file_size=1)
     monkeypatch.setattr(new_tables, "build_entries_table", refuse)
     tables = NewTables(cache)
-    tables.add_base(stat, pa.array(["a"]), pa.array([b"x"]).dictionary_encode(), has_ordering=False)
+    tables.compacted(stat, Merged(pa.array(["a"]), pa.array([b"x"]).dictionary_encode(), 1, 0, 0, 0))
     tables.keep(open_storage(tmp_path / "t"), InstantTime("20200101000000000"))
     assert not cache_files(cache)
 

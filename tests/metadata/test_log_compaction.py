@@ -24,7 +24,9 @@ from lakebed.format.metadata.records import (
 )
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
-from lakebed.metadata.merging import Merged, live_files, merge_shard
+from lakebed.index.kinds import merge_rule, merge_shard
+from lakebed.metadata.files import live_files
+from lakebed.metadata.merging import Merged
 from lakebed.metadata.shard import Shard, load_whole_shard, open_file, parts_of
 from lakebed.metadata.upkeep.log_compaction import Horizon, compact_shard_logs, plan_log_compaction, slices_to_merge
 from lakebed.model.commit import CompactionOperation
@@ -94,7 +96,9 @@ class Stack:
             return
         instant = at(int(taken[-1].instant[-9:]) + 1)
         whole = self.slice([*taken, *self.merged], with_base=True)
-        stat = compact_shard_logs(self.storage, whole, instant=instant, token="2-2-2", created_ms=0)
+        stat = compact_shard_logs(
+            self.storage, whole, merge_rule(self.partition), instant=instant, token="2-2-2", created_ms=0
+        )
         if stat is not None:
             log = decode_data_file_name(stat.log_files[0], size=stat.file_size)
             assert isinstance(log, LogFile)

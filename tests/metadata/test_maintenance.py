@@ -10,8 +10,9 @@ from lakebed.api import create_table, open_table
 from lakebed.engine.engines import InProcess
 from lakebed.errors import InvalidInputError, StorageUnavailableError
 from lakebed.format.timeline.metadata import decode_compaction_plan
+from lakebed.index.upkeep import maintain
 from lakebed.metadata.upkeep import compaction, maintenance
-from lakebed.metadata.upkeep.maintenance import archivable, maintain
+from lakebed.metadata.upkeep.maintenance import archivable
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 

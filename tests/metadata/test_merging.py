@@ -10,7 +10,7 @@ from lakebed.errors import CorruptTableError
 from lakebed.format.hfile import HFile, encode_hfile
 from lakebed.format.metadata.records import encode_bloom_record
 from lakebed.format.metadata.schema import has_same_layout, stored_schema
-from lakebed.metadata.merging import merge_shard
+from lakebed.index.kinds import merge_shard
 from lakebed.metadata.shard import EntryLayer, Shard
 from lakebed.model.metadata import BloomRecord
 from lakebed.model.source import BytesSource

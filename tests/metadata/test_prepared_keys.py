@@ -14,12 +14,14 @@ import lakebed
 from lakebed.engine.threads import shared_threads
 from lakebed.format.hfile import decode_hfile
 from lakebed.format.log.file import decode_log_file
-from lakebed.index.record_index import KeyChanges
-from lakebed.metadata import entries
-from lakebed.metadata.changes import MetadataChange
-from lakebed.metadata.entries import Update, encode_shard, plan_record_index
+from lakebed.index.change import MetadataChange
+from lakebed.index.kind import Update
+from lakebed.index.kinds import KINDS
+from lakebed.index.record.entries import KeyChanges
+from lakebed.index.record.prepared_keys import prepare_keys
+from lakebed.index.record.writes import plan_record_index
 from lakebed.metadata.kept import PartitionStats
-from lakebed.metadata.prepared_keys import prepare_keys
+from lakebed.metadata.shard_writes import encode_shard
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import InstantTime
 from lakebed.model.source import BytesSource
@@ -51,7 +53,7 @@ CHANGE = MetadataChange(keys=KEYS)
 def test_they_are_those_of_the_same_change() -> None:
     with shared_threads():
         prepared = prepare_keys(KEYS, UPDATE, created_ms=5)
-        ready = [future.result() for future in prepared.ready_for(CHANGE, UPDATE)]
+        ready = [future.result() for future in prepared.ready_for(CHANGE, UPDATE)["record_index"]]
     expected = [encode_shard(write, instant=AT, created_ms=5) for write in plan_record_index(CHANGE, UPDATE)]
     assert [(e.write.file_id, e.data) for e in ready] == [(e.write.file_id, e.data) for e in expected]
     assert ready
@@ -110,13 +112,14 @@ def rows(ts: int, *numbers: int) -> list[dict[str, Any]]:
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The metadata-table partitions that were planned in commit sections."""
     found: list[str] = []
-    plan = entries._plan_partition
+    for kind in KINDS:
+        plan = kind.writes
 
-    def noted(partition: str, *args: Any) -> Any:
-        found.append(partition)
-        return plan(partition, *args)
+        def noted(partition: str, *args: Any, plan: Any = plan) -> Any:
+            found.append(partition)
+            return plan(partition, *args)
 
-    monkeypatch.setattr(entries, "_plan_partition", noted)
+        monkeypatch.setattr(kind, "writes", noted)
     return found
 
 

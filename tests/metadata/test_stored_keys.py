@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from lakebed.engine.exchange import Shelf
-from lakebed.index.entries import Entries
-from lakebed.index.record_index import KeyChanges, record_index_shards
-from lakebed.metadata.stored_keys import KeyFiles, shard_sets, store_keys
+from lakebed.index.record.entries import KeyChanges, record_index_shards
+from lakebed.index.record.stored_keys import KeyFiles, shard_sets, store_keys
+from lakebed.metadata.entries import Entries
 from lakebed.storage import open_storage
 
 GROUPS = ("3b2f0f4e-8a4c-4c3f-9d43-5a6f1b0e7c11-0", "9a1c7d52-1e0b-4b7e-8f7d-2c4e6a8b0d13-0")
@@ -27,7 +27,7 @@ def check(folder: Path, changes: list[KeyChanges], file_ids: list[str], *, is_pa
     stored = (store_keys(shelf, change, sets(change.partition)) for change in changes)
     files = KeyFiles(shelf, tuple(keys for keys in stored if keys is not None))
     expected = record_index_shards(changes, sets, instant_ms=7)
-    found = {shard: entries.load(instant_ms=7) for shard, entries in files.by_shard().items()}
+    found = {shard: entries.load() for shard, entries in files.by_shard(instant_ms=7).items()}
     assert {shard: text_of(each) for shard, each in found.items()} == {
         shard: text_of(each) for shard, each in expected.items()
     }

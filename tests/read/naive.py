@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from lakebed.read.filter.predicate import (
+from lakebed.filter.predicate import (
     And,
     Compare,
     CompareColumns,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from lakebed.errors import InvalidInputError
-from lakebed.read.filter.evaluate import to_arrow, to_spark_sql
-from lakebed.read.filter.predicate import (
+from lakebed.filter.evaluate import to_arrow, to_spark_sql
+from lakebed.filter.predicate import (
     FALSE,
     TRUE,
     UNKNOWN,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakebed.errors import InvalidInputError
-from lakebed.read.filter.predicate import (
+from lakebed.filter.predicate import (
     FALSE,
     TRUE,
     UNKNOWN,

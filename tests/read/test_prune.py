@@ -8,9 +8,9 @@ import pytest
 
 import lakebed
 from conftest import REAL_TABLES
+from lakebed.filter.predicate import parse_where
 from lakebed.model.files import FileSlice
 from lakebed.read.explain import Explanation
-from lakebed.read.filter.predicate import parse_where
 from lakebed.read.prune import PRUNERS, Kept, Query
 from lakebed.table import open_handle
 from rows import canonical, spark_rows

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakebed.read.filter.predicate import (
+from lakebed.filter.predicate import (
     Compare,
     CompareColumns,
     FunctionCompare,
@@ -19,7 +19,7 @@ from lakebed.read.filter.predicate import (
     expression_key,
     parse_where,
 )
-from lakebed.read.filter.ranges import Ranges, may_match
+from lakebed.filter.ranges import Ranges, may_match
 from read.naive import FIELDS, Row, cell, predicates, rows, truth
 
 Order = Callable[[Any], Any]

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from lakebed.filter.predicate import parse_where
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import COMMIT_TIME, FILE_NAME, PARTITION_PATH
 from lakebed.read.file_slice import SliceTask
-from lakebed.read.filter.predicate import parse_where
 from lakebed.read.repeated import SLICE, leave_out, put_back, sent_schema, sent_task
 from lakebed.read.spark_columns import spark_schema
 from lakebed.storage import open_storage

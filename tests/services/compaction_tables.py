@@ -13,8 +13,8 @@ import pytest
 
 import lakebed
 from lakebed.engine.engines import Engine, InProcess
+from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.record_index import read_record_index
 from lakebed.model.words import META_COLUMNS
 from lakebed.options import WriteOptions, parse_write_options
 from lakebed.read.arrow import read_arrow

@@ -10,7 +10,7 @@ import pytest
 import lakebed
 from lakebed.errors import InvalidInputError
 from lakebed.format.timeline.metadata import decode_commit
-from lakebed.metadata.upkeep.maintenance import maintain
+from lakebed.index.upkeep import maintain
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
 from lakebed.services.archive import ArchiveLimits, archive_timeline, parse_archive_limits

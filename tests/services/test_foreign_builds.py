@@ -12,11 +12,11 @@ import pytest
 from lakebed.api import Table, open_table
 from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.format.timeline.metadata import encode_index_plan
+from lakebed.index.column_stats.ranges import find_column_ranges
+from lakebed.index.obliged import COVERS
+from lakebed.index.record.probe import find_locations, read_record_index
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.bootstrap import create_shards, group_ids, reserved_instant
-from lakebed.metadata.column_stats import find_column_ranges
-from lakebed.metadata.obliged import COVERS
-from lakebed.metadata.record_index import find_locations, read_record_index
 from lakebed.metadata.table import find_metadata_table
 from lakebed.model.commit import CommitMetadata, IndexedPartition, IndexPlan
 from lakebed.model.instant import InstantTime

@@ -194,8 +194,8 @@ def test_resharding_to_the_same_number_writes_nothing(original: Path, tmp_path: 
 
 
 def test_resharding_keeps_every_entry(original: Path, tmp_path: Path) -> None:
+    from lakebed.index.record.probe import read_record_index
     from lakebed.metadata import MetadataTable
-    from lakebed.metadata.record_index import read_record_index
 
     def entries(table: Table) -> list[tuple[object, ...]]:
         metadata = table._handle.state().metadata

@@ -13,8 +13,8 @@ import pytest
 import lakebed
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.metadata.keys import data_partition_of_group
+from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.record_index import read_record_index
 from lakebed.table import open_handle
 
 SCHEMA = pa.schema([("id", pa.string()), ("day", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])

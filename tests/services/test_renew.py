@@ -13,9 +13,9 @@ import pytest
 
 from lakebed.api import Table, open_table
 from lakebed.errors import CorruptTableError, SnapshotExpiredError
+from lakebed.index.kinds import merge_shard
+from lakebed.index.record.current_entries import are_current
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.current_entries import are_current
-from lakebed.metadata.merging import merge_shard
 from lakebed.metadata.upkeep import maintenance as maintenance_module
 from lakebed.model.index import IndexDefinition
 from lakebed.model.words import Action

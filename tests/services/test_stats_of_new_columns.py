@@ -12,9 +12,9 @@ import lakebed
 from lakebed.errors import WriteConflictError
 from lakebed.format.metadata.keys import partition_stats_key
 from lakebed.format.metadata.records import decode_metadata_record
+from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS
+from lakebed.index.partition_stats.current import CurrentStats
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
-from lakebed.metadata.current_stats import CurrentStats
 from lakebed.model.metadata import ColumnStats
 from lakebed.storage.faults import Crash, Fault, FaultyStorage, on
 
@@ -109,7 +109,7 @@ def test_a_write_takes_what_a_partition_lacks_from_its_files(
 def test_a_wrong_entry_is_found_and_repaired(
     table: lakebed.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakebed.metadata import entries
+    from lakebed.index.partition_stats import kind as entries
     from lakebed.services.indexing import create
 
     with monkeypatch.context() as patched:

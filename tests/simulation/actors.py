@@ -11,6 +11,7 @@ from lakebed.errors import CommitUnknownError, CorruptTableError, InvalidInputEr
 from lakebed.format.file_names import encode_base_file_name, encode_log_file_name
 from lakebed.format.partition_metafile import PARTITION_METAFILE
 from lakebed.format.properties import encode_properties
+from lakebed.index.upkeep import maintain as maintain_metadata
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
@@ -413,7 +414,7 @@ def maintain(client: Client) -> None:
 
 def finish_maintenance(client: Client) -> None:
     """Takes up what is pending in the metadata table, and does what is due."""
-    maintenance.maintain(client.transactions, Inline(), client.log_blocks)
+    maintain_metadata(client.transactions, Inline(), client.log_blocks)
 
 
 def run_configurator(client: Client, delay_ms: int) -> None:

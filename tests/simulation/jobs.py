@@ -26,7 +26,7 @@ import lakebed.table.state as state_module
 import lakebed.transaction.archive as archiving
 from lakebed.errors import LakebedError, StorageUnavailableError
 from lakebed.format.file_names import encode_base_file_name, encode_log_file_name
-from lakebed.metadata.obliged import complete_groups
+from lakebed.index.obliged import complete_groups
 from lakebed.metadata.upkeep.clean import plan_clean
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import FileSlice
@@ -228,10 +228,10 @@ def _gone(change: Any) -> Iterator[str]:
 
 
 def compact_shard(
-    storage: Any, file_slice: FileSlice, *, instant: InstantTime, token: str, created_ms: int, tables: None
+    storage: Any, file_slice: FileSlice, rule: object, *, instant: InstantTime, token: str, **rest: object
 ) -> WriteStat:
     """The base file that takes the place of a slice of a simulated metadata table."""
-    del created_ms, tables
+    del rule, rest
     paths, places = merge_entries(slice_contents(file_slice, lambda path: storage.get(f"{METADATA}{path}")))
     token = f"{token}-0-{storage._world.token()[1:]}"
     path = file_slice.path(encode_base_file_name(file_slice.group.file_id, token, instant, ".hfile"))
@@ -240,10 +240,10 @@ def compact_shard(
 
 
 def compact_shard_logs(
-    storage: Any, file_slice: FileSlice, *, instant: InstantTime, token: str, created_ms: int
+    storage: Any, file_slice: FileSlice, rule: object, *, instant: InstantTime, token: str, created_ms: int
 ) -> WriteStat:
     """The log file that stands for those of a slice of a simulated metadata table."""
-    del created_ms
+    del rule, created_ms
     logs = counted_logs(file_slice, lambda path: storage.get(f"{METADATA}{path}"))
     token = f"{token}-0-{storage._world.token()[1:]}"
     path = file_slice.path(encode_log_file_name(file_slice.group.file_id, instant, 1, token))

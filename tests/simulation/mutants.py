@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-import lakebed.metadata.obliged as obliged
+import lakebed.index.obliged as obliged
 import lakebed.metadata.table as metadata_table
 import lakebed.metadata.upkeep.maintenance as maintenance
 import lakebed.services.archive as archive

@@ -21,8 +21,8 @@ from lakebed.engine import exchange
 from lakebed.engine.engines import InProcess
 from lakebed.engine.exchange import Shelf
 from lakebed.errors import InvalidInputError, WriteConflictError
+from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.record_index import read_record_index
 from lakebed.model.instant import InstantTime
 from lakebed.table import open_handle
 from lakebed.write import room, staging

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lakebed
-from lakebed.metadata import current_stats
+from lakebed.index.partition_stats import current as current_stats
 from lakebed.metadata.kept import WrittenStats
 from lakebed.model.metadata import ColumnStats
 from lakebed.table import memory

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import lakebed
+from lakebed.index.record.current_entries import are_current
+from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.current_entries import are_current
-from lakebed.metadata.record_index import read_record_index
 from lakebed.model.index import EntryOrdering
 from lakebed.table import open_handle
 

@@ -24,8 +24,8 @@ from lakebed.format.avro.schema import arrow_schema, avro_schema
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.log.blocks import decode_deletes, decode_positions, decode_records
 from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock, decode_log_file
+from lakebed.index.column_stats.ranges import read_column_stats
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.column_stats import read_column_stats
 from lakebed.model.commit import WriteStat
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile

@@ -16,10 +16,11 @@ import pytest
 import lakebed
 from lakebed.format.metadata.schema import committed_schema, stored_schema
 from lakebed.format.timeline.metadata import encode_commit
-from lakebed.index.partition_stats import partition_stats_entries
-from lakebed.metadata import MetadataTable, entries
-from lakebed.metadata.column_stats import PARTITION_STATS, find_column_ranges
-from lakebed.metadata.entries import ShardWrite, write_shards
+from lakebed.index.column_stats.ranges import PARTITION_STATS, find_column_ranges
+from lakebed.index.partition_stats.entries import partition_stats_entries
+from lakebed.metadata import MetadataTable
+from lakebed.metadata import shard_writes as entries
+from lakebed.metadata.shard_writes import ShardWrite, write_shards
 from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import ColumnStats, ValueType
 from lakebed.storage import open_storage

@@ -10,49 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from lakebed.format.file_names import encode_base_file_name
-from lakebed.format.metadata.column_stats import value_type_of
 from lakebed.format.metadata.keys import group_file_id
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_shard_base
 from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
 from lakebed.format.properties import table_checksum
-from lakebed.index.entries import Entries
-from lakebed.index.files import no_files
-from lakebed.metadata.entries import store_file, store_placeholder
+from lakebed.metadata.entries import Entries
+from lakebed.metadata.shard_writes import store_file, store_placeholder
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import NO_LOGS, WriteStat
-from lakebed.model.index import (
-    ORDERING_FIELD,
-    ORDERING_IS_CURRENT,
-    WINDOW_FIRST,
-    WINDOW_NEWEST,
-    WINDOW_OUTSIDE,
-    EntryOrdering,
-    IndexDefinition,
-    IndexWindow,
-)
 from lakebed.model.instant import InstantTime
-from lakebed.model.words import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from lakebed.storage import Storage
 from lakebed.storage.confirm import create_file
 
-SHARDS: Mapping[str, int] = {
-    "files": 1,
-    "column_stats": 2,
-    "bloom_filters": 4,
-    "record_index": 10,
-    "partition_stats": 1,
-}
-"""How many shards a partition has if nothing else is asked for, in the order in which Hudi builds partitions."""
-
-STATS_COLUMNS_MAX = 32
-"""Of the data columns, as many get statistics unless others are asked for."""
-
 Shards = Iterable[tuple[str, Entries]]
 """Entries of shards, by file id."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyPartition:
+    """A partition of a table without data: its shards, and what they have all the same."""
+
+    partition: str
+    file_ids: tuple[str, ...]
+    entries: Shards = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,29 +69,6 @@ def metadata_properties(table_name: str) -> dict[str, str]:
     return {**properties, "hoodie.table.checksum": str(table_checksum(properties))}
 
 
-def column_stats_definition(schema: pa.Schema, *, has_meta_columns: bool) -> IndexDefinition:
-    """The column statistics that a table with these data columns gets by default."""
-    meta = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY) if has_meta_columns else ()
-    columns = [field.name for field in schema if value_type_of(field.type) is not None]
-    fields = (*meta, *columns[:STATS_COLUMNS_MAX])
-    return IndexDefinition("column_stats", "column_stats", "column_stats", source_fields=fields, version="V2")
-
-
-def record_index_definition(
-    *, is_partitioned: bool, ordering: EntryOrdering | None = None, window: IndexWindow | None = None
-) -> IndexDefinition:
-    """A record index over the whole table, or one per data partition, of all of them or of those in a window.
-
-    Its entries carry ordering values or not.
-    """
-    options = {"isPartitioned": str(is_partitioned).lower()}
-    if window is not None:
-        options |= {WINDOW_FIRST: window.first, WINDOW_NEWEST: str(window.newest), WINDOW_OUTSIDE: window.outside}
-    if ordering is not None:
-        options |= {ORDERING_FIELD: ordering.field, ORDERING_IS_CURRENT: str(ordering.is_current).lower()}
-    return IndexDefinition("record_index", "record_index", options=options, version="V1")
-
-
 def reserved_instant(number: int) -> InstantTime:
     """The instant of the n-th partition that is built with its table."""
     return InstantTime(f"{number:017d}")
@@ -121,31 +80,25 @@ def group_ids(mdt_partition: str, count: int) -> tuple[str, ...]:
 
 
 def bootstrap_empty(
-    storage: Storage, shards: Mapping[str, int], *, token: str, created_ms: int, date: str
+    storage: Storage, partitions: Iterable[EmptyPartition], *, token: str, created_ms: int, date: str
 ) -> tuple[BuiltPartition, ...]:
-    """The partitions of a table without data, in the order in which they are to be published.
+    """Stores the partitions of a table without data, in the order in which they are to be published.
 
-    `shards` has how many shards each gets: none for a partitioned record index, which gets them with its data.
     `date` goes into comments.
     """
-    built = []
-    order = {partition: number for number, partition in enumerate(SHARDS)}
-    for number, partition in enumerate(sorted(shards, key=lambda name: order.get(name, len(order)))):
-        file_ids = group_ids(partition, shards[partition])
-        entries = [(file_ids[0], no_files())] if partition == "files" else []
-        built.append(
-            build_partition(
-                storage,
-                partition,
-                file_ids,
-                entries,
-                instant=reserved_instant(number),
-                token=token,
-                created_ms=created_ms,
-                date=date,
-            )
+    return tuple(
+        build_partition(
+            storage,
+            each.partition,
+            each.file_ids,
+            each.entries,
+            instant=reserved_instant(number),
+            token=token,
+            created_ms=created_ms,
+            date=date,
         )
-    return tuple(built)
+        for number, each in enumerate(partitions)
+    )
 
 
 def build_partition(

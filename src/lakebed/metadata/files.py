@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pyarrow as pa
+
 from lakebed.errors import CorruptTableError
+from lakebed.format.arrow import pc
 from lakebed.format.metadata.keys import partition_key, partition_of_key
-from lakebed.format.metadata.records import decode_files, decode_metadata_record, merge_files
-from lakebed.metadata.changes import MetadataChange
+from lakebed.format.metadata.records import decode_files, decode_metadata_record, merge_file_entries, merge_files
 from lakebed.metadata.kept import DataFiles, Listing
-from lakebed.metadata.merging import live_files
 from lakebed.metadata.shard import DeleteLayer, EntryLayer, Shard
 from lakebed.metadata.table import MetadataTable, ShardFiles
 from lakebed.model.files import BaseFile, LogFile
@@ -46,20 +47,38 @@ def read_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | L
     return _listed(shard)
 
 
-def note_added(metadata: MetadataTable, change: MetadataChange, path: str) -> None:
-    """Has the next look know the files that a change adds, if it finds the log file at `path`, which says so.
+def note_added(metadata: MetadataTable, sizes: Mapping[str, Mapping[str, int]], path: str) -> None:
+    """Has the next look know files that are added, by name and partition, if it finds the log file at `path`.
 
-    Nobody else's file has that path, and nothing is known by it if the change does not come to be.
+    Nobody else's file has that path, and nothing is known by it if the write does not complete.
     """
     shards = metadata.shard_files(_FILES)
-    if shards is None or change.deleted or change.removed_partitions:
+    if shards is None:
         return
     (files,) = shards
     sources = _sources(files)
     known = metadata.kept.listing.find(sources)
     if known is not None and len(known.sources) == len(sources):
-        added = {name: {n: FileEntry(size) for n, size in of_name.items()} for name, of_name in change.added.items()}
+        added = {name: {n: FileEntry(size) for n, size in of_name.items()} for name, of_name in sizes.items()}
         metadata.kept.listing.note(Listing((*sources, (path, None)), _with(known.files, added), known.replaced))
+
+
+def live_files(shard: Shard) -> dict[str, dict[str, FileEntry]]:
+    """The data files of the `files` partition, by data partition; one that was deleted loses what it had before."""
+    tables: list[pa.Table] = []
+    for layer in shard.layers():
+        if isinstance(layer, DeleteLayer):
+            gone = pa.array(map(partition_of_key, layer.keys), pa.string())
+            tables = [table.filter(pc.invert(pc.is_in(table["partition"], gone))) for table in tables]
+        else:
+            tables.append(layer.decode(decode_files))
+    files: dict[str, dict[str, FileEntry]] = {}
+    if tables:
+        entries = merge_file_entries(pa.concat_tables(tables))
+        rows = zip(*(entries[column].to_pylist() for column in ("partition", "name", "size")), strict=True)
+        for partition, name, size in rows:
+            files.setdefault(partition, {})[name] = FileEntry(size)
+    return files
 
 
 def _sources(files: ShardFiles) -> tuple[tuple[str, InstantTime], ...]:

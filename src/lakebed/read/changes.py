@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lakebed.errors import InvalidInputError
+from lakebed.filter.predicate import Predicate
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.read.as_of import completion_of_point
-from lakebed.read.filter.predicate import Predicate
 from lakebed.read.scan import ScanPlan, plan_slices, take_snapshot
 from lakebed.table import TableState
 

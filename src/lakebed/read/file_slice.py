@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptTableError
+from lakebed.filter.evaluate import to_arrow
+from lakebed.filter.predicate import Predicate, columns_of
 from lakebed.format.arrow import empty_table, flag_array, flags_of, text_array
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.log.blocks import decode_deletes, decode_records
@@ -21,8 +23,6 @@ from lakebed.read.base_file import PARQUET, read_base_file
 from lakebed.read.conform import conform_array, conform_table
 from lakebed.read.derived import plan_columns
 from lakebed.read.few_rows import find_base_rows, find_block_rows, may_hold
-from lakebed.read.filter.evaluate import to_arrow
-from lakebed.read.filter.predicate import Predicate, columns_of
 from lakebed.read.held_files import HeldStorage
 from lakebed.read.keys import key_columns, record_keys
 from lakebed.read.merge import Kind, Part, Rules, merge_slice

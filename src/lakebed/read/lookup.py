@@ -8,8 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakebed.errors import CorruptTableError, InvalidInputError
+from lakebed.index.record.probe import RECORD_INDEX, find_locations
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.record_index import RECORD_INDEX, find_locations
 from lakebed.model.files import FileGroupId
 from lakebed.model.text import check_texts
 from lakebed.read.arrow import read_arrow

@@ -11,21 +11,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptTableError
+from lakebed.filter.predicate import Predicate, columns_of, wanted_values
+from lakebed.filter.ranges import Ranges, may_match
 from lakebed.format.arrow import text_array
 from lakebed.format.metadata.secondary_keys import has_certain_text, secondary_value_text
+from lakebed.index.bloom.probe import BLOOM_FILTERS, find_blooms
+from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS, find_column_ranges
+from lakebed.index.record.probe import RECORD_INDEX, find_locations
+from lakebed.index.secondary.probe import PREFIX as SECONDARY
+from lakebed.index.secondary.probe import find_record_keys
 from lakebed.metadata import MetadataTable, Unusable
-from lakebed.metadata.bloom_filters import BLOOM_FILTERS, find_blooms
-from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS, find_column_ranges
-from lakebed.metadata.record_index import RECORD_INDEX, find_locations
-from lakebed.metadata.secondary_index import PREFIX as SECONDARY
-from lakebed.metadata.secondary_index import find_record_keys
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.words import RECORD_KEY
 from lakebed.read.explain import PruneStep
 from lakebed.read.file_slice import KEYS_FEW as LOOKUP_KEYS_MAX
-from lakebed.read.filter.predicate import Predicate, columns_of, wanted_values
-from lakebed.read.filter.ranges import Ranges, may_match
 from lakebed.read.keys import possible_keys
 from lakebed.read.partitions import columns_from_path, typed_partition_values
 
@@ -300,8 +300,8 @@ def _groups_by_lookup(metadata: MetadataTable, keys: tuple[str, ...]) -> set[Fil
 
 def _groups_by_probe(metadata: MetadataTable, keys: tuple[str, ...]) -> set[FileGroupId]:
     # Imported here: a few keys need no compiled code.
-    from lakebed.metadata.key_locations import locate_everywhere
-    from lakebed.metadata.shard_cache import default_cache
+    from lakebed.index.record.key_locations import locate_everywhere
+    from lakebed.index.record.shard_cache import default_cache
 
     _, found = locate_everywhere(metadata, text_array(keys), cache=default_cache())
     return {found.places[code] for code in np.unique(found.codes)}

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.filter.predicate import columns_of
 from lakebed.model.words import COMMIT_TIME, FILE_NAME, PARTITION_PATH
 from lakebed.read.derived import REPETITIVE, as_dictionary
 from lakebed.read.file_slice import SliceTask
-from lakebed.read.filter.predicate import columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

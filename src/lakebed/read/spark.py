@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakebed.engine.workers import check_spark, ensure_workers
+from lakebed.filter.evaluate import to_spark_sql
 from lakebed.read.base_file import PARQUET
 from lakebed.read.file_slice import SliceTask, read_slice
-from lakebed.read.filter.evaluate import to_spark_sql
 from lakebed.read.partitions import columns_from_path
 from lakebed.read.repeated import leave_out, put_back, sent_schema, sent_task
 from lakebed.read.scan import ScanPlan

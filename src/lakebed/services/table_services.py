@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lakebed.engine.engines import InProcess
 from lakebed.engine.spark import OnSpark
 from lakebed.errors import InvalidInputError, LakebedError, ServiceCancelledError, ServiceRunningError
-from lakebed.metadata.upkeep.maintenance import maintain
+from lakebed.index.upkeep import maintain
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action
 from lakebed.services.archive import archive_timeline, parse_archive_limits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lakebed.index.ordering import find_ordering
+from lakebed.index.record.ordering import find_ordering
 from lakebed.model.instant import InstantTime
 from lakebed.options import WriteOptions
 from lakebed.read.scan import counted_instants

@@ -13,16 +13,13 @@ from lakebed.errors import InvalidInputError
 from lakebed.format.index_definitions import encode_index_definitions
 from lakebed.format.properties import table_checksum
 from lakebed.format.timeline.metadata import encode_commit
-from lakebed.index.ordering import ask_ordering
-from lakebed.index.record_index import ShardSizing, shard_count
-from lakebed.metadata.bootstrap import (
-    SHARDS,
-    bootstrap_empty,
-    column_stats_definition,
-    metadata_properties,
-    record_index_definition,
-)
-from lakebed.metadata.current_entries import first_extra
+from lakebed.index.column_stats.kind import column_stats_definition
+from lakebed.index.kinds import empty_partitions, kind_of
+from lakebed.index.record.current_entries import first_extra
+from lakebed.index.record.entries import ShardSizing, shard_count
+from lakebed.index.record.kind import record_index_definition
+from lakebed.index.record.ordering import ask_ordering
+from lakebed.metadata.bootstrap import EmptyPartition, bootstrap_empty, metadata_properties
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.index import EntryOrdering, IndexDefinition
@@ -199,7 +196,8 @@ def create_files(ports: Ports, spec: TableSpec) -> None:
         definitions = _definitions(spec)
         shards = {name: _shards(name, spec) for name in metadata_partitions(spec)}
         properties = table_properties(spec, tuple(shards))
-        _create_metadata_table(ports, TableConfig(properties), shards, first_extra(definitions.get("record_index")))
+        extra = first_extra(definitions.get("record_index"))
+        _create_metadata_table(ports, TableConfig(properties), empty_partitions(shards), extra)
         replace_file(ports.storage, properties["hoodie.table.index.defs.path"], encode_index_definitions(definitions))
         if not create_file(ports.storage, PROPERTIES, encode_config(properties, ports.clock.now_ms())):
             raise _taken(ports.storage)
@@ -228,12 +226,12 @@ def _delete_own_folders(storage: Storage) -> None:
 
 
 def _create_metadata_table(
-    ports: Ports, config: TableConfig, shards: Mapping[str, int], extra: Mapping[str, str]
+    ports: Ports, config: TableConfig, partitions: Sequence[EmptyPartition], extra: Mapping[str, str]
 ) -> None:
     zone = timeline_zone(config)
     now = ports.clock.now_ms()
     date = format_time(now, zone)
-    built = bootstrap_empty(ports.storage, shards, token=new_write_token(0), created_ms=now, date=date)
+    built = bootstrap_empty(ports.storage, partitions, token=new_write_token(0), created_ms=now, date=date)
     properties = metadata_properties(config.name)
     create_file(ports.storage, f"{METADATA}{PROPERTIES}", encode_config(properties, now))
     for number, partition in enumerate(built):
@@ -265,10 +263,10 @@ def _definitions(spec: TableSpec) -> dict[str, IndexDefinition]:
     return definitions
 
 
-def _shards(mdt_partition: str, spec: TableSpec) -> int:
+def _shards(partition: str, spec: TableSpec) -> int:
     """How many shards a partition of the metadata table begins with: none if each data partition brings its own."""
-    if mdt_partition != "record_index":
-        return SHARDS[mdt_partition]
+    if partition != "record_index":
+        return kind_of(partition).shards
     sizing = ShardSizing(*parse_index_options(spec.options).global_sizing)
     return 0 if spec.has_partitioned_index else shard_count(0, sizing)
 

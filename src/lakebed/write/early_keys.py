@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from lakebed.index.record_index import KeyChanges
+from lakebed.index.kind import Update
+from lakebed.index.partition_stats.current import CurrentStats
+from lakebed.index.record.entries import KeyChanges
+from lakebed.index.record.new_tables import NewTables
+from lakebed.index.record.prepared_keys import PreparedKeys, prepare_keys
+from lakebed.index.record.probe import RECORD_INDEX, is_partitioned
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.current_stats import CurrentStats
-from lakebed.metadata.entries import Update
-from lakebed.metadata.new_tables import NewTables
-from lakebed.metadata.prepared_keys import PreparedKeys, prepare_keys
-from lakebed.metadata.record_index import RECORD_INDEX, is_partitioned
 from lakebed.table import TableState
 from lakebed.transaction.times import instant_ms, timeline_zone
 from lakebed.write.plan import Picked, WritePlan

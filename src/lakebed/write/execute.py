@@ -13,11 +13,11 @@ from lakebed.engine.exchange import Shelf
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import RolledBackError, ServiceCancelledError, WriteConflictError
 from lakebed.format.file_names import decode_data_file_name
-from lakebed.index.record_index import KeyChanges
-from lakebed.metadata.changes import key_changes
-from lakebed.metadata.obliged import complete_groups, list_groups
-from lakebed.metadata.record_index import RECORD_INDEX
-from lakebed.metadata.stored_keys import ShardSets, StoredKeys, shard_sets, store_keys
+from lakebed.index.change import key_changes
+from lakebed.index.obliged import complete_groups, list_groups
+from lakebed.index.record.entries import KeyChanges
+from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.index.record.stored_keys import ShardSets, StoredKeys, shard_sets, store_keys
 from lakebed.metadata.table import ROOT
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import RECORD_KEY

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CorruptTableError, WriteConflictError
 from lakebed.format.timeline.metadata import encode_commit
-from lakebed.index.ordering import find_ordering
-from lakebed.index.record_index import KeyChanges
+from lakebed.index.change import MetadataChange, change_of_commit
+from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS
+from lakebed.index.kind import Update
+from lakebed.index.kinds import kind_of
+from lakebed.index.obliged import find_obliged
+from lakebed.index.partition_stats.current import CurrentStats
+from lakebed.index.record.current_entries import next_extra
+from lakebed.index.record.entries import KeyChanges
+from lakebed.index.record.new_tables import NewTables
+from lakebed.index.record.ordering import find_ordering
+from lakebed.index.record.prepared_keys import PreparedKeys
+from lakebed.index.record.stored_keys import KeyFiles
+from lakebed.index.update import Ready, write_change
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.changes import MetadataChange, change_of_commit
-from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
-from lakebed.metadata.current_entries import next_extra
-from lakebed.metadata.current_stats import CurrentStats
-from lakebed.metadata.entries import EncodedShard, Update, write_change
 from lakebed.metadata.files import note_added
-from lakebed.metadata.new_tables import NewTables
-from lakebed.metadata.obliged import find_obliged
-from lakebed.metadata.prepared_keys import PreparedKeys
-from lakebed.metadata.stored_keys import KeyFiles
 from lakebed.model.commit import CommitMetadata, WriteStat, stats_by_partition
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
@@ -90,12 +91,13 @@ class CommitChanges:
         is_kept = self.keeps_current and ordering == self.context.entry_ordering
         extra = next_extra(section, state.definitions.get("record_index"), kept=is_kept) | obliged.extra_metadata
         is_late = self._was_overtaken(state) or _has_later(section, instant) or any(t > instant for t in others)
-        if PARTITION_STATS in partitions and is_late:
-            _write_ahead(section, change, replace(update, partitions=(PARTITION_STATS,)), extra)
-        ready = self.prepared.ready_for(change, update) if self.prepared is not None else ()
+        ahead = tuple(name for name in partitions if kind_of(name).newest_request_wins)
+        if ahead and is_late:
+            _write_ahead(section, change, replace(update, partitions=ahead), extra)
+        ready = self.prepared.ready_for(change, update) if self.prepared is not None else None
         written = _write(section, change, update, extra, self.tables, ready)
         for stat in written.write_stats.get("files", ()):
-            note_added(state.metadata, change, stat.path)
+            note_added(state.metadata, change.added, stat.path)
         if not others and not is_late and PARTITION_STATS not in obliged.building:
             known.remember(_names(written.write_stats.get(PARTITION_STATS, ())))
         return written
@@ -170,10 +172,10 @@ def _write(
     update: Update,
     extra: Mapping[str, str],
     tables: NewTables | None = None,
-    ready: Sequence[Future[EncodedShard]] = (),
+    ready: Ready | None = None,
 ) -> CommitMetadata:
     token, created_ms = new_write_token(0), section.ports.clock.now_ms()
-    stats = write_change(section.files, change, update, token=token, created_ms=created_ms, tables=tables, ready=ready)
+    stats = write_change(section.files, change, update, token=token, created_ms=created_ms, beside=tables, ready=ready)
     return metadata_commit(stats, extra)
 
 

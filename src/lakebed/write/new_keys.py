@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from lakebed.engine.exchange import Shelf, StagedFile
 from lakebed.errors import WriteConflictError
+from lakebed.index.record.probe import KeyShards, record_index_files
+from lakebed.index.record.shard_cache import ShardCache, default_cache
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.record_index import KeyShards, record_index_files
-from lakebed.metadata.shard_cache import ShardCache, default_cache
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.table import TableState
 from lakebed.table.lost import lost_indexes

@@ -16,16 +16,17 @@ from lakebed.engine.randomness import new_file_id
 from lakebed.engine.threads import shared_threads
 from lakebed.errors import CommitUnknownError, LakebedError, WriteConflictError
 from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
-from lakebed.index.ordering import find_ordering
-from lakebed.index.record_index import KeyChanges
+from lakebed.index.record.current_entries import are_current
+from lakebed.index.record.entries import KeyChanges
+from lakebed.index.record.new_tables import NewTables
+from lakebed.index.record.ordering import find_ordering
+from lakebed.index.record.prepared_keys import PreparedKeys
+from lakebed.index.record.probe import RECORD_INDEX, record_index_files
+from lakebed.index.record.shard_cache import ShardCache, default_cache
+from lakebed.index.record.stored_keys import KeyFiles
+from lakebed.index.upkeep import maintain
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.current_entries import are_current
-from lakebed.metadata.new_tables import NewTables
-from lakebed.metadata.prepared_keys import PreparedKeys
-from lakebed.metadata.record_index import RECORD_INDEX, record_index_files
-from lakebed.metadata.shard_cache import ShardCache, default_cache
-from lakebed.metadata.stored_keys import KeyFiles
-from lakebed.metadata.upkeep.maintenance import is_due, maintain
+from lakebed.metadata.upkeep.maintenance import is_due
 from lakebed.model.commit import CommitMetadata, stats_by_partition
 from lakebed.model.index import EntryOrdering
 from lakebed.model.instant import InstantTime

@@ -7,16 +7,14 @@ base file, whenever they were requested.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from lakebed.format.file_names import decode_data_file_name, encode_base_file_name
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_shard_base
-from lakebed.metadata.entries import store_file
-from lakebed.metadata.merging import Merged, merge_shard
-from lakebed.metadata.new_tables import NewTables
-from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.metadata.merging import PLAIN, Form, Merged, MergeRule
 from lakebed.metadata.shard import load_whole_shard
+from lakebed.metadata.shard_writes import store_file
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import NO_LOGS, CompactionOperation, CompactionPlan, WriteStat
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
@@ -75,31 +73,42 @@ def operation_of(file_slice: FileSlice, logs: tuple[LogFile, ...]) -> Compaction
     )
 
 
+class Compacted(Protocol):
+    """Told what a compaction made, and when that counts."""
+
+    def compacted(self, stat: WriteStat, merged: Merged) -> None:
+        """A base file was stored that has these entries."""
+        ...
+
+    def keep(self, storage: Storage, completed_at: InstantTime) -> None:
+        """The compaction has completed."""
+        ...
+
+
 def compact_shard(
     storage: Storage,
     file_slice: FileSlice,
+    rule: MergeRule,
     *,
     instant: InstantTime,
     token: str,
     created_ms: int,
-    stats_version: str = "V2",
-    tables: NewTables | None = None,
+    form: Form = PLAIN,
+    observer: Compacted | None = None,
 ) -> WriteStat:
     """Stores the base file that takes the place of a slice, also if nothing is left in it.
 
-    `token` is unique per attempt, `created_ms` the time of day, `stats_version` that of the table's column statistics.
-    Of a shard of the record index the key table is made, too, if there are `tables` to add it to.
+    `rule` is that of the index, `token` is unique per attempt, `created_ms` the time of day. The `observer` is told.
     """
-    partition, file_id = file_slice.group.partition, file_slice.group.file_id
     shard = load_whole_shard(storage, file_slice, root=ROOT)
-    merged = merge_shard(shard, partition, has_base=file_slice.base is not None, stats_version=stats_version)
-    name = encode_base_file_name(file_id, token, instant, ".hfile")
+    merged = rule.shard(shard, has_base=file_slice.base is not None, form=form)
+    name = encode_base_file_name(file_slice.group.file_id, token, instant, ".hfile")
     schema = stored_schema(has_ordering=merged.has_ordering)
     data = encode_shard_base(merged.keys, merged.values, schema=schema, created_ms=created_ms, in_order=True)
     store_file(storage, f"{ROOT}{file_slice.path(name)}", data)
     stat = _stat(file_slice, file_slice.path(name), merged, len(data))
-    if tables is not None and partition == RECORD_INDEX:
-        tables.add_base(stat, merged.keys, merged.values, has_ordering=merged.has_ordering)
+    if observer is not None:
+        observer.compacted(stat, merged)
     return stat
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 from lakebed.format.file_names import encode_log_file_name
 from lakebed.format.metadata.shard_files import encode_merged_log
-from lakebed.metadata.entries import log_stat, store_file
-from lakebed.metadata.merging import MergedLogs, merge_logs
+from lakebed.metadata.merging import MergedLogs, MergeRule
 from lakebed.metadata.shard import load_blocks_of, shard_of_blocks
+from lakebed.metadata.shard_writes import log_stat, store_file
 from lakebed.metadata.table import ROOT
 from lakebed.metadata.upkeep.compaction import log_counts, operation_of
 from lakebed.model.commit import CompactionOperation, CompactionPlan, WriteStat
@@ -110,15 +110,15 @@ def _to_merge(
 
 
 def compact_shard_logs(
-    storage: Storage, file_slice: FileSlice, *, instant: InstantTime, token: str, created_ms: int
+    storage: Storage, file_slice: FileSlice, rule: MergeRule, *, instant: InstantTime, token: str, created_ms: int
 ) -> WriteStat | None:
     """Stores the log file that stands for those of a slice; None if they say nothing.
 
-    `token` is unique per attempt, `created_ms` the time of day.
+    `rule` is that of the index, `token` is unique per attempt, `created_ms` the time of day.
     """
     group = file_slice.group
     blocks = load_blocks_of(storage, file_slice, root=ROOT)
-    merged = merge_logs(shard_of_blocks(blocks), group.partition)
+    merged = rule.logs(shard_of_blocks(blocks))
     if not len(merged):
         return None
     name = encode_log_file_name(group.file_id, instant, 1, token)

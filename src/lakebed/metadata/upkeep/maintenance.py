@@ -7,7 +7,7 @@ the next section takes up.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,11 +22,16 @@ from lakebed.format.timeline.metadata import (
     encode_compaction_plan,
 )
 from lakebed.format.timeline.plans import decode_clean_plan, encode_clean_plan
-from lakebed.metadata.new_tables import NewTables
-from lakebed.metadata.shard_cache import ShardCache
+from lakebed.metadata.merging import MergeRule
 from lakebed.metadata.table import ROOT
 from lakebed.metadata.upkeep.clean import plan_clean
-from lakebed.metadata.upkeep.compaction import DELTA_COMMITS, compact_shard, plan_compaction, slice_of
+from lakebed.metadata.upkeep.compaction import (
+    DELTA_COMMITS,
+    Compacted,
+    compact_shard,
+    plan_compaction,
+    slice_of,
+)
 from lakebed.metadata.upkeep.log_compaction import Horizon, compact_shard_logs, plan_log_compaction, slices_to_merge
 from lakebed.model.commit import (
     CleanedPartition,
@@ -65,22 +70,27 @@ def is_due(timeline: Timeline, log_blocks: int | None = None) -> bool:
     return log_blocks is not None and _delta_commits(timeline, timeline.log_compactions) >= log_blocks
 
 
-def maintain(
-    transactions: Transactions, engine: Engine, log_blocks: int | None = None, cache: ShardCache | None = None
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """How maintenance does its work: where tasks run, how partitions are merged, and who is told of compactions."""
+
+    engine: Engine
+    rules: Callable[[str], MergeRule]
+    observer: Compacted | None = None
+
+
+def maintain_metadata(transactions: Transactions, upkeep: Upkeep, log_blocks: int | None = None) -> None:
     """Compacts, cleans and archives the metadata table as far as that is due; for `log_blocks` see `is_due`.
 
-    What is pending is carried out whatever is asked for. Whoever will look for keys in compacted shards of the record
-    index finds tables of them in the `cache`, if one is given; tasks then run in this process.
+    What is pending is carried out whatever is asked for. With an observer, tasks run in this process.
     """
-    tables = None if cache is None else NewTables(cache)
     merge_logs = () if log_blocks is None else (partial(_compact_logs, log_blocks=log_blocks),)
-    for step in (partial(_compact, tables=tables), *merge_logs, _clean, _archive):
+    for step in (_compact, *merge_logs, _clean, _archive):
         with transactions.section() as section:
             section.check_no_restore()
-            completed_at = step(section, engine) if section.config.metadata_partitions else None
-        if tables is not None and completed_at is not None:
-            tables.keep(section.ports.storage, completed_at)
+            completed_at = step(section, upkeep) if section.config.metadata_partitions else None
+        if upkeep.observer is not None and completed_at is not None:
+            upkeep.observer.keep(section.ports.storage, completed_at)
 
 
 TAKEN_UP = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLEAN)
@@ -97,13 +107,13 @@ def _delta_commits(timeline: Timeline, since: Collection[InstantTime] = ()) -> i
     return count
 
 
-def _compact(section: Section, engine: Engine, *, tables: NewTables | None) -> InstantTime | None:
+def _compact(section: Section, upkeep: Upkeep) -> InstantTime | None:
     """When it completed, if there was one."""
     _end_last(section, Action.COMMIT)
     pending = [i for i in section.metadata_timeline.pending() if i.action is Action.COMPACTION]
     if pending:
-        return _execute_compaction(section, engine, pending[0], _load_plan(section, pending[0]), tables)
-    _take_up_log_compaction(section, engine)
+        return _execute_compaction(section, upkeep, pending[0], _load_plan(section, pending[0]))
+    _take_up_log_compaction(section, upkeep)
     if _delta_commits(section.metadata_timeline) >= DELTA_COMMITS:
         instant = _compaction_time(section)
         plan = plan_compaction(_slices(section), instant, _snapshot(section).completion_of)
@@ -111,7 +121,7 @@ def _compact(section: Section, engine: Engine, *, tables: NewTables | None) -> I
             requested = Instant(instant, Action.COMPACTION, State.REQUESTED)
             section.ports.at("maintain.M1")
             section.request(requested, encode_compaction_plan(plan), root=ROOT)
-            return _execute_compaction(section, engine, requested, plan, tables)
+            return _execute_compaction(section, upkeep, requested, plan)
     return None
 
 
@@ -149,19 +159,25 @@ class _ShardTask:
     instant: InstantTime
     number: int
     created_ms: int
+    rule: MergeRule
 
 
-def _run_shard(task: _ShardTask, tables: NewTables | None) -> WriteStat:
-    token, created_ms = new_write_token(task.number), task.created_ms
+def _run_shard(task: _ShardTask, observer: Compacted | None) -> WriteStat:
     return compact_shard(
-        task.storage, task.file_slice, instant=task.instant, token=token, created_ms=created_ms, tables=tables
+        task.storage,
+        task.file_slice,
+        task.rule,
+        instant=task.instant,
+        token=new_write_token(task.number),
+        created_ms=task.created_ms,
+        observer=observer,
     )
 
 
 def _run_logs(task: _ShardTask) -> WriteStat | None:
     token = new_write_token(task.number)
     return compact_shard_logs(
-        task.storage, task.file_slice, instant=task.instant, token=token, created_ms=task.created_ms
+        task.storage, task.file_slice, task.rule, instant=task.instant, token=token, created_ms=task.created_ms
     )
 
 
@@ -179,17 +195,15 @@ def _begin_attempt(section: Section, pending: Instant, plan: CompactionPlan) -> 
     return ticket
 
 
-def _execute_compaction(
-    section: Section, engine: Engine, pending: Instant, plan: CompactionPlan, tables: NewTables | None
-) -> InstantTime | None:
+def _execute_compaction(section: Section, upkeep: Upkeep, pending: Instant, plan: CompactionPlan) -> InstantTime | None:
     ports, instant = section.ports, pending.requested_at
     ticket = _begin_attempt(section, pending, plan)
     created_ms = ports.clock.now_ms()
     tasks = [
-        _ShardTask(ports.storage, slice_of(operation), instant, number, created_ms)
+        _ShardTask(ports.storage, slice_of(operation), instant, number, created_ms, upkeep.rules(operation.partition))
         for number, operation in enumerate(plan.operations)
     ]
-    stats = stats_by_partition(engine.map(tasks, partial(_run_shard, tables=tables)))
+    stats = stats_by_partition(upkeep.engine.map(tasks, partial(_run_shard, observer=upkeep.observer)))
     metadata = CommitMetadata(stats, operation="COMPACT", compacted=True, extra_metadata={"schema": committed_schema()})
     ports.at("maintain.M3")
     done = Instant(instant, Action.COMMIT, State.COMPLETED, section.next_time())
@@ -198,7 +212,7 @@ def _execute_compaction(
     return done.completed_at if outcome is Outcome.DONE else None
 
 
-def _compact_logs(section: Section, engine: Engine, *, log_blocks: int) -> None:
+def _compact_logs(section: Section, upkeep: Upkeep, *, log_blocks: int) -> None:
     """Merges the log files of shards that have many; not while a compaction is to take them all."""
     timeline, merged = section.metadata_timeline, section.metadata_timeline.log_compactions
     waits = any(i.action in (Action.COMPACTION, Action.LOG_COMPACTION) for i in timeline.pending())
@@ -212,7 +226,7 @@ def _compact_logs(section: Section, engine: Engine, *, log_blocks: int) -> None:
         requested = Instant(instant, Action.LOG_COMPACTION, State.REQUESTED)
         section.ports.at("maintain.M1")
         section.request(requested, encode_compaction_plan(plan), root=ROOT)
-        _execute_log_compaction(section, engine, requested, plan)
+        _execute_log_compaction(section, upkeep, requested, plan)
 
 
 def _unsettled(section: Section) -> frozenset[str]:
@@ -221,16 +235,16 @@ def _unsettled(section: Section) -> frozenset[str]:
     return frozenset(pending) | targets_of_rollbacks(section)
 
 
-def _take_up_log_compaction(section: Section, engine: Engine) -> None:
+def _take_up_log_compaction(section: Section, upkeep: Upkeep) -> None:
     """Carries out one that is pending, before a compaction that would take its log files may be planned."""
     timeline = section.metadata_timeline
     for done in [i for i in timeline.commits() if i.requested_at in timeline.log_compactions][-1:]:
         end_tickets(section.ports, done.requested_at)  # It may be left, as in `_end_last`.
     for pending in [i for i in timeline.pending() if i.action is Action.LOG_COMPACTION]:
-        _execute_log_compaction(section, engine, pending, _load_plan(section, pending))
+        _execute_log_compaction(section, upkeep, pending, _load_plan(section, pending))
 
 
-def _execute_log_compaction(section: Section, engine: Engine, pending: Instant, plan: CompactionPlan) -> None:
+def _execute_log_compaction(section: Section, upkeep: Upkeep, pending: Instant, plan: CompactionPlan) -> None:
     ports, instant = section.ports, pending.requested_at
     ticket = _begin_attempt(section, pending, plan)
     horizon = Horizon(instant, _unsettled(section), _snapshot(section).completion_of)
@@ -239,9 +253,10 @@ def _execute_log_compaction(section: Section, engine: Engine, pending: Instant, 
     section.fence(ticket)
     created_ms = ports.clock.now_ms()
     tasks = [
-        _ShardTask(section.files, file_slice, instant, number, created_ms) for number, file_slice in enumerate(slices)
+        _ShardTask(section.files, each, instant, number, created_ms, upkeep.rules(each.group.partition))
+        for number, each in enumerate(slices)
     ]
-    stats = stats_by_partition(stat for stat in engine.map(tasks, _run_logs) if stat is not None)
+    stats = stats_by_partition(stat for stat in upkeep.engine.map(tasks, _run_logs) if stat is not None)
     extra = {"schema": committed_schema()}
     metadata = CommitMetadata(stats, operation="LOG_COMPACT", compacted=True, extra_metadata=extra)
     ports.at("maintain.M3")
@@ -249,8 +264,8 @@ def _execute_log_compaction(section: Section, engine: Engine, pending: Instant, 
     end_tickets(ports, instant, section.complete(ticket, done, encode_commit(metadata, replace=False), ROOT))
 
 
-def _clean(section: Section, engine: Engine) -> None:
-    del engine
+def _clean(section: Section, upkeep: Upkeep) -> None:
+    del upkeep
     timeline = section.metadata_timeline
     _end_last(section, Action.CLEAN)
     pending = [i for i in timeline.pending() if i.action is Action.CLEAN]
@@ -318,12 +333,12 @@ def _cleaned(plan: CleanPlan) -> Mapping[str, CleanedPartition]:
     }
 
 
-def _archive(section: Section, engine: Engine) -> None:
+def _archive(section: Section, upkeep: Upkeep) -> None:
     """Archives what completed before the last compaction: no pending write is among it.
 
     Logs of a large shard may be older: that their instants completed is then asked of the history.
     """
-    del engine
+    del upkeep
     timeline = section.metadata_timeline
     compactions = [i.requested_at for i in timeline.commits() if i.action is Action.COMMIT]
     pending = [i.requested_at for i in (*timeline.pending(), *section.timeline.pending())]

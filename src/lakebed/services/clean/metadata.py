@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CorruptTableError
+from lakebed.index.change import MetadataChange
+from lakebed.index.kind import Update
+from lakebed.index.obliged import find_obliged
+from lakebed.index.partition_stats.current import CurrentStats
+from lakebed.index.record.current_entries import next_extra
+from lakebed.index.update import write_change
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.changes import MetadataChange
-from lakebed.metadata.current_entries import next_extra
-from lakebed.metadata.current_stats import CurrentStats
-from lakebed.metadata.entries import Update, write_change
-from lakebed.metadata.obliged import find_obliged
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.instant import InstantTime
 from lakebed.table import TableHandle

@@ -19,8 +19,8 @@ from lakebed.format.timeline.metadata import (
     encode_clean,
 )
 from lakebed.format.timeline.plans import decode_clean_plan, decode_clustering_plan, encode_clean_plan
+from lakebed.index.change import change_of_clean
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.changes import change_of_clean
 from lakebed.model.commit import CleanedPartition, CleanMetadata, CleanPlan, InstantRef
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime

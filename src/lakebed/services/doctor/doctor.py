@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from lakebed.errors import CorruptTableError, InvalidInputError
-from lakebed.index.record_index import ShardSizing
-from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.index.record.entries import ShardSizing
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.model.words import Action, State
 from lakebed.options import parse_index_options, parse_write_options, storage_options, warn_of_unknown
 from lakebed.services.doctor.configuration import find_config_problems

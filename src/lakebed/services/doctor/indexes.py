@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from lakebed.index.record_index import ShardSizing
-from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.index.record.entries import ShardSizing
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.model.files import FileSlice
 from lakebed.services.doctor.finding import Finding, Kind, Remedy
 from lakebed.services.doctor.look import Definitions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.services.doctor.finding import Finding, Kind, Remedy
 from lakebed.services.indexing.request import FILES, KINDS
 from lakebed.table import TableState

@@ -14,8 +14,8 @@ from lakebed.engine.engines import InProcess
 from lakebed.errors import LakebedError
 from lakebed.format.index_definitions import encode_index_definitions
 from lakebed.format.timeline.restores import decode_restore_plan
+from lakebed.index.upkeep import maintain
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.upkeep.maintenance import maintain
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.options import parse_index_options, parse_write_options

@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from lakebed.engine.threads import map_bounded
 from lakebed.format.file_names import decode_data_file_name, log_merge_order
-from lakebed.index.entries import Entries, concat_entries, split_entries
+from lakebed.index.column_stats.ranges import PARTITION_STATS
+from lakebed.index.kinds import merge_logs
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.column_stats import PARTITION_STATS
-from lakebed.metadata.merging import merge_logs
-from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.metadata.entries import Entries, concat_entries, split_entries
+from lakebed.metadata.merging import Form
 from lakebed.metadata.shard import load_blocks_of, shard_of_blocks
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import CommitMetadata
@@ -104,7 +105,7 @@ class ChangeReader:
         parts: dict[str, list[Entries]] = {}
         for file_id, logs in changes.logs.items():
             blocks = [block for log in logs for block in self._blocks[log.name]]
-            merged = merge_logs(shard_of_blocks(blocks), RECORD_INDEX, has_ordering=has_ordering)
+            merged = merge_logs(shard_of_blocks(blocks), RECORD_INDEX, form=Form(has_ordering=has_ordering))
             nothing = pa.array([], pa.string()), pa.array([], pa.binary())
             entries = Entries(*(merged.blocks[0] if merged.blocks else nothing), merged.deletes)
             for new_id, found in split_entries(entries, layout.shards[data_partition(file_id)]).items():

@@ -18,21 +18,21 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
-from lakebed.index.ordering import ask_ordering
-from lakebed.index.record_index import ShardSizing
+from lakebed.index.bloom.probe import BLOOM_FILTERS
+from lakebed.index.column_stats.kind import column_stats_definition
+from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS
+from lakebed.index.kinds import kind_of
+from lakebed.index.record.current_entries import first_extra, next_extra
+from lakebed.index.record.entries import ShardSizing
+from lakebed.index.record.kind import record_index_definition
+from lakebed.index.record.ordering import ask_ordering
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.bloom_filters import BLOOM_FILTERS
 from lakebed.metadata.bootstrap import (
-    SHARDS,
-    column_stats_definition,
     create_shards,
     group_ids,
     metadata_properties,
-    record_index_definition,
 )
-from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
-from lakebed.metadata.current_entries import first_extra, next_extra
-from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.metadata.table import ROOT
 from lakebed.model.index import IndexDefinition, IndexWindow
 from lakebed.model.words import META_COLUMNS
@@ -266,7 +266,7 @@ def _plan(
         assert definition is not None
         layout, rows = plan_key_shards(state, request, definition, options)
         return layout.file_ids, key_source(state, layout, rows, definition, on_duplicate=request.on_duplicate)
-    file_ids = group_ids(request.partition, request.shards or SHARDS[request.partition])
+    file_ids = group_ids(request.partition, request.shards or kind_of(request.partition).shards)
     if request.partition == BLOOM_FILTERS:
         commits = state.timeline.commits()
         return file_ids, bloom_source(state, commits[-1].requested_at if commits else "0" * 17, file_ids)

@@ -17,12 +17,13 @@ from lakebed.format.index_definitions import salvage_index_definitions
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.records import decode_metadata_record
 from lakebed.format.metadata.schema import stored_schema
+from lakebed.index.column_stats.kind import column_stats_definition
+from lakebed.index.column_stats.ranges import COLUMN_STATS
+from lakebed.index.kinds import merge_shard
+from lakebed.index.record.current_entries import are_current
+from lakebed.index.record.kind import record_index_definition
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata import MetadataTable, find_metadata_table
-from lakebed.metadata.bootstrap import column_stats_definition, record_index_definition
-from lakebed.metadata.column_stats import COLUMN_STATS
-from lakebed.metadata.current_entries import are_current
-from lakebed.metadata.merging import merge_shard
-from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.model.index import EntryOrdering, IndexDefinition, IndexWindow
 from lakebed.model.metadata import ColumnStats
 from lakebed.table import TableState

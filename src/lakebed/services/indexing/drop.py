@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from lakebed.errors import InvalidInputError
-from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
-from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata.table import ROOT
 from lakebed.services.indexing.request import FILES, KINDS
 from lakebed.services.indexing.steps import clear_partition, set_ready, settle, store_definition

@@ -17,12 +17,12 @@ from lakebed.format.log.blocks import decode_records
 from lakebed.format.log.file import BlockKind, HeaderKey, decode_log_file
 from lakebed.format.metadata.records import merge_column_stats
 from lakebed.format.parquet_footer import BaseFileFooter, decode_parquet_footer
-from lakebed.index.bloom_filters import bloom_entries
-from lakebed.index.column_stats import column_stats_entries
-from lakebed.index.entries import Entries, split_entries
-from lakebed.index.files import file_entries
-from lakebed.index.partition_stats import partition_stats_entries, stats_of_files
-from lakebed.metadata.current_stats import CurrentStats
+from lakebed.index.bloom.entries import bloom_entries
+from lakebed.index.column_stats.entries import column_stats_entries
+from lakebed.index.files.entries import file_entries
+from lakebed.index.partition_stats.current import CurrentStats
+from lakebed.index.partition_stats.entries import partition_stats_entries, stats_of_files
+from lakebed.metadata.entries import Entries, split_entries
 from lakebed.metadata.table import MetadataTable
 from lakebed.model.files import BaseFile, LogFile
 from lakebed.model.index import IndexDefinition

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptTableError
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.model.index import IndexDefinition
 from lakebed.options import parse_index_options
 from lakebed.services.indexing.drop import drop_index

@@ -22,11 +22,11 @@ from lakebed.format.metadata.keys import group_file_id
 from lakebed.format.metadata.record_index import RecordLocation, decode_entry_values
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.parquet_footer import decode_parquet_footer
-from lakebed.index.entries import Entries, split_entries
-from lakebed.index.ordering import ordering_numbers
-from lakebed.index.record_index import KeyChanges, ShardSizing, key_entries, shard_count
+from lakebed.index.record.entries import KeyChanges, ShardSizing, key_entries, shard_count
+from lakebed.index.record.ordering import ordering_numbers
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata.bootstrap import group_ids
-from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.metadata.entries import Entries, split_entries
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.index import EntryOrdering, IndexDefinition, IndexWindow
 from lakebed.model.words import COMMIT_TIME, RECORD_KEY

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptTableError
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.model.index import IndexDefinition
 from lakebed.options import IndexOptions
 from lakebed.services.indexing.create import check_request, create_index, plan_definition, plan_key_shards

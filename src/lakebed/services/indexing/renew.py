@@ -34,11 +34,11 @@ from typing import Protocol
 
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CommitUnknownError, CorruptTableError, SnapshotExpiredError, WriteConflictError
-from lakebed.index.entries import Entries
+from lakebed.index.record.current_entries import first_extra, next_extra
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata.bootstrap import create_shards
-from lakebed.metadata.current_entries import first_extra, next_extra
-from lakebed.metadata.entries import ShardWrite, write_shards
-from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.metadata.entries import Entries
+from lakebed.metadata.shard_writes import ShardWrite, write_shards
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import InstantTime
 from lakebed.services.indexing.changes import ChangeReader, Seen, find_changes, is_contested

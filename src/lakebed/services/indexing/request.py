@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
-from lakebed.metadata.bloom_filters import BLOOM_FILTERS
-from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
-from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.index.bloom.probe import BLOOM_FILTERS
+from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.model.index import OUTSIDE
 from lakebed.options import INDEX_NAMES
 

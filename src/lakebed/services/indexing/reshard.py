@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakebed.errors import InvalidInputError
-from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.services.indexing.keys import Layout
 from lakebed.services.indexing.renew import Renewal, renew_locked, renew_online
 from lakebed.services.indexing.request import KINDS, check_shards

@@ -13,8 +13,8 @@ from lakebed.engine.threads import map_bounded
 from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.hfile import key_order
-from lakebed.index.entries import Entries, concat_entries
 from lakebed.metadata.bootstrap import gather_shards, store_base
+from lakebed.metadata.entries import Entries, concat_entries
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage

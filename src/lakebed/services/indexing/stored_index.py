@@ -10,10 +10,11 @@ import pyarrow as pa
 from lakebed.engine.threads import map_bounded
 from lakebed.errors import InvalidInputError
 from lakebed.format.metadata.keys import data_partition_of_group
-from lakebed.index.entries import Entries, split_entries
+from lakebed.index.kinds import merge_shard
+from lakebed.index.record.probe import RECORD_INDEX, is_partitioned
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.merging import merge_shard
-from lakebed.metadata.record_index import RECORD_INDEX, is_partitioned
+from lakebed.metadata.entries import Entries, split_entries
+from lakebed.metadata.merging import Form
 from lakebed.model.files import FileSlice
 from lakebed.model.index import IndexDefinition
 from lakebed.services.indexing.keys import Layout, global_layout, partitioned_layout
@@ -82,7 +83,7 @@ class StoredIndex:
             file_id = file_slice.group.file_id
             shard = self.metadata.shard(RECORD_INDEX, file_id)
             has_base = file_slice.base is not None
-            merged = merge_shard(shard, RECORD_INDEX, has_base=has_base, has_ordering=self.has_ordering)
+            merged = merge_shard(shard, RECORD_INDEX, has_base=has_base, form=Form(has_ordering=self.has_ordering))
             found = Entries(merged.keys, merged.values, pa.array([], pa.string()))
             return split_entries(found, layout.shards[data_partition(file_id)], wanted=wanted)
 

@@ -14,15 +14,16 @@ from lakebed.format.metadata.keys import bloom_key, data_partition_of_group
 from lakebed.format.metadata.record_index import decode_entry_values
 from lakebed.format.metadata.records import decode_metadata_record
 from lakebed.format.metadata.schema import stored_schema
-from lakebed.index.entries import Entries, concat_entries
-from lakebed.index.partition_stats import stats_of_files
+from lakebed.index.bloom.probe import BLOOM_FILTERS
+from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS
+from lakebed.index.kinds import merge_shard
+from lakebed.index.partition_stats.entries import stats_of_files
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.bloom_filters import BLOOM_FILTERS
 from lakebed.metadata.bootstrap import gather_shards
-from lakebed.metadata.column_stats import COLUMN_STATS, PARTITION_STATS
+from lakebed.metadata.entries import Entries, concat_entries
 from lakebed.metadata.files import read_metadata_files
-from lakebed.metadata.merging import Merged, merge_shard
-from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.metadata.merging import Form, Merged
 from lakebed.model.metadata import BloomRecord, ColumnStats, StatValue
 from lakebed.services.indexing.definitions import defined_state
 from lakebed.services.indexing.files import (
@@ -393,7 +394,7 @@ def _merged(metadata: MetadataTable, partition: str, file_id: str) -> Merged:
         metadata.shard(partition, file_id),
         partition,
         has_base=file_slice.base is not None,
-        stats_version=definition.version if definition else "V2",
+        form=Form(definition.version if definition else "V2"),
     )
 
 

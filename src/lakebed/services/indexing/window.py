@@ -14,7 +14,7 @@ from dataclasses import replace
 from lakebed.errors import InvalidInputError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.metadata.keys import data_partition_of_group
-from lakebed.metadata.record_index import RECORD_INDEX
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata.table import ROOT
 from lakebed.model.index import WINDOW_FIRST, IndexWindow
 from lakebed.services.indexing.create import fresh_state

@@ -23,7 +23,7 @@ from lakebed.errors import InvalidInputError, WriteConflictError
 from lakebed.format.bloom import BloomFilter
 from lakebed.format.file_names import encode_base_file_name
 from lakebed.format.parquet_footer import BLOOM, footer_metadata
-from lakebed.index.ordering import ordering_numbers
+from lakebed.index.record.ordering import ordering_numbers
 from lakebed.model.commit import WriteStat
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice

@@ -13,8 +13,8 @@ from lakebed.engine.exchange import Ints, Label, Split
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.java_hash import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group
+from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.record_index import RECORD_INDEX
 from lakebed.model.words import RECORD_KEY
 from lakebed.table import TableState
 from lakebed.write.operations import Operation

@@ -1,0 +1,134 @@
+"""What one instant of the data table means for its metadata table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from lakebed.format.file_names import decode_data_file_name
+from lakebed.index.record.entries import KeyChanges
+from lakebed.index.record.stored_keys import KeyFiles
+from lakebed.index.secondary.entries import ValueChanges
+from lakebed.model.commit import CleanMetadata, WriteStat
+from lakebed.model.files import BaseFile
+from lakebed.model.metadata import ColumnStats
+
+
+class Written(Protocol):
+    """A file that a write made, and what is to be known of it."""
+
+    @property
+    def stat(self) -> WriteStat:
+        """The file, as the commit will name it."""
+        ...
+
+    @property
+    def column_stats(self) -> tuple[ColumnStats, ...]:
+        """Statistics of its columns."""
+        ...
+
+    @property
+    def bloom_text(self) -> bytes | None:
+        """The bloom filter in the footer of a base file."""
+        ...
+
+    @property
+    def inserted_keys(self) -> pa.Array | None:
+        """Record keys whose entry is to be written: those that were not in its file group before."""
+        ...
+
+    @property
+    def ordering(self) -> pa.Array | None:
+        """The numbers of their ordering values, null for none; None for none at all."""
+        ...
+
+    @property
+    def deleted_keys(self) -> pa.Array | None:
+        """Record keys that were in its file group and no longer are."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataChange:
+    """Files that came and went, by data partition, and what the indexes are to know of them.
+
+    `added` has sizes by file name, `blooms` filter texts by base file name. In `rewritten` partitions the instant does
+    more than add files: it supersedes some, or hides file groups. `removed_partitions` are gone, with their files.
+    `keys` are for a record index, of a large write in `key_files` instead; `values`, by metadata-table partition, for
+    secondary indexes.
+    """
+
+    added: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    deleted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    removed_partitions: tuple[str, ...] = ()
+    rewritten: frozenset[str] = frozenset()
+    column_stats: Mapping[str, tuple[ColumnStats, ...]] = field(default_factory=dict)
+    blooms: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
+    keys: tuple[KeyChanges, ...] = ()
+    values: Mapping[str, ValueChanges] = field(default_factory=dict)
+    key_files: KeyFiles | None = None
+
+
+def change_of_commit(
+    written: Iterable[Written],
+    *,
+    replaced: Iterable[str] = (),
+    replaced_keys: Iterable[KeyChanges] = (),
+    values: Mapping[str, ValueChanges] | None = None,
+    key_files: KeyFiles | None = None,
+    compacts: bool = False,
+) -> MetadataChange:
+    """What a commit means: its files, with their CDC files.
+
+    `replaced` are the partitions in which it hides file groups, `replaced_keys` the keys that go with these; with
+    `key_files`, all keys are there. With `compacts` the files take the place of whole file slices, whether these have a
+    base file or not.
+    """
+    files = [file for file in written if file.stat.path]
+    added: dict[str, dict[str, int]] = {}
+    stats: dict[str, tuple[ColumnStats, ...]] = {}
+    blooms: dict[str, dict[str, bytes]] = {}
+    for file in files:
+        partition = file.stat.partition
+        added.setdefault(partition, {}).update(_sizes(file.stat))
+        stats[partition] = stats.get(partition, ()) + file.column_stats
+        if file.bloom_text is not None:
+            blooms.setdefault(partition, {})[_name(file.stat.path)] = file.bloom_text
+    return MetadataChange(
+        added=added,
+        rewritten=frozenset(replaced).union(f.stat.partition for f in files if compacts or _supersedes(f.stat)),
+        column_stats=stats,
+        blooms=blooms,
+        keys=(*(key_changes(file) for file in files), *replaced_keys) if key_files is None else (),
+        values=values or {},
+        key_files=key_files,
+    )
+
+
+def change_of_clean(clean: CleanMetadata) -> MetadataChange:
+    """What a clean means. Files that it set out to delete are gone to readers, also where deleting them failed."""
+    removed = tuple(name for name, partition in clean.partitions.items() if partition.is_partition_deleted)
+    return MetadataChange(
+        deleted={name: partition.planned for name, partition in clean.partitions.items()}, removed_partitions=removed
+    )
+
+
+def _sizes(stat: WriteStat) -> dict[str, int]:
+    return {_name(stat.path): stat.file_size, **{_name(path): size for path, size in stat.cdc_stats.items()}}
+
+
+def _supersedes(stat: WriteStat) -> bool:
+    """Whether a file takes the place of another: a base file that has a predecessor."""
+    return stat.prev_commit is not None and isinstance(decode_data_file_name(_name(stat.path)), BaseFile)
+
+
+def key_changes(file: Written) -> KeyChanges:
+    """What a record index is to know of a file."""
+    return KeyChanges(file.stat.partition, file.stat.file_id, file.inserted_keys, file.deleted_keys, file.ordering)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,1 @@
+"""Min, max and null counts of each column and file."""

@@ -1,0 +1,65 @@
+"""The kind `column_stats`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from lakebed.format.metadata.column_stats import value_type_of
+from lakebed.format.metadata.records import MetadataRecord, encode_column_stats_record
+from lakebed.index.change import MetadataChange
+from lakebed.index.column_stats.entries import column_stats_entries
+from lakebed.index.column_stats.ranges import COLUMN_STATS as PARTITION
+from lakebed.index.kind import IndexKind, Update, unsupported
+from lakebed.metadata.entries import Entries
+from lakebed.metadata.merging import Form, NewestWins
+from lakebed.model.index import IndexDefinition
+from lakebed.model.metadata import ColumnStats, RecordKind
+from lakebed.model.words import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
+
+
+def encode_again(record: MetadataRecord, form: Form) -> bytes | None:
+    """Statistics of an older schema in that of today."""
+    if not isinstance(record.payload, ColumnStats):
+        return None
+    is_partition = record.kind is RecordKind.PARTITION_STATS
+    return encode_column_stats_record(record.payload, version=form.version, partition_stats=is_partition)
+
+
+STATS_COLUMNS_MAX = 32
+"""Data columns that get statistics unless others are asked for."""
+
+
+def column_stats_definition(schema: pa.Schema, *, has_meta_columns: bool) -> IndexDefinition:
+    """The column statistics that a table with these data columns gets by default."""
+    meta = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY) if has_meta_columns else ()
+    columns = [field.name for field in schema if value_type_of(field.type) is not None]
+    fields = (*meta, *columns[:STATS_COLUMNS_MAX])
+    return IndexDefinition(PARTITION, PARTITION, PARTITION, source_fields=fields, version="V2")
+
+
+class ColumnStatistics(IndexKind):
+    """Statistics of each column and file, base or log."""
+
+    partition = PARTITION
+    words = ("column_stats",)
+    shards = 2
+    has_few = True
+    merge = NewestWins("ColumnStatsMetadata", encode_again)
+
+    def is_defined(self, definitions: Mapping[str, IndexDefinition]) -> bool:
+        """Apache Hudi defines the columns only when it has built the index."""
+        return self.partition in definitions
+
+    def entries(self, partition: str, change: MetadataChange, update: Update) -> Entries:
+        """Statistics of new files, and those of files that are gone."""
+        definition = update.definitions.get(self.partition)
+        if definition is None:
+            raise unsupported(partition)
+        return column_stats_entries(
+            change.column_stats, change.deleted, columns=definition.source_fields, version=definition.version
+        )
+
+
+COLUMN_STATS = ColumnStatistics()

@@ -1,0 +1,1 @@
+"""Expression indexes: statistics of a function of a column."""

@@ -1,0 +1,1 @@
+"""The list of partitions and data files."""

@@ -1,0 +1,33 @@
+"""The kind `files`: every metadata table has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lakebed.index.change import MetadataChange
+from lakebed.index.files.entries import file_entries, no_files
+from lakebed.index.files.merge import MergeFiles
+from lakebed.index.kind import IndexKind, Update
+from lakebed.metadata.entries import Entries
+
+
+class Files(IndexKind):
+    """The list of partitions and data files."""
+
+    partition = "files"
+    words = ("files",)
+    has_few = True
+    needs = ()
+    merge = MergeFiles()
+
+    def first_entries(self, file_ids: Sequence[str]) -> Iterable[tuple[str, Entries]]:
+        """A list of no partitions."""
+        return ((file_ids[0], no_files()),)
+
+    def entries(self, partition: str, change: MetadataChange, update: Update) -> Entries:
+        """Files and partitions that came and went."""
+        del partition, update
+        return file_entries(change.added, change.deleted, change.removed_partitions)
+
+
+FILES = Files()

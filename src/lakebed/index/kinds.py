@@ -1,0 +1,66 @@
+"""All kinds of index, in the order in which Hudi builds them with a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakebed.index.bloom.kind import BLOOM_FILTERS
+from lakebed.index.column_stats.kind import COLUMN_STATS
+from lakebed.index.expression.kind import EXPRESSION
+from lakebed.index.files.kind import FILES
+from lakebed.index.kind import IndexKind
+from lakebed.index.partition_stats.kind import PARTITION_STATS
+from lakebed.index.record.kind import RECORD_INDEX
+from lakebed.index.secondary.kind import SECONDARY
+from lakebed.metadata.bootstrap import EmptyPartition, group_ids
+from lakebed.metadata.merging import PLAIN, Form, Merged, MergedLogs, MergeRule
+from lakebed.metadata.shard import Shard
+
+KINDS: tuple[IndexKind, ...] = (
+    FILES,
+    COLUMN_STATS,
+    BLOOM_FILTERS,
+    RECORD_INDEX,
+    PARTITION_STATS,
+    SECONDARY,
+    EXPRESSION,
+)
+
+
+def kind_of(partition: str) -> IndexKind:
+    """The kind of the index that a metadata-table partition is; one that nobody knows is kept by no write."""
+    return next((kind for kind in KINDS if kind.matches(partition)), _Unknown(partition))
+
+
+def empty_partitions(shards: Mapping[str, int]) -> list[EmptyPartition]:
+    """Partitions of the metadata table of a table without data, with so many shards each, as Hudi orders them."""
+    found = []
+    for kind in KINDS:
+        for name in filter(kind.matches, shards):
+            file_ids = group_ids(name, shards[name])
+            found.append(EmptyPartition(name, file_ids, tuple(kind.first_entries(file_ids))))
+    return found
+
+
+def merge_rule(partition: str) -> MergeRule:
+    """How the entries of a metadata-table partition are merged."""
+    return kind_of(partition).merge
+
+
+def merge_shard(shard: Shard, partition: str, *, has_base: bool, form: Form = PLAIN) -> Merged:
+    """The entries of a shard; with `has_base` its first layer is a base file."""
+    return merge_rule(partition).shard(shard, has_base=has_base, form=form)
+
+
+def merge_logs(shard: Shard, partition: str, *, form: Form = PLAIN) -> MergedLogs:
+    """What the layers of a shard without a base file come to."""
+    return merge_rule(partition).logs(shard, form=form)
+
+
+class _Unknown(IndexKind):
+    """A partition of a newer Hudi, or one that Hudi never had."""
+
+    is_kept = False
+
+    def __init__(self, partition: str) -> None:
+        self.partition = partition

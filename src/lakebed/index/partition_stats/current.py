@@ -1,0 +1,128 @@
+"""The statistics that the metadata table holds of a data partition, for writers that bring them up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Protocol
+
+from lakebed.format.java_hash import shard_of
+from lakebed.format.metadata.keys import column_stats_key, partition_stats_key
+from lakebed.format.metadata.records import decode_metadata_record, merge_column_stats
+from lakebed.format.metadata.schema import is_own
+from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS
+from lakebed.metadata.kept import PartitionStats
+from lakebed.metadata.shard import StoredValue
+from lakebed.metadata.table import MetadataTable
+from lakebed.model.metadata import ColumnStats
+
+
+@dataclass(frozen=True, slots=True)
+class KnownStats:
+    """The statistics that a data partition has in the metadata table, and whether they are surely those of all files.
+
+    What another engine wrote is not: Apache Hudi works its statistics out before its commit section, and those of a
+    write that completes in between are not in them. Nor is what does not stand alone.
+    """
+
+    stats: tuple[ColumnStats, ...] = ()
+    is_whole: bool = True
+
+
+class StatsReader(Protocol):
+    """What is known of data partitions before a change."""
+
+    def current_files(self, partition: str) -> Collection[str]:
+        """Names of the files in the latest slices of a data partition once the change took place, its own or not."""
+        ...
+
+    def of_partition(self, partition: str, columns: Sequence[str]) -> KnownStats:
+        """The statistics of a data partition."""
+        ...
+
+    def of_files(self, partition: str, names: Collection[str], columns: Sequence[str]) -> Sequence[ColumnStats]:
+        """The statistics of files of a data partition."""
+        ...
+
+    def learn(self, stats: PartitionStats, columns: Sequence[str]) -> None:
+        """What data partitions have after the change; nothing if they have none any more."""
+        ...
+
+
+class CurrentStats:
+    """Statistics as a metadata table has them. `current_files` is the caller's: it needs the timeline."""
+
+    def __init__(self, metadata: MetadataTable, current_files: Callable[[str], Collection[str]]) -> None:
+        self._metadata = metadata
+        self._current_files = current_files
+        self._learned: tuple[PartitionStats, Sequence[str]] | None = None
+
+    def learn(self, stats: PartitionStats, columns: Sequence[str]) -> None:
+        """What data partitions have after the change; nothing if they have none any more."""
+        self._learned = stats, columns
+
+    def remember(self, names: Iterable[str]) -> None:
+        """Has the next look know what was learned: it stands alone, in files with these names."""
+        if self._learned is not None and self._files is not None:
+            stats, columns = self._learned
+            self._metadata.kept.stats.note(self._files, names, columns, stats)
+
+    @cached_property
+    def _files(self) -> dict[str, str] | None:
+        """The files of partitions' statistics, and when they completed; None where that does not tell what they say."""
+        shards = self._metadata.shard_files(PARTITION_STATS)
+        if shards is None:
+            return None
+        return {
+            path.rpartition("/")[2]: completed_at
+            for files in shards
+            for path, completed_at in zip(files.file_slice.paths, files.completions, strict=True)
+        }
+
+    def current_files(self, partition: str) -> Collection[str]:
+        """Names of the files in the latest slices of a data partition once the change took place, its own or not."""
+        return self._current_files(partition)
+
+    def of_partition(self, partition: str, columns: Sequence[str]) -> KnownStats:
+        """The statistics of a data partition."""
+        written = self._metadata.kept.stats.find(self._files, columns) if self._files is not None else {}
+        if partition in written:
+            return KnownStats(written[partition])
+        keys = [partition_stats_key(column, partition) for column in columns]
+        found, is_whole = [], True
+        for layers in self._find(PARTITION_STATS, keys):
+            merged = _merged(layers)
+            if merged is not None and not merged.is_deleted:
+                found.append(merged)
+                is_whole &= merged.is_tight_bound and is_own(layers[-1].schema)
+        return KnownStats(tuple(found), is_whole)
+
+    def of_files(self, partition: str, names: Collection[str], columns: Sequence[str]) -> Sequence[ColumnStats]:
+        """The statistics of files of a data partition."""
+        keys = [column_stats_key(column, partition, name) for name in names for column in columns]
+        newest = (_stats(layers[-1]) for layers in self._find(COLUMN_STATS, keys))
+        return tuple(each for each in newest if each is not None and not each.is_deleted)
+
+    def _find(self, mdt_partition: str, keys: list[str]) -> Iterator[list[StoredValue]]:
+        file_ids = [file_slice.group.file_id for file_slice in self._metadata.slices(mdt_partition)]
+        by_shard: dict[str, list[str]] = {}
+        for key in keys:
+            by_shard.setdefault(file_ids[shard_of(key, len(file_ids))], []).append(key)
+        for file_id, of_shard in by_shard.items():
+            yield from self._metadata.shard(mdt_partition, file_id).find_many(of_shard).values()
+
+
+def _merged(layers: Sequence[StoredValue]) -> ColumnStats | None:
+    """What statistics of one column come to, oldest first. What stands alone need not be merged with older ones."""
+    newest: list[ColumnStats] = []
+    for stats in filter(None, map(_stats, reversed(layers))):
+        newest.append(stats)
+        if stats.is_tight_bound or stats.is_deleted:
+            break
+    return reduce(merge_column_stats, reversed(newest)) if newest else None
+
+
+def _stats(stored: StoredValue) -> ColumnStats | None:
+    payload = decode_metadata_record(stored.value, stored.schema, path=stored.path).payload
+    return payload if isinstance(payload, ColumnStats) else None

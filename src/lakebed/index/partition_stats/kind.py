@@ -1,0 +1,104 @@
+"""The kind `partition_stats`: what a change makes of the statistics of the partitions that it touches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from lakebed.index.change import MetadataChange
+from lakebed.index.column_stats.ranges import COLUMN_STATS
+from lakebed.index.column_stats.ranges import PARTITION_STATS as PARTITION
+from lakebed.index.kind import IndexKind, Update, unsupported
+from lakebed.index.partition_stats.current import StatsReader
+from lakebed.index.partition_stats.entries import partition_stats_entries, stats_of_files, widened_stats
+from lakebed.index.partition_stats.merge import WIDENING
+from lakebed.metadata.entries import Entries
+from lakebed.model.index import IndexDefinition
+from lakebed.model.metadata import ColumnStats
+
+
+class PartitionStatistics(IndexKind):
+    """Statistics of each column over the current files of a partition, made of those of files."""
+
+    partition = PARTITION
+    words = ("partition_stats",)
+    has_few = True
+    needs = (COLUMN_STATS,)
+    newest_request_wins = True
+    merge = WIDENING
+
+    def is_defined(self, definitions: Mapping[str, IndexDefinition]) -> bool:
+        """Of the columns that files have statistics of."""
+        return COLUMN_STATS in definitions
+
+    def entries(self, partition: str, change: MetadataChange, update: Update) -> Entries:
+        """New statistics of the partitions that a change touches."""
+        definition = update.definitions.get(COLUMN_STATS)
+        if definition is None:
+            raise unsupported(partition)
+        columns, version = definition.source_fields, definition.version
+        if partition in update.building:
+            return _stats_while_building(change, columns, version)
+        stats, emptied = _partition_stats(change, columns, update.stats)
+        return partition_stats_entries(
+            stats, emptied, columns=columns, version=version, stand_alone=not update.others_write
+        )
+
+
+PARTITION_STATS = PartitionStatistics()
+
+
+def _stats_while_building(change: MetadataChange, columns: Sequence[str], version: str) -> Entries:
+    """Entries that widen what is being built: one that stands alone would hide it once the index is ready."""
+    found = {partition: stats_of_files(partition, added) for partition, added in change.column_stats.items()}
+    return partition_stats_entries(found, columns=columns, version=version, stand_alone=False)
+
+
+def _partition_stats(
+    change: MetadataChange, columns: Sequence[str], reader: StatsReader
+) -> tuple[dict[str, tuple[ColumnStats, ...]], tuple[str, ...]]:
+    """New statistics of the partitions that a change touches, and the partitions that have none any more."""
+    touched = sorted(change.column_stats.keys() | change.rewritten)
+    found = {partition: _stats_after(partition, change, columns, reader) for partition in touched}
+    reader.learn({**found, **dict.fromkeys(change.removed_partitions, ())}, columns)
+    emptied = (*change.removed_partitions, *(partition for partition, stats in found.items() if not stats))
+    return {partition: stats for partition, stats in found.items() if stats}, emptied
+
+
+def _stats_after(
+    partition: str, change: MetadataChange, columns: Sequence[str], reader: StatsReader
+) -> tuple[ColumnStats, ...]:
+    """The statistics of a partition after a change: what is known widened if that is sure to be right, else anew.
+
+    Where a current file has none, what is known must do: another engine's log file of deletes has no values.
+    """
+    added = change.column_stats.get(partition, ())
+    known = None if partition in change.rewritten else reader.of_partition(partition, columns)
+    if known is not None and known.is_whole and _has_columns(known.stats, added, columns):
+        return widened_stats(partition, known.stats, added)
+    anew = _stats_anew(partition, added, columns, reader)
+    if anew is not None:
+        return anew
+    stats = (known or reader.of_partition(partition, columns)).stats
+    known_columns = {each.column for each in stats}
+    return widened_stats(partition, stats, [each for each in added if each.column in known_columns])
+
+
+def _has_columns(known: Iterable[ColumnStats], added: Iterable[ColumnStats], columns: Collection[str]) -> bool:
+    """Whether a partition has statistics of every column that new files have some of.
+
+    Of a column that it has none of, its older files may have values: the index may know the column since today. And
+    one that has no statistics at all may be new, or have a file of which nothing is known.
+    """
+    return {each.column for each in added if each.column in columns} <= {each.column for each in known}
+
+
+def _stats_anew(
+    partition: str, added: tuple[ColumnStats, ...], columns: Sequence[str], reader: StatsReader
+) -> tuple[ColumnStats, ...] | None:
+    """The statistics over all files that are current after a change; None if of one of them none are known."""
+    own = {each.file_name for each in added}
+    names = set(reader.current_files(partition)) - own
+    known = reader.of_files(partition, names, columns)
+    if names - {each.file_name for each in known}:
+        return None
+    return stats_of_files(partition, (*known, *added))

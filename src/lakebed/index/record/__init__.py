@@ -1,0 +1,1 @@
+"""The record index: the file group of each record key."""

@@ -1,0 +1,378 @@
+"""Where record keys live, for probing many at once: the entries of one base or log file of a record index shard.
+
+In a file: header, slots of the hash table (see `key_kernels`), then of each distinct entry its place, its instant and,
+if some have one, its ordering value, then the places as JSON. All numbers are little-endian. The file is mapped into
+memory, never read as a whole but once, to check it.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from lakebed.format.arrow import ArrowArray, without_unused
+from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.metadata.ordering_values import NO_ORDERING
+from lakebed.format.metadata.record_index import (
+    DecodedEntries,
+    RecordLocation,
+    decode_entries,
+    decode_entry_values,
+)
+from lakebed.index.record.private_folder import open_private
+from lakebed.metadata.shard import DeleteLayer, Layer
+from lakebed.model.files import FileGroupId
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+UInt32s = npt.NDArray[np.uint32]
+Words = npt.NDArray[np.uint64]
+
+GONE = 0xFFFFFFFF
+"""The entry of a key that was deleted."""
+SEED_BYTES = 16
+_MAGIC = b"lakekey3"
+_HEADER = struct.Struct("<8s16s6Q")
+"""Magic, seed, slots, distinct entries, those with room for an ordering value (all or none), bytes of the places,
+whether a block replaces others, checksum of the rest and of the name of the file."""
+_SLOTS_MAX = 1 << 32
+"""The slot of a key is a share of a 32-bit number."""
+_LOAD_MAX = 0.6
+"""The share of slots that are taken: a key that is not there is told from one slot on average."""
+_SLOT_BYTES, _SLOT_WORDS, _SLOT_ENTRY = 20, 5, 4
+_NO_MARKS, _ALL_MARKS = np.zeros(1, np.uint64), ~np.zeros(1, np.uint64)
+"""Marks of no key, and of every key. Marks tell most keys which a table does not have."""
+_MARK_WORDS = 1 << 13
+"""Of marks of all tables but the largest: 64 KiB, which a processor has at hand all the time."""
+_MARKED_SLOTS_MAX = 16 * _MARK_WORDS
+"""With more slots for each word marks would tell too little."""
+_LARGEST_SLOTS_MAX, _LARGEST_SLOTS_PER_WORD = 1 << 20, 8
+"""A larger table is not marked: that takes longer than looking for most numbers of keys in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTable:
+    """Keys and their newest entry: entry e > 0 is in file group `places[place_of[e - 1]]` since `instants_ms[e - 1]`.
+
+    `ordering` has the entries' ordering values, `NO_ORDERING` for none; it is empty if no entry has one.
+    `replaces_others`: a block of the file stands for blocks of other files, so that it cannot be taken by itself.
+    """
+
+    slots: UInt32s = field(repr=False)
+    place_of: Int32s = field(repr=False)
+    instants_ms: Int64s = field(repr=False)
+    places: tuple[FileGroupId, ...] = field(repr=False)
+    ordering: Int64s = field(repr=False)
+    replaces_others: bool = False
+
+    @property
+    def slot_count(self) -> int:
+        """How many slots there are, empty ones too."""
+        return self.slots.nbytes // _SLOT_BYTES
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory, or of the memory that is mapped."""
+        return self.slots.nbytes + self.place_of.nbytes + self.instants_ms.nbytes + self.ordering.nbytes
+
+
+def fingerprints(keys: ArrowArray, seed: bytes) -> UInt32s:
+    """The fingerprints of keys (strings without nulls), four words each."""
+    from lakebed.metadata.key_kernels import fingerprint_keys
+
+    found = np.empty(4 * len(keys), np.uint32)
+    low, high = np.frombuffer(seed, "<u8")
+    fingerprint_keys(*binary_buffers(keys), low, high, found)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class HashedKeys:
+    """The shards that keys (strings without nulls) belong to, and their fingerprints, to be filled in part by part."""
+
+    data: npt.NDArray[np.uint8] = field(repr=False)
+    offsets: Int64s = field(repr=False)
+    shard_count: int
+    seed: bytes = field(repr=False)
+    shards: Int32s = field(repr=False)
+    prints: UInt32s = field(repr=False)
+
+    @classmethod
+    def of(cls, keys: ArrowArray, shard_count: int, seed: bytes) -> HashedKeys:
+        """Those of keys, still empty."""
+        data, offsets = binary_buffers(keys)
+        shards, prints = np.empty(len(keys), np.int32), np.empty(4 * len(keys), np.uint32)
+        return cls(data, offsets, shard_count, seed, shards, prints)
+
+    def fill(self, span: tuple[int, int]) -> None:
+        """Hash the keys from the first to before the last of two numbers."""
+        from lakebed.format.java_hash_kernel import find_shards
+        from lakebed.metadata.key_kernels import fingerprint_keys
+
+        first, last = span
+        offsets, (low, high) = self.offsets[first : last + 1], np.frombuffer(self.seed, "<u8")
+        find_shards(self.data, offsets, self.shard_count, self.shards[first:last])
+        fingerprint_keys(self.data, offsets, low, high, self.prints[4 * first : 4 * last])
+
+
+def build_key_table(layers: Iterable[Layer], seed: bytes, *, replaces_others: bool = False) -> KeyTable:
+    """The table of layers, given from oldest to newest: the newest entry of a key counts, unless it was deleted."""
+    parts: list[tuple[ArrowArray, UInt32s]] = []
+    known = _Entries()
+    for layer in layers:
+        if isinstance(layer, DeleteLayer):
+            parts.append(_deleted(pa.array(sorted(layer.keys), pa.string())))
+        else:
+            keys, decoded = decode_entries(layer.source)
+            parts.append((keys, known.add(decoded)))
+    return known.table(_slots(parts, seed), replaces_others=replaces_others)
+
+
+def build_entries_table(
+    keys: ArrowArray, values: ArrowArray, deletes: ArrowArray, schema: str, seed: bytes
+) -> KeyTable:
+    """The table of a file that is made of entries, whose values are a dictionary, and of deletes of other keys."""
+    known = _Entries()
+    # Of a dictionary that others share, or that has what was deleted, only some values may be used.
+    entries = known.add(decode_entry_values(without_unused(values), schema, path="<new entries>"))
+    return known.table(_slots([(keys, entries), _deleted(deletes)], seed), replaces_others=False)
+
+
+def _deleted(keys: ArrowArray) -> tuple[ArrowArray, UInt32s]:
+    return keys, np.full(len(keys), GONE, np.uint32)
+
+
+def _slots(parts: Sequence[tuple[ArrowArray, UInt32s]], seed: bytes) -> UInt32s:
+    """The slots of keys and their entries, later ones over those before."""
+    from lakebed.metadata.key_kernels import SLOT_WORDS, insert_entries
+
+    count = sum(len(keys) for keys, _ in parts)
+    slots = np.zeros(SLOT_WORDS * _slot_count(count), np.uint32)
+    for keys, entries in parts:
+        insert_entries(slots, fingerprints(keys, seed), entries)
+    return slots
+
+
+def slot_bytes(keys: int) -> int:
+    """What the slots of a table of so many keys take."""
+    return _SLOT_BYTES * _slot_count(keys)
+
+
+def _slot_count(keys: int) -> int:
+    return 1 + int(keys / _LOAD_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTables:
+    """The tables of the files of a shard, the newest one first, as `find_entries` of `key_kernels` wants them.
+
+    Most keys are in the largest one: that of the base file or, before there is one, of the log file of a first load.
+    `marks` are those of the keys in all tables but that, and `largest_marks` in that. `places` are those of all tables,
+    and `numbers` has for each table the number of each of its places among them.
+    """
+
+    tables: tuple[KeyTable, ...]
+    largest: int
+    """Its number among the tables."""
+    marks: Words = field(repr=False)
+    largest_marks: Words = field(repr=False)
+    places: tuple[FileGroupId, ...] = field(repr=False)
+    numbers: tuple[Int32s, ...] = field(repr=False)
+    tables_at: Int64s = field(repr=False)
+    """For each table, where its slots lie and how many there are, and where place_of, instants_ms, ordering (0: it has
+    none) and its numbers do."""
+
+    @classmethod
+    def of(cls, tables: Sequence[KeyTable], older: KeyTables | None = None) -> KeyTables:
+        """Tables, given from the newest to the oldest, above those that are `older`."""
+        places = {place: number for number, place in enumerate(older.places if older is not None else ())}
+        numbers = [
+            np.array([places.setdefault(place, len(places)) for place in table.places], np.int32) for table in tables
+        ]
+        layout = [_layout(*pair) for pair in zip(tables, numbers, strict=True)]
+        every = (*tables, *(older.tables if older is not None else ()))
+        largest = max(range(len(every)), key=lambda number: (every[number].slot_count, number))
+        marked = older if older is not None and largest == len(tables) + older.largest else None
+        return cls(
+            every,
+            largest,
+            _marks(tables, every, largest, marked),
+            _largest_marks(every[largest]) if marked is None else marked.largest_marks,
+            tuple(places),
+            (*numbers, *(older.numbers if older is not None else ())),
+            np.concatenate([*layout, older.tables_at if older is not None else np.empty(0, np.int64)]),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory besides the tables."""
+        marks = self.marks.nbytes + self.largest_marks.nbytes
+        return marks + self.tables_at.nbytes + sum(numbers.nbytes for numbers in self.numbers)
+
+    @property
+    def marks_at(self) -> tuple[int, int, int, int, int]:
+        """Where both kinds of marks lie, and how many words they are; then the number of the largest table."""
+        marks, largest = self.marks, self.largest_marks
+        return marks.ctypes.data, len(marks), largest.ctypes.data, len(largest), self.largest
+
+
+def _layout(table: KeyTable, numbers: Int32s) -> Int64s:
+    arrays = (table.slots, table.place_of, table.instants_ms, table.ordering, numbers)
+    slots, place_of, instants_ms, ordering, of_places = (array.ctypes.data for array in arrays)
+    has_ordering = len(table.ordering) > 0
+    at = (slots, table.slot_count, place_of, instants_ms, ordering if has_ordering else 0, of_places)
+    return np.array(at, np.int64)
+
+
+def _marks(newer: Sequence[KeyTable], every: Sequence[KeyTable], largest: int, older: KeyTables | None) -> Words:
+    """The marks of all tables but the largest, by what those of the `older` ones are, if that is among them."""
+    from lakebed.metadata.key_kernels import mark_keys
+
+    if len(every) == 1:
+        return _NO_MARKS
+    if sum(table.slot_count for table in every) - every[largest].slot_count > _MARKED_SLOTS_MAX:
+        return _ALL_MARKS
+    marks = np.zeros(_MARK_WORDS, np.uint64)
+    if older is not None:
+        marks |= older.marks
+    for table in newer if older is not None else (*every[:largest], *every[largest + 1 :]):
+        mark_keys(table.slots.ctypes.data, table.slot_count, marks)
+    return marks
+
+
+def _largest_marks(table: KeyTable) -> Words:
+    """The marks of the largest table; of all keys if it is very large."""
+    from lakebed.metadata.key_kernels import mark_keys
+
+    if table.slot_count > _LARGEST_SLOTS_MAX:
+        return _ALL_MARKS
+    marks = np.zeros(1 << (1 + table.slot_count // _LARGEST_SLOTS_PER_WORD).bit_length() - 1, np.uint64)
+    mark_keys(table.slots.ctypes.data, table.slot_count, marks)
+    return marks
+
+
+def encode_key_table(table: KeyTable, seed: bytes, name: str) -> list[bytes | memoryview]:
+    """The parts of the table's file, which is good under that name alone."""
+    places = json.dumps([[place.partition, place.file_id] for place in table.places]).encode()
+    arrays = (table.slots, table.place_of, table.instants_ms, table.ordering)
+    parts: list[bytes | memoryview] = [*(array.view(np.uint8).data for array in arrays), places]
+    counts = (table.slot_count, len(table.place_of), len(table.ordering))
+    numbers = (*counts, len(places), int(table.replaces_others))
+    checksum = _checksum(seed, name, numbers, parts)
+    return [_HEADER.pack(_MAGIC, seed, *numbers, checksum), *parts]
+
+
+def load_key_table(path: str, seed: bytes) -> KeyTable | None:
+    """The table in a file of this user, mapped; None if there is none that holds together and was made with this seed.
+
+    All of it is read once: its checksum tells damage, and that every number is in its bounds, which compiled code
+    goes by, does not hang on the checksum.
+    """
+    try:
+        with open(open_private(path), "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < _HEADER.size:
+                return None
+            # The file is only ever renamed or removed, never changed in place, so what is mapped stays as it is.
+            data = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+    except OSError:
+        return None
+    try:
+        return _decode(memoryview(data), seed, os.path.basename(path))
+    except (RecursionError, TypeError, ValueError):  # Places that are not those of any table.
+        return None
+
+
+def _decode(data: memoryview, seed: bytes, name: str) -> KeyTable | None:
+    magic, made_with, *numbers, checksum = _HEADER.unpack_from(data)
+    slots, entries, ordered, places_bytes, replaces = numbers
+    lengths = (slots * _SLOT_BYTES, 4 * entries, 8 * entries, 8 * ordered, places_bytes)
+    is_whole = 0 < slots < _SLOTS_MAX and ordered in (0, entries) and _HEADER.size + sum(lengths) == len(data)
+    if magic != _MAGIC or made_with != seed or not is_whole:
+        return None
+    parts, at = [], _HEADER.size
+    for length in lengths:
+        parts.append(data[at : at + length])
+        at += length
+    if checksum != _checksum(seed, name, numbers, parts):
+        return None
+    table = KeyTable(
+        np.frombuffer(parts[0], "<u4"),
+        np.frombuffer(parts[1], "<i4"),
+        np.frombuffer(bytes(parts[2]), "<i8"),  # A copy: the map is not aligned for it.
+        _decode_places(bytes(parts[4])),
+        np.frombuffer(bytes(parts[3]), "<i8"),
+        bool(replaces),
+    )
+    return table if _is_in_bounds(table) else None
+
+
+def _decode_places(data: bytes) -> tuple[FileGroupId, ...]:
+    pairs = json.loads(data)
+    if not all(isinstance(text, str) for pair in pairs for text in pair):
+        raise TypeError("a place is named by text")
+    return tuple(FileGroupId(partition, file_id) for partition, file_id in pairs)
+
+
+def _is_in_bounds(table: KeyTable) -> bool:
+    """Whether slots lead to entries, and entries to places, that are there, and a search for any key ends."""
+    places, entries = table.place_of, table.slots.view(np.int32)[_SLOT_ENTRY::_SLOT_WORDS]
+    if len(places) and not 0 <= places.min() <= places.max() < len(table.places):
+        return False
+    # Signed, the entry of a deleted key is -1, and 0 is an empty slot.
+    least, most = entries.min(), entries.max()
+    return bool(-1 <= least <= 0 and most <= len(places) and (least == 0 or not entries.all()))
+
+
+def _checksum(seed: bytes, name: str, numbers: Sequence[int], parts: Iterable[bytes | memoryview]) -> int:
+    digest = xxhash.xxh3_64(seed)
+    digest.update(name.encode())
+    digest.update(struct.pack("<5Q", *numbers))
+    for part in parts:
+        digest.update(part)
+    value: int = digest.intdigest()
+    return value
+
+
+class _Entries:
+    """Entries of several layers, numbered from 1: one per location, or one per key where they have ordering values."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._places: dict[FileGroupId, int] = {}
+        self._place_of: list[Int32s] = [np.empty(0, np.int32)]
+        self._instants_ms: list[Int64s] = [np.empty(0, np.int64)]
+        self._ordering: list[Int64s] = [np.empty(0, np.int64)]
+        self._has_ordering = False
+
+    def add(self, decoded: DecodedEntries) -> UInt32s:
+        """The numbers of the entries of one layer."""
+        ordering, count = decoded.ordering_numbers, len(decoded.locations)
+        locations = np.arange(count) if ordering is None else decoded.ids
+        self._has_ordering |= ordering is not None
+        self._ordering.append(np.full(count, NO_ORDERING) if ordering is None else ordering)
+        self._place_of.append(self._numbers(decoded.locations)[locations])
+        instants = np.array([location.instant_ms for location in decoded.locations], np.int64)
+        self._instants_ms.append(instants[locations])
+        first, self._count = self._count + 1, self._count + len(locations)
+        numbers = decoded.ids if ordering is None else np.arange(len(locations))
+        return (first + numbers).astype(np.uint32)
+
+    def table(self, slots: UInt32s, *, replaces_others: bool) -> KeyTable:
+        """The table that refers to these entries."""
+        ordering = np.concatenate(self._ordering) if self._has_ordering else np.empty(0, np.int64)
+        place_of, instants = np.concatenate(self._place_of), np.concatenate(self._instants_ms)
+        return KeyTable(slots, place_of, instants, tuple(self._places), ordering, replaces_others)
+
+    def _numbers(self, locations: Sequence[RecordLocation]) -> Int32s:
+        places = (FileGroupId(location.partition, location.file_id) for location in locations)
+        return np.array([self._places.setdefault(place, len(self._places)) for place in places], np.int32)

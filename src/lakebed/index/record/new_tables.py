@@ -1,0 +1,74 @@
+"""Key tables of the files that a commit or a compaction adds to the record index, made from what it writes there.
+
+The next write then need not decode them. A table is named by when its instant completed, so they wait for that; if that
+fails, they go with it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pyarrow as pa
+
+from lakebed.errors import CorruptTableError
+from lakebed.format.metadata.schema import stored_schema
+from lakebed.index.record.key_table import KeyTable, build_entries_table, slot_bytes
+from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.index.record.shard_cache import ShardCache, file_identity
+from lakebed.metadata.entries import Entries
+from lakebed.metadata.merging import Merged
+from lakebed.metadata.shard_writes import ShardWrite
+from lakebed.model.commit import WriteStat
+from lakebed.model.instant import InstantTime
+from lakebed.storage import Storage
+
+_BASE_BYTES_MAX = 128 << 20
+"""What tables of base files may take in memory until their compaction has completed. Others are built when needed."""
+
+
+class NewTables:
+    """Tables for a cache."""
+
+    def __init__(self, cache: ShardCache) -> None:
+        self._cache = cache
+        self._made: dict[tuple[str, int], KeyTable] = {}
+
+    def build(self, write: ShardWrite) -> KeyTable | None:
+        """The table of a log file; None of a shard of another index."""
+        if write.mdt_partition != RECORD_INDEX:
+            return None
+        return self._build(write.at_hand, has_ordering=write.has_ordering)
+
+    def _build(self, entries: Entries, *, has_ordering: bool) -> KeyTable:
+        schema = stored_schema(has_ordering=has_ordering)
+        if entries.in_order and not has_ordering and not len(entries.deletes):
+            from lakebed.index.record.entries_table import build_plain_table
+
+            return build_plain_table(entries.keys, entries.values, schema, self._cache.seed)
+        return build_entries_table(entries.keys, entries.values, entries.deletes, schema, self._cache.seed)
+
+    def add(self, stat: WriteStat, built: object) -> None:
+        """Takes the table of a file."""
+        assert isinstance(built, KeyTable), built
+        self._made[stat.path, stat.file_size] = built
+
+    def compacted(self, stat: WriteStat, merged: Merged) -> None:
+        """Makes the table of a new base file, unless it is another index's or there is no room for it.
+
+        Entries that cannot be decoded are none of a compaction's business: whoever looks for a key says so.
+        """
+        held = sum(table.nbytes for table in [*self._made.values()])
+        if stat.partition != RECORD_INDEX or held + slot_bytes(len(merged.keys)) > _BASE_BYTES_MAX:
+            return
+        values = merged.values
+        encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+        with suppress(CorruptTableError):
+            entries = Entries(merged.keys, encoded, pa.array([], pa.string()))
+            self.add(stat, self._build(entries, has_ordering=merged.has_ordering))
+
+    def keep(self, storage: Storage, completed_at: InstantTime) -> None:
+        """Puts the tables into the cache: their files were stored, and their instant has completed."""
+        for (path, size), table in self._made.items():
+            identity = file_identity(storage, path, size, completed_at)
+            if identity is not None:
+                self._cache.keep_soon(identity, table)

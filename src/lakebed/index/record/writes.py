@@ -1,0 +1,70 @@
+"""What a change writes to the shards of the record index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from lakebed.errors import WriteConflictError
+from lakebed.format.hfile import best_packing
+from lakebed.format.hfile.layout import Packing
+from lakebed.format.hfile.order import SMALL_COUNT
+from lakebed.index.change import MetadataChange
+from lakebed.index.kind import Update
+from lakebed.index.record.entries import record_index_shards
+from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.index.record.stored_keys import KeyFiles, ShardSets, StoredKeyEntries, shard_sets
+from lakebed.metadata.entries import Entries
+from lakebed.metadata.shard_writes import ShardWrite
+
+
+def plan_record_index(change: MetadataChange, update: Update) -> list[ShardWrite]:
+    """What a change writes to the shards of the record index."""
+    definition = update.definitions.get(RECORD_INDEX)
+    is_partitioned = definition is not None and definition.is_partitioned
+    sets = shard_sets(
+        update.groups[RECORD_INDEX],
+        is_partitioned=is_partitioned,
+        shards_of_new=update.groups_per_partition,
+        window=definition.window if definition is not None else None,
+    )
+    has_ordering = definition is not None and definition.ordering is not None
+    keys = [each for each in change.keys if sets(each.partition)]
+    entries: Mapping[str, Entries | StoredKeyEntries]
+    if change.key_files is None:
+        entries = record_index_shards(keys, sets, instant_ms=update.instant_ms, has_ordering=has_ordering)
+    else:
+        _check_shards(change.key_files, sets)
+        entries = change.key_files.by_shard(instant_ms=update.instant_ms, has_ordering=has_ordering)
+    created = _new_shards(change, sets) if is_partitioned else ()
+    packing = None if is_partitioned else _packing(entries.values())
+    nothing = Entries.of({})
+    return [
+        ShardWrite(RECORD_INDEX, file_id, entries.get(file_id, nothing), file_id in created, has_ordering, packing)
+        for file_id in sorted({*entries, *created})
+    ]
+
+
+def _packing(shards: Iterable[Entries | StoredKeyEntries]) -> Packing | None:
+    """How entries that were spread over shards by the hashes of their keys, and so are alike, are best compressed.
+
+    None if no shard has many that are in order.
+    """
+    at_hand = (entries for entries in shards if isinstance(entries, Entries) and entries.in_order)
+    many = next((entries for entries in at_hand if len(entries.keys) > SMALL_COUNT), None)
+    return None if many is None else best_packing(many.keys, many.values)
+
+
+def _new_shards(change: MetadataChange, sets: ShardSets) -> tuple[str, ...]:
+    """The shards of data partitions that have none yet."""
+    stored = (group.partition for group in (change.key_files.groups if change.key_files else ()))
+    touched = dict.fromkeys((*change.added, *(keys.partition for keys in change.keys), *stored))
+    return tuple(id_ for partition in touched if partition not in sets.by_partition for id_ in sets(partition))
+
+
+def _check_shards(keys: KeyFiles, sets: ShardSets) -> None:
+    """Raises if the keys of a large write were split over other shards than there are now."""
+    if any(group.shards != sets(group.partition) for group in keys.groups):
+        raise WriteConflictError(
+            "the shards of the record index changed while this write ran",
+            hint="run the write again: it then splits its keys as the index does now",
+        )

@@ -1,0 +1,1 @@
+"""Secondary indexes: record keys by the value of another column."""

@@ -1,0 +1,54 @@
+"""Entries of `secondary_index_*` partitions: pairs of a column's value and a record key.
+
+A new pair is put, a pair that no longer holds is deleted; a row that keeps its value leaves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.format.arrow import ArrowArray, pc
+from lakebed.format.metadata.records import encode_secondary_record
+from lakebed.format.metadata.secondary_columns import secondary_keys, secondary_value_texts
+from lakebed.metadata.entries import Entries, split_entries
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChanges:
+    """The rows that an instant changed: record keys and values of the indexed column, after it and before it.
+
+    A row that is new has no old value, a row that is gone no new one. Rows that stay as they are may be among both.
+    """
+
+    new_keys: pa.Array
+    new_values: pa.Array
+    old_keys: pa.Array
+    old_values: pa.Array
+
+
+def secondary_index_shards(changes: ValueChanges, file_ids: Sequence[str], *, version: str) -> dict[str, Entries]:
+    """The entries of each shard that has any, by file id; `version` is that of the index."""
+    puts, put_prefixes = _pairs(changes.new_values, changes.new_keys, version)
+    takes, take_prefixes = _pairs(changes.old_values, changes.old_keys, version)
+    fresh, stale = pc.invert(pc.is_in(puts, takes)), pc.invert(pc.is_in(takes, puts))
+    keys, deletes = puts.filter(fresh), takes.filter(stale)
+    value = pa.array([encode_secondary_record()], pa.binary())
+    values = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(keys), np.int32)), value)
+    entries = Entries(keys, values, deletes)
+    if version == "V1":
+        return split_entries(entries, file_ids)
+    return split_entries(entries, file_ids, hashed=(put_prefixes.filter(fresh), take_prefixes.filter(stale)))
+
+
+def _pairs(values: ArrowArray, record_keys: ArrowArray, version: str) -> tuple[ArrowArray, ArrowArray]:
+    """The stored keys of pairs, and what they have in common with all pairs of their value."""
+    texts = secondary_value_texts(values)
+    if version == "V1":  # Knows no nulls.
+        known = pc.is_valid(texts)
+        texts, record_keys = texts.filter(known), record_keys.filter(known)
+    stored = secondary_keys(texts, record_keys, version=version)
+    return stored, secondary_keys(texts, pa.repeat("", len(texts)), version=version)
