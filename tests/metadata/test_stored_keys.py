@@ -24,14 +24,15 @@ def check(folder: Path, changes: list[KeyChanges], file_ids: list[str], *, is_pa
     """How many shards have entries, the same in both ways."""
     shelf = Shelf(open_storage(str(folder)), "shelf")
     sets = shard_sets(file_ids, is_partitioned=is_partitioned)
-    stored = (store_keys(shelf, change, sets(change.partition)) for change in changes)
-    files = KeyFiles(shelf, tuple(keys for keys in stored if keys is not None))
+    kept = (store_keys(shelf, change, sets(change.partition)) for change in changes)
+    files = KeyFiles(shelf, tuple(keys for keys in kept if keys is not None))
     expected = record_index_shards(changes, sets, instant_ms=7)
-    found = {shard: entries.load() for shard, entries in files.by_shard(instant_ms=7).items()}
+    stored = files.by_shard(instant_ms=7)
+    found = {shard: entries.load() for shard, entries in stored.items()}
     assert {shard: text_of(each) for shard, each in found.items()} == {
         shard: text_of(each) for shard, each in expected.items()
     }
-    assert (files.largest_bytes > 0) == bool(expected)
+    assert all(entries.bytes > 0 for entries in stored.values())
     return len(expected)
 
 
