@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.read import prune
+from lakebed.index.record import prune
 from lakebed.read.explain import PruneStep
 
 ROWS = 60

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from lakebed.filter.partitions import partition_values, typed_partition_values
 from lakebed.model.config import TableConfig
-from lakebed.read.partitions import partition_values, typed_partition_values
 
 
 def config(fields: str, **properties: str) -> TableConfig:

@@ -9,9 +9,10 @@ import pytest
 import lakebed
 from conftest import REAL_TABLES
 from lakebed.filter.predicate import parse_where
+from lakebed.index.prune import Kept, Query
 from lakebed.model.files import FileSlice
 from lakebed.read.explain import Explanation
-from lakebed.read.prune import PRUNERS, Kept, Query
+from lakebed.read.prune import pruners
 from lakebed.table import open_handle
 from rows import canonical, spark_rows
 
@@ -105,7 +106,7 @@ def test_bloom_filters_exclude_base_files(unpack) -> None:
 
     def kept(where: str, slices: tuple[FileSlice, ...]) -> int:
         query = Query(state.config, schema, parse_where(where, schema), state.metadata, is_latest=True)
-        outcome = dict(PRUNERS)["bloom_filters"](query, slices)
+        outcome = dict(pruners())["bloom_filters"](query, slices)
         assert isinstance(outcome, Kept)
         return len(outcome.slices)
 

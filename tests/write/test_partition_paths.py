@@ -14,8 +14,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
+from lakebed.filter.partitions import partition_values
 from lakebed.model.config import TableConfig
-from lakebed.read.partitions import partition_values
 from lakebed.write.rows import partition_paths as module
 from lakebed.write.rows.partition_paths import PATHS, partition_paths, plan_paths
 from write.configs import HIVE_STYLE, URL_ENCODED, table_config

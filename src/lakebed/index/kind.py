@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from lakebed.errors import UnsupportedTableError
 from lakebed.index.change import MetadataChange
 from lakebed.index.partition_stats.current import StatsReader
+from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.metadata.entries import Entries, split_entries
 from lakebed.metadata.merging import MergeRule, NewestWins
 from lakebed.metadata.shard_writes import Groups, ShardWrite
@@ -41,19 +42,20 @@ class Update:
 
 
 class IndexKind:
-    """What is common to all kinds of index; each overrides what it does in its own way.
-
-    `partition` is the metadata-table partition of the index or, for a kind of which a table may have several, the
-    prefix of their partitions. `shards` is how many a new one has, unless told otherwise. `words` are what users call
-    it. One that is not `is_kept` cannot be brought up to date by writes. `has_few`: entries per file, not per row.
-    """
+    """What is common to all kinds of index; each overrides what it does in its own way."""
 
     partition: str
+    """The metadata-table partition of the index; of a kind of which a table may have several, their common prefix."""
     words: tuple[str, ...] = ()
+    """What users call it."""
     shards: int = 1
+    """File groups of a new index, unless told otherwise."""
     is_kept: bool = True
+    """Whether writes keep it up to date."""
     has_few: bool = False
+    """Whether it has entries per file, not per row."""
     needs: tuple[str, ...] = ("files",)
+    """Partitions that it is made of, or cannot be read without."""
     newest_request_wins: bool = False
     """Readers take the entry of the instant that was requested last, whenever it completed, for the whole truth."""
     merge: MergeRule = NewestWins()
@@ -61,6 +63,16 @@ class IndexKind:
     def matches(self, partition: str) -> bool:
         """Whether a metadata-table partition is an index of this kind."""
         return partition == self.partition
+
+    @property
+    def label(self) -> str:
+        """What `explain` calls it."""
+        return self.partition
+
+    def prune(self, query: Query, slices: Slices) -> Kept | NotUsed:
+        """The slices that it cannot exclude, or why it was not used."""
+        del query, slices
+        return NotUsed("it does not exclude files")
 
     def is_defined(self, definitions: Mapping[str, IndexDefinition]) -> bool:
         """Whether it is known what entries must say: without that, nothing can be written to the index."""

@@ -27,6 +27,15 @@ KINDS: tuple[IndexKind, ...] = (
 )
 
 
+PRUNING: tuple[IndexKind, ...] = (PARTITION_STATS, RECORD_INDEX, SECONDARY, EXPRESSION, COLUMN_STATS, BLOOM_FILTERS)
+"""Kinds that exclude file slices, in the order in which they are asked: the cheapest first."""
+
+
+def lookup_kind() -> IndexKind:
+    """The kind that finds rows by their record key."""
+    return RECORD_INDEX
+
+
 def kind_of(partition: str) -> IndexKind:
     """The kind of the index that a metadata-table partition is; one that nobody knows is kept by no write."""
     return next((kind for kind in KINDS if kind.matches(partition)), _Unknown(partition))

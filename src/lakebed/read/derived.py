@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lakebed.filter.partitions import path_constants
+from lakebed.filter.record_keys import PLAIN_KEY_GENERATORS
 from lakebed.format.arrow import ArrowArray, text_array
 from lakebed.model.config import TableConfig
 from lakebed.model.words import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 from lakebed.read.conform import conform_table
-from lakebed.read.keys import PLAIN_KEY_GENERATORS
-from lakebed.read.partitions import path_constants
 
 REPETITIVE = (COMMIT_TIME, FILE_NAME)
 """Few distinct values per file: cheaper to move around as a dictionary."""

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from lakebed.errors import CorruptTableError
 from lakebed.filter.evaluate import to_arrow
 from lakebed.filter.predicate import Predicate, columns_of
+from lakebed.filter.record_keys import key_columns, record_keys
 from lakebed.format.arrow import empty_table, flag_array, flags_of, text_array
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.log.blocks import decode_deletes, decode_records
@@ -24,7 +25,6 @@ from lakebed.read.conform import conform_array, conform_table
 from lakebed.read.derived import plan_columns
 from lakebed.read.few_rows import find_base_rows, find_block_rows, may_hold
 from lakebed.read.held_files import HeldStorage
-from lakebed.read.keys import key_columns, record_keys
 from lakebed.read.merge import Kind, Part, Rules, merge_slice
 from lakebed.read.rules import merge_rules
 from lakebed.storage import Storage

@@ -10,13 +10,14 @@ import pyarrow as pa
 
 from lakebed.errors import InvalidInputError
 from lakebed.filter.predicate import Predicate, parse_where
+from lakebed.index.prune import Query
 from lakebed.metadata import Unusable
 from lakebed.model.files import FileSlice
 from lakebed.model.words import Action
 from lakebed.read.as_of import completion_as_of
 from lakebed.read.explain import Explanation, PruneStep
 from lakebed.read.file_slice import SliceTask
-from lakebed.read.prune import Query, few_keys, prune_slices
+from lakebed.read.prune import few_keys, prune_slices
 from lakebed.read.retention import check_retained
 from lakebed.storage import Requests
 from lakebed.table import TableState

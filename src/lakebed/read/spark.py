@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from lakebed.engine.workers import check_spark, ensure_workers
 from lakebed.filter.evaluate import to_spark_sql
+from lakebed.filter.partitions import columns_from_path
 from lakebed.read.base_file import PARQUET
 from lakebed.read.file_slice import SliceTask, read_slice
-from lakebed.read.partitions import columns_from_path
 from lakebed.read.repeated import leave_out, put_back, sent_schema, sent_task
 from lakebed.read.scan import ScanPlan
 from lakebed.read.spark_columns import plan_spark_columns, spark_schema

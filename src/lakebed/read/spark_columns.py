@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakebed.filter.partitions import NO_VALUE, columns_from_path
 from lakebed.model.config import TableConfig
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.read.derived import key_copy
-from lakebed.read.partitions import NO_VALUE, columns_from_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from lakebed.format.metadata.records import MetadataRecord, encode_bloom_record
 from lakebed.index.bloom.entries import bloom_entries
+from lakebed.index.bloom.prune import prune_by_bloom_filters
 from lakebed.index.change import MetadataChange
 from lakebed.index.kind import IndexKind, Update
+from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.metadata.entries import Entries
 from lakebed.metadata.merging import Form, NewestWins
 from lakebed.model.metadata import BloomRecord
@@ -30,6 +32,10 @@ class BloomFilters(IndexKind):
         """Filters of new base files, and those of files that are gone."""
         del partition
         return bloom_entries(change.blooms, change.deleted, instant=update.instant)
+
+    def prune(self, query: Query, slices: Slices) -> Kept | NotUsed:
+        """The slices that it cannot exclude."""
+        return prune_by_bloom_filters(query, slices)
 
 
 BLOOM_FILTERS = BloomFilters()

@@ -10,8 +10,10 @@ from lakebed.format.metadata.column_stats import value_type_of
 from lakebed.format.metadata.records import MetadataRecord, encode_column_stats_record
 from lakebed.index.change import MetadataChange
 from lakebed.index.column_stats.entries import column_stats_entries
+from lakebed.index.column_stats.prune import prune_by_column_stats
 from lakebed.index.column_stats.ranges import COLUMN_STATS as PARTITION
 from lakebed.index.kind import IndexKind, Update, unsupported
+from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.metadata.entries import Entries
 from lakebed.metadata.merging import Form, NewestWins
 from lakebed.model.index import IndexDefinition
@@ -60,6 +62,10 @@ class ColumnStatistics(IndexKind):
         return column_stats_entries(
             change.column_stats, change.deleted, columns=definition.source_fields, version=definition.version
         )
+
+    def prune(self, query: Query, slices: Slices) -> Kept | NotUsed:
+        """The slices that it cannot exclude."""
+        return prune_by_column_stats(query, slices)
 
 
 COLUMN_STATS = ColumnStatistics()

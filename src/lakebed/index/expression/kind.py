@@ -6,6 +6,8 @@ from lakebed.format.metadata.records import MetadataRecord
 from lakebed.index.bloom import kind as bloom
 from lakebed.index.column_stats import kind as column_stats
 from lakebed.index.kind import IndexKind
+from lakebed.index.prune import Kept, NotUsed, Query, Slices
+from lakebed.metadata import Unusable
 from lakebed.metadata.merging import Form, NewestWins
 
 PREFIX = "expr_index_"
@@ -23,9 +25,23 @@ class ExpressionIndexes(IndexKind):
     is_kept = False
     merge = NewestWins(None, _encode_again)
 
+    @property
+    def label(self) -> str:
+        """All of them together."""
+        return "expression_index"
+
     def matches(self, partition: str) -> bool:
         """Each has a name of its own."""
         return partition.startswith(PREFIX)
+
+    def prune(self, query: Query, slices: Slices) -> Kept | NotUsed:
+        """Nothing: its values come from the writer's engine, whose time zone and locale need not be the reader's."""
+        del slices
+        if isinstance(query.metadata, Unusable):
+            return NotUsed("there is no usable metadata table")
+        if not any(map(self.matches, query.metadata.ready)):
+            return NotUsed("the table has none")
+        return NotUsed("lakebed cannot tell under which time zone and locale it was built")
 
 
 EXPRESSION = ExpressionIndexes()

@@ -11,6 +11,8 @@ from lakebed.index.kind import IndexKind, Update, unsupported
 from lakebed.index.partition_stats.current import StatsReader
 from lakebed.index.partition_stats.entries import partition_stats_entries, stats_of_files, widened_stats
 from lakebed.index.partition_stats.merge import WIDENING
+from lakebed.index.partition_stats.prune import prune_by_partition_stats
+from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.metadata.entries import Entries
 from lakebed.model.index import IndexDefinition
 from lakebed.model.metadata import ColumnStats
@@ -42,6 +44,10 @@ class PartitionStatistics(IndexKind):
         return partition_stats_entries(
             stats, emptied, columns=columns, version=version, stand_alone=not update.others_write
         )
+
+    def prune(self, query: Query, slices: Slices) -> Kept | NotUsed:
+        """The slices that it cannot exclude."""
+        return prune_by_partition_stats(query, slices)
 
 
 PARTITION_STATS = PartitionStatistics()

@@ -8,7 +8,9 @@ from lakebed.format.metadata.record_index import RecordLocation, encode_record_i
 from lakebed.format.metadata.records import MetadataRecord
 from lakebed.index.change import MetadataChange
 from lakebed.index.kind import IndexKind, Update
+from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.index.record.probe import RECORD_INDEX as PARTITION
+from lakebed.index.record.prune import prune_by_record_index
 from lakebed.index.record.writes import plan_record_index
 from lakebed.metadata.merging import Form, NewestWins
 from lakebed.metadata.shard_writes import ShardWrite
@@ -57,6 +59,10 @@ class RecordIndex(IndexKind):
         """Entries of keys that came, went or moved."""
         del partition
         return plan_record_index(change, update)
+
+    def prune(self, query: Query, slices: Slices) -> Kept | NotUsed:
+        """The slices that it cannot exclude."""
+        return prune_by_record_index(query, slices)
 
 
 RECORD_INDEX = RecordIndex()

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from lakebed.format.metadata.records import MetadataRecord, encode_secondary_record
 from lakebed.index.change import MetadataChange
 from lakebed.index.kind import IndexKind, Update, unsupported
+from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.index.secondary.entries import secondary_index_shards
 from lakebed.index.secondary.probe import PREFIX
+from lakebed.index.secondary.prune import prune_by_secondary_index
 from lakebed.metadata.merging import Form, NewestWins
 from lakebed.metadata.shard_writes import ShardWrite
 from lakebed.model.metadata import SecondaryRecord
@@ -29,6 +31,11 @@ class SecondaryIndexes(IndexKind):
     needs = ("record_index",)
     merge = NewestWins("SecondaryIndexMetadata", _encode_again)
 
+    @property
+    def label(self) -> str:
+        """All of them together."""
+        return "secondary_index"
+
     def matches(self, partition: str) -> bool:
         """Each has a name of its own."""
         return partition.startswith(PREFIX)
@@ -42,6 +49,10 @@ class SecondaryIndexes(IndexKind):
             return ()  # A clean: rows stay as they are.
         shards = secondary_index_shards(change.values[partition], update.groups[partition], version=definition.version)
         return [ShardWrite(partition, file_id, entries) for file_id, entries in shards.items()]
+
+    def prune(self, query: Query, slices: Slices) -> Kept | NotUsed:
+        """The slices that it cannot exclude."""
+        return prune_by_secondary_index(query, slices)
 
 
 SECONDARY = SecondaryIndexes()
