@@ -356,6 +356,11 @@ class Table:
         return session
 
 
+def handle_of(table: Table) -> TableHandle:
+    """The handle behind a table: for the packages above this one, and for benchmarks. It is no promise to users."""
+    return table._handle
+
+
 class LeasedReader:
     """One snapshot of a table, which stays whole as long as the block of `Table.lease` lasts."""
 

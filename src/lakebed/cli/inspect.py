@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from lakebed.api import Table
+from lakebed.api import Table, handle_of
 from lakebed.cli.reports import (
     ColumnEntry,
     ConfigReport,
@@ -117,7 +117,7 @@ def report_rows(
 
 
 def _state(table: Table) -> TableState:
-    return table._handle.state()
+    return handle_of(table).state()
 
 
 def _read_in_waves(tasks: Sequence[SliceTask]) -> Iterator[pa.Table]:
