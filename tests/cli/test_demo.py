@@ -10,10 +10,10 @@ import pytest
 from conftest import DATA
 from lakebed.cli import demo
 from lakebed.cli.demo import Call, Chapter, Outcome, collect, play, tell
-from lakebed.cli.json_text import plain
 from lakebed.cli.output import PipeOutput
-from lakebed.cli.reports import RowsReport
 from lakebed.errors import InvalidInputError
+from lakebed.reports.json_text import plain
+from lakebed.reports.rows import RowsReport
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakebed.api import Table
-    from lakebed.cli.reports import Report
+    from lakebed.reports.report import Report
 
 
 def _parse_columns(text: str | None) -> str | None:

@@ -127,20 +127,20 @@ def validate(
     option: Options = None,
 ) -> None:
     """Compare an index with the rows, both ways and completely; exit code 1 if they differ."""
-    from lakebed.cli.reports import CheckReport
+    from lakebed.reports.indexes import check_report
 
     table = open_path(path, option)
     with _progress(f"validating {name}") as progress:
         check = table.indexes.validate(name, examples=examples, progress=progress)
-    show(CheckReport(table.config.name, check.is_sound, check), as_json)
+    show(check_report(table, check), as_json)
     if not check.is_sound:
         raise typer.Exit(1)
 
 
 def _show_indexes(path: str, option: list[str] | None, as_json: bool) -> None:
-    from lakebed.cli.inspect import report_indexes
+    from lakebed.reports.indexes import indexes_report
 
-    show(report_indexes(open_path(path, option)), as_json)
+    show(indexes_report(open_path(path, option)), as_json)
 
 
 @contextmanager

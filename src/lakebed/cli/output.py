@@ -6,10 +6,10 @@ import sys
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from lakebed.cli.grid import Grid, fit_columns, layout
-from lakebed.cli.json_text import encode_json
-from lakebed.cli.reports import Report
 from lakebed.cli.text import describe
 from lakebed.cli.words import printable
+from lakebed.reports.json_text import encode_json
+from lakebed.reports.report import Report
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from lakebed.cli.json_text import encode_json
 from lakebed.cli.words import count, printable
+from lakebed.reports.json_text import encode_json
+from lakebed.reports.services import run_entry
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -56,15 +57,7 @@ class JsonLines:
 
     def report(self, done: Done) -> None:
         """Write a line: when, what, how long it took, and what came of it."""
-        line = {
-            "time": _now(),
-            "service": done.service,
-            "instant": done.instant,
-            "milliseconds": done.milliseconds,
-            "outcome": done.outcome,
-            "problem": done.problem,
-        }
-        print(encode_json(line, indent=None), flush=True)
+        print(encode_json(run_entry(done, _now()), indent=None), flush=True)
 
 
 class TextLines:

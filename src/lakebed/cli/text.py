@@ -8,26 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakebed.cli.grid import Column, Grid, grid
-from lakebed.cli.reports import (
-    CheckReport,
-    ConfigReport,
-    DoctorReport,
-    FilesReport,
-    IndexesReport,
-    LookupReport,
-    RepairReport,
-    Report,
-    RowsReport,
-    SchemaReport,
-    ServicesReport,
-    SliceEntry,
-    TimelineEntry,
-    TimelineReport,
-    Written,
-)
 from lakebed.cli.words import NOTHING, count, duration, listed, readable, size
 from lakebed.model.words import META_COLUMNS
 from lakebed.read.explain import Explanation, PruneStep
+from lakebed.reports.config import ConfigReport
+from lakebed.reports.doctor import DoctorReport, RepairReport
+from lakebed.reports.files import FilesReport, SliceEntry
+from lakebed.reports.indexes import CheckReport, IndexesReport
+from lakebed.reports.report import Report
+from lakebed.reports.rows import LookupReport, RowsReport
+from lakebed.reports.schema import SchemaReport
+from lakebed.reports.services import ServicesReport
+from lakebed.reports.timeline import TimelineEntry, TimelineReport, Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -354,7 +346,7 @@ def _data_column(field: pa.Field, number: int) -> Column:
 
 
 def _cell(value: object) -> str:
-    from lakebed.cli.json_text import encode_json, plain
+    from lakebed.reports.json_text import encode_json, plain
 
     if value is None:
         return "null"
