@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
+from lakebed.cli.progress import watched
 from lakebed.model.words import Word
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
@@ -78,7 +76,7 @@ def create(
 ) -> None:
     """Build an index from the rows of the table; writers wait as long, unless it is a record index built anew."""
     table = open_path(path, option)
-    with _progress(f"building {name}") as progress:
+    with watched() as observer:
         table.indexes.create(
             name,
             on=split_columns(on),
@@ -86,7 +84,7 @@ def create(
             shards=shards,
             on_duplicate=on_duplicate.value,
             rebuild=rebuild,
-            progress=progress,
+            observer=observer,
         )
     _show_indexes(path, option, as_json)
 
@@ -111,8 +109,8 @@ def reshard(
 ) -> None:
     """Give the record index another number of shards; writers go on meanwhile."""
     table = open_path(path, option)
-    with _progress(f"resharding {name}") as progress:
-        table.indexes.reshard(name, shards=shards, progress=progress)
+    with watched() as observer:
+        table.indexes.reshard(name, shards=shards, observer=observer)
     _show_indexes(path, option, as_json)
 
 
@@ -130,10 +128,10 @@ def validate(
     from lakebed.reports.indexes import check_report
 
     table = open_path(path, option)
-    with _progress(f"validating {name}") as progress:
-        check = table.indexes.validate(name, examples=examples, progress=progress)
-    show(check_report(table, check), as_json)
-    if not check.is_sound:
+    with watched() as observer:
+        report = check_report(table, name, examples=examples, observer=observer)
+    show(report, as_json)
+    if not report.is_sound:
         raise typer.Exit(1)
 
 
@@ -141,17 +139,3 @@ def _show_indexes(path: str, option: list[str] | None, as_json: bool) -> None:
     from lakebed.reports.indexes import indexes_report
 
     show(indexes_report(open_path(path, option)), as_json)
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on a terminal, and nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

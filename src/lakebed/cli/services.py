@@ -91,7 +91,7 @@ def run(
     if seconds is not None:
         with stopped_by_signals() as stop, open_lines(as_json=as_json) as lines:
             lines.start(path, every or "", services.names)
-            services.run_forever(seconds, stop.is_set, lines.report, lines.begin, lines.rest)
+            services.run_forever(seconds, stop.is_set, lines.report, lines)
         return
     report = pass_report(path, services.run())
     show(report, as_json)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakebed.api import Table, handle_of
 from lakebed.metadata import Unusable
+from lakebed.observe import SILENT, Observer
 
 if TYPE_CHECKING:
     from lakebed.services.indexing.indexes import IndexInfo
@@ -38,6 +39,7 @@ def indexes_report(table: Table) -> IndexesReport:
     return IndexesReport(table.config.name, unusable, table.indexes.list())
 
 
-def check_report(table: Table, check: IndexCheck) -> CheckReport:
-    """How an index of the table compares with the rows."""
+def check_report(table: Table, name: str, *, examples: int, observer: Observer = SILENT) -> CheckReport:
+    """How an index compares with the rows, with at most so many `examples` of each difference."""
+    check = table.indexes.validate(name, examples=examples, observer=observer)
     return CheckReport(table.config.name, check.is_sound, check)
