@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from lakebed.api import open_table
-from lakebed.cli.output import PipeOutput, TerminalOutput
+from lakebed.cli.output import PipeOutput
+from lakebed.cli.terminal import TerminalOutput
 from lakebed.errors import InvalidInputError
 from lakebed.reports.config import config_report
 from lakebed.reports.files import files_report

@@ -1,6 +1,6 @@
 """The commands. Each parses its arguments, calls one function and shows what it gives.
 
-What reads tables is imported by the commands themselves, so that `lakebed --help` is there at once.
+What reads tables is imported by the commands themselves: it loads Arrow, which takes longer than `lakebed --help` may.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from lakebed import __version__
 from lakebed.cli import doctor, index, services
 from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
 from lakebed.cli.ending import Commands
@@ -25,8 +26,6 @@ class ReadMode(Word):
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from lakebed import __version__
-
         typer.echo(f"lakebed {__version__}")
         raise typer.Exit
 

@@ -12,17 +12,18 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
+import pyarrow as pa
+
 from lakebed.api import Table, create_table, open_table
 from lakebed.cli.output import TextOutput
 from lakebed.cli.words import count, duration
+from lakebed.engine.session import local_session
 from lakebed.errors import LakebedError
 from lakebed.reports.report import Report
 from lakebed.reports.rows import LookupReport, RowsReport
 from lakebed.reports.timeline import timeline_report
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from lakebed.write.writer import WriteResult
 
 COLUMNS = ["id", "ts", "name", "amount", "region"]
@@ -202,8 +203,6 @@ table = lakebed.create_table(path, schema=schema, key="trip", partition_by="city
 
 
 def _trip_schema() -> pa.Schema:
-    import pyarrow as pa
-
     return pa.schema([("trip", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 
 
@@ -273,8 +272,6 @@ def _play_spark(tables: list[Table]) -> Iterator[Event]:
     if find_spec("pyspark") is None:
         yield Call("PySpark is not installed. To see this part:", "pip install 'lakebed[spark]'")
         return
-    from lakebed.engine.session import local_session
-
     yield Call("Start Spark.", "spark = lakebed.local_session()")
     start = perf_counter()
     try:

@@ -19,6 +19,7 @@ def doctor(
     path: TablePath, repair: Repair = False, quick: Quick = False, as_json: AsJson = False, option: Options = None
 ) -> None:
     """Find what is wrong, what it blocks, and how it is put right; exit code 1 if something is left."""
+    # Imported here: it loads Arrow, for which `lakebed --help` does not wait.
     from lakebed.services.doctor.doctor import open_doctor_at
 
     def announce(repairs: RepairReport) -> None:

@@ -1,4 +1,7 @@
-"""The commands under `lakebed index`: each calls one method of `table.indexes` and shows what it gives."""
+"""The commands under `lakebed index`: each calls one method of `table.indexes` and shows what it gives.
+
+Reports of indexes load Arrow, so they are imported by the commands: `lakebed --help` does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import typer
 from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
 from lakebed.cli.progress import watched
 from lakebed.model.words import Word
+from lakebed.options import INDEX_NAMES
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -20,8 +24,6 @@ SHARDS_MAX = 10_000
 
 
 def _parse_kind(text: str | None) -> str | None:
-    from lakebed.options import INDEX_NAMES
-
     kind = None if text is None else INDEX_NAMES.get(text.lower(), text)
     if kind is not None and kind not in (*KINDS, *_TOLD_BY_TABLE):
         raise typer.BadParameter(f"{text!r} is not one of {', '.join(KINDS)}")

@@ -39,7 +39,7 @@ def watched() -> Iterator[Observer]:
     if not sys.stderr.isatty():
         yield SILENT
         return
-    # Imported here: a pipe shows no bars, and need not wait for what draws them.
+    # Imported here: a pipe has no use for rich.
     from rich.console import Console
     from rich.progress import Progress
 

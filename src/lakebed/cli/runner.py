@@ -99,6 +99,7 @@ def open_lines(*, as_json: bool) -> Iterator[Lines]:
     elif not sys.stdout.isatty():
         yield TextLines()
     else:
+        # Imported here: a pipe has no use for rich.
         from rich.console import Console
 
         with Console().status("") as status:

@@ -82,6 +82,7 @@ def run(
     With --every, --json prints one JSON object a line. Without it a line says what runs, one each what was done, and
     one every ten minutes that there was nothing to do.
     """
+    # Imported here: it loads all services and Arrow, for which `lakebed --help` does not wait.
     from lakebed.cli.runner import open_lines, stopped_by_signals
 
     seconds = None if every is None else parse_seconds(every)
