@@ -1,4 +1,4 @@
-"""Watching work that takes a while: its phases and its progress, for a log, a runner or a progress bar."""
+"""Observers of long work, told of phases and progress: a log, a progress bar, the service runner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Observer(Protocol):
-    """Told of work as it goes on, between its steps; what an observer raises ends the work."""
+    """Is told of phases and progress while work goes on. An exception that it raises ends the work."""
 
     def phase(self, name: str) -> None:
         """A phase begins; the one before it, if any, is over."""
@@ -20,13 +20,13 @@ class Observer(Protocol):
 
 
 class Silent:
-    """Tells nobody; also a base of observers that care for one of both."""
+    """Ignores everything; a base class for observers that need only one of the two methods."""
 
     def phase(self, name: str) -> None:
-        """Nobody looks."""
+        """Ignored."""
 
     def progress(self, what: str, done: int, total: int) -> None:
-        """Nobody looks."""
+        """Ignored."""
 
 
 SILENT = Silent()
@@ -34,27 +34,27 @@ SILENT = Silent()
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """Writes a line to a log for each phase and each step, at level DEBUG unless another one is given."""
+    """Logs each phase and each step, at level DEBUG by default."""
 
     log: logging.Logger
     level: int = logging.DEBUG
 
     def phase(self, name: str) -> None:
-        """Log its name."""
+        """Log the name of the phase."""
         self.log.log(self.level, "%s", name)
 
     def progress(self, what: str, done: int, total: int) -> None:
-        """Log how far it is."""
+        """Log how many steps are done."""
         self.log.log(self.level, "%s: %d of %d", what, done, total)
 
 
 class Meter:
-    """Counts the steps of a piece of work and tells an observer of each."""
+    """Counts the steps of one piece of work and reports each to an observer."""
 
     def __init__(self, what: str, total: int, observer: Observer) -> None:
         self._what, self._total, self._done, self._observer = what, total, 0, observer
 
     def step(self) -> None:
-        """One more is done."""
+        """Count one more step."""
         self._done += 1
         self._observer.progress(self._what, self._done, max(self._total, self._done))

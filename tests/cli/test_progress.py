@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from lakebed.cli.progress import ProgressBar, watched
+from lakebed.cli.progress import ProgressBar, show_progress
 from lakebed.observe import SILENT
 
 
@@ -36,12 +36,12 @@ def test_without_a_phase_it_is_named_after_what_is_counted() -> None:
 
 
 def test_a_terminal_has_a_bar_and_a_pipe_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    with watched() as observer:
+    with show_progress() as observer:
         assert observer is SILENT
     screen = io.StringIO()
     monkeypatch.setattr(screen, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", screen)
-    with watched() as observer:
+    with show_progress() as observer:
         assert isinstance(observer, ProgressBar)
         observer.phase("building bloom")
     assert "building bloom" in screen.getvalue()

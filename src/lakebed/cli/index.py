@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
-from lakebed.cli.progress import watched
+from lakebed.cli.progress import show_progress
 from lakebed.model.words import Word
 from lakebed.options import INDEX_NAMES
 
@@ -78,7 +78,7 @@ def create(
 ) -> None:
     """Build an index from the rows of the table; writers wait as long, unless it is a record index built anew."""
     table = open_path(path, option)
-    with watched() as observer:
+    with show_progress() as observer:
         table.indexes.create(
             name,
             on=split_columns(on),
@@ -111,7 +111,7 @@ def reshard(
 ) -> None:
     """Give the record index another number of shards; writers go on meanwhile."""
     table = open_path(path, option)
-    with watched() as observer:
+    with show_progress() as observer:
         table.indexes.reshard(name, shards=shards, observer=observer)
     _show_indexes(path, option, as_json)
 
@@ -130,7 +130,7 @@ def validate(
     from lakebed.reports.indexes import check_report
 
     table = open_path(path, option)
-    with watched() as observer:
+    with show_progress() as observer:
         report = check_report(table, name, examples=examples, observer=observer)
     show(report, as_json)
     if not report.is_sound:

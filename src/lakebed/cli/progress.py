@@ -1,4 +1,4 @@
-"""Progress bars: on a terminal the phase that is under way and how far it is, nothing in a pipe."""
+"""Progress bars: the current phase and its progress on a terminal, nothing in a pipe."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    """An observer that shows one bar, named after the phase."""
+    """An observer that shows one bar, labelled with the phase."""
 
     def __init__(self, bars: Progress) -> None:
         self._bars = bars
         self._task: TaskID | None = None
 
     def phase(self, name: str) -> None:
-        """A bar of unknown length takes the place of the one before."""
+        """Replace the bar by one of unknown length."""
         if self._task is not None:
             self._bars.remove_task(self._task)
         self._task = self._bars.add_task(name, total=None)
 
     def progress(self, what: str, done: int, total: int) -> None:
-        """The bar grows; it is named after `what` if no phase was told of."""
+        """Move the bar forward; its label is `what` if no phase was reported."""
         if self._task is None:
             self._task = self._bars.add_task(what, total=None)
         self._bars.update(self._task, completed=done, total=total)
 
 
 @contextmanager
-def watched() -> Iterator[Observer]:
-    """An observer for as long as a command works: a bar on standard error if that is a terminal."""
+def show_progress() -> Iterator[Observer]:
+    """An observer that draws a bar on standard error if that is a terminal, and else ignores everything."""
     if not sys.stderr.isatty():
         yield SILENT
         return

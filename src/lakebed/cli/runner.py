@@ -64,7 +64,7 @@ class TextLines(Silent):
         self._tell(f"{table}: every {every}: {', '.join(services)}")
 
     def phase(self, name: str) -> None:
-        """Show the step, where somebody looks; at the end of a round say that nothing was to be done, if need be."""
+        """Show the step on a terminal; in a pipe, end the round when the runner begins to wait."""
         if self._status is not None:
             self._status.update(name)
         elif name == WAITING:
@@ -76,7 +76,7 @@ class TextLines(Silent):
         self._tell(f"{' '.join(str(done).split())} ({done.milliseconds} ms)")
 
     def _end_round(self) -> None:
-        """Say that nothing was to be done, if nothing was said for long."""
+        """Say that there was nothing to do, if nothing was printed for ten minutes."""
         self._idle_rounds = 0 if self._did else self._idle_rounds + 1
         if not self._did and self._now() - self._told_at >= _TELL_EVERY_S:
             self._tell(f"nothing to do in {count(self._idle_rounds, 'round')}")

@@ -1,4 +1,4 @@
-"""What the doctor finds at a table, as reports; what is under way there, with its last signs of life, is beside it."""
+"""The doctor's findings as reports, with the writes and table services in flight and their last heartbeats."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def examine_report(table: str, doctor: Doctor, *, quick: bool = False) -> Doctor
 def cure_report(
     table: str, doctor: Doctor, announce: Callable[[RepairReport], None], *, quick: bool = False
 ) -> DoctorReport:
-    """What the doctor found and what became of it; `announce` is told of repairs before they are made."""
+    """What the doctor found, and the outcome of each repair; `announce` is called before repairs are made."""
 
     def tell(todo: Sequence[Finding]) -> None:
         announce(RepairReport(table, tuple(todo)))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lakebed.services.values import ServiceResult
 
 DONE = "done"
+"""The state of an entry whose service succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class ServicesReport:
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """One thing that a runner of table services did or tried: when it ended, how long it took, what came of it."""
+    """One thing that the service runner did or tried: when it ended, how long it took, and the outcome."""
 
     time: str
     service: str
@@ -44,7 +45,7 @@ class RunEntry:
 
 
 def result_entry(service: str, result: ServiceResult | None) -> ServiceEntry:
-    """What a service did; None means that there was nothing to do for it."""
+    """The entry of a service's result; None means that it had nothing to do."""
     if result is None:
         return ServiceEntry(service, None, "nothing to do")
     state = f"{DONE}, but without {', '.join(result.missing)}: see `lakebed doctor`" if result.missing else DONE
@@ -52,15 +53,15 @@ def result_entry(service: str, result: ServiceResult | None) -> ServiceEntry:
 
 
 def rollback_entries(instants: Iterable[str]) -> tuple[ServiceEntry, ...]:
-    """Writes that were rolled back."""
+    """One entry for each write that was rolled back."""
     return tuple(ServiceEntry("rollback", instant, "rolled back") for instant in instants)
 
 
 def pass_report(table: str, done: Iterable[Done]) -> ServicesReport:
-    """What one pass of all services did, or could not do."""
+    """What one pass of all services did, and what failed."""
     return ServicesReport(table, tuple(ServiceEntry(d.service, d.instant, d.problem or DONE) for d in done))
 
 
 def run_entry(done: Done, time: str) -> RunEntry:
-    """What a runner did, at a time that is given as ISO 8601."""
+    """The entry of one thing that a runner did; `time` is ISO 8601."""
     return RunEntry(time, done.service, done.instant, done.milliseconds, done.outcome, done.problem)

@@ -179,8 +179,8 @@ class TableServices:
     ) -> None:
         """A pass every so many seconds, until told to stop. Safe to start many times, on any machine.
 
-        It stops when the step that is under way has ended. Every step is a phase to the `observer`, and so is waiting
-        for the next pass; `report` is told what came of a step.
+        It stops when the step that is under way has ended. Each step is a phase of the `observer`, and so is the wait
+        for the next pass; `report` gets the outcome of each step.
         """
         while not until():
             began = time.monotonic()
