@@ -19,8 +19,10 @@ from benchmarks.peer import Peer, PeerMissingError, running_peer
 from benchmarks.report import Bar, Line, Times, faster_by, print_lines, seconds_text, stopwatch
 from benchmarks.settings import Settings
 from benchmarks.tables import read_tables
+from lakebed.api import handle_of
 from lakebed.index.record.probe import find_locations
 from lakebed.metadata import MetadataTable
+from lakebed.table import open_handle
 
 KEYS = 200
 KEYS_OF_FILTERS = 50
@@ -127,7 +129,7 @@ def look_up_warm(path: str, keys: list[str]) -> tuple[Times, str]:
     """Lookups through one open table, after one that is not counted; and what one asks of the store on average."""
     table = lakebed.open_table(path)
     check_found(table.lookup(keys[-1:]).num_rows)
-    counts = table._handle.storage.counts
+    counts = handle_of(table).storage.counts
     before, spent = counts.snapshot(), []
     for key in keys:
         started = time.perf_counter()
@@ -143,7 +145,7 @@ def look_up_warm(path: str, keys: list[str]) -> tuple[Times, str]:
 
 def locate_warm(path: str, keys: list[str]) -> Times:
     """The first half of a lookup alone: from a key to the file group that holds it."""
-    metadata = lakebed.open_table(path)._handle.state().metadata
+    metadata = open_handle(path).state().metadata
     assert isinstance(metadata, MetadataTable)
     find_locations(metadata, keys)
     return Times(tuple(stopwatch(partial(find_locations, metadata, [key]))() for key in keys))

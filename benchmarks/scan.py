@@ -15,6 +15,7 @@ import lakebed
 from benchmarks.peer import Peer, PeerMissingError, running_peer
 from benchmarks.report import Bar, Line, Measure, alternate, faster_by, print_lines, repeat, slower_by, stopwatch
 from benchmarks.tables import ROWS, ReadTables, read_tables
+from lakebed.api import handle_of
 from lakebed.engine.session import local_session
 from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
@@ -50,7 +51,7 @@ def main() -> None:
 def scan_cow(spark: SparkSession, tables: ReadTables) -> list[Line]:
     """A table without logs, against a reader that is told its files."""
     table = lakebed.open_table(tables.cow)
-    files = [table._handle.storage.uri(file_slice.paths[0]) for file_slice in table.files()]
+    files = [handle_of(table).storage.uri(file_slice.paths[0]) for file_slice in table.files()]
     check_same_rows(open_on_spark(spark, tables.cow), digest(spark.read.parquet(*files)))
     plain = drained(lambda: spark.read.parquet(*files))
     ours, theirs = alternate(drained(partial(open_on_spark, spark, tables.cow)), plain, ROUNDS)

@@ -1,4 +1,7 @@
-"""The surface that users call: thin methods over the packages below."""
+"""The surface that users call: thin methods over the packages below.
+
+What writes, table services and Spark need is imported where it is used: a process that only reads loads none of it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakebed.engine.engines import InProcess
 from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
@@ -29,6 +33,7 @@ from lakebed.read.explain import Explanation
 from lakebed.read.lease import expiry_told, plan_leased, take_lease
 from lakebed.read.lookup import lookup_keys
 from lakebed.read.scan import ScanPlan, plan_scan, take_snapshot
+from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage import open_storage
 from lakebed.table import TableHandle, open_handle
 from lakebed.table.transactions import choose_timing, open_ports, open_transactions
@@ -42,7 +47,6 @@ if TYPE_CHECKING:
     from lakebed.services.due import InlineServices
     from lakebed.services.indexing.indexes import Indexes
     from lakebed.services.table_services import TableServices
-    from lakebed.services.values import ServiceContext, ServiceResult
     from lakebed.transaction.heartbeats import Heartbeat
     from lakebed.write.verbs import TableWrites
     from lakebed.write.writer import WriteResult
@@ -309,9 +313,6 @@ class Table:
 
     @cached_property
     def _service_context(self) -> ServiceContext:
-        from lakebed.engine.engines import InProcess
-        from lakebed.services.values import ServiceContext
-
         return ServiceContext(self._handle, self._transactions, InProcess(), parse_write_options(self._options))
 
     def _kept(self, result: WriteResult) -> WriteResult:
@@ -333,7 +334,6 @@ class Table:
 
     @cached_property
     def _writes(self) -> TableWrites:
-        # Imported here: a process that only reads does not pay for it.
         from lakebed.write.verbs import TableWrites
         from lakebed.write.writer import Writer
 
@@ -354,6 +354,11 @@ class Table:
                 hint="pass one: open_table(path, spark=spark); lakebed.local_session() makes one",
             )
         return session
+
+
+def handle_of(table: Table) -> TableHandle:
+    """The handle behind a table: for the packages above this one, and for benchmarks. It is no promise to users."""
+    return table._handle
 
 
 class LeasedReader:

@@ -266,7 +266,7 @@ def test_an_interrupt_is_quiet(unpack, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lakebed.cli.inspect.report_timeline", interrupt)
+    monkeypatch.setattr("lakebed.reports.timeline.timeline_report", interrupt)
     result = run("timeline", unpack(COMPACTED).path)
     assert (result.exit_code, result.output) == (130, "")
 

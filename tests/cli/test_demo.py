@@ -10,10 +10,10 @@ import pytest
 from conftest import DATA
 from lakebed.cli import demo
 from lakebed.cli.demo import Call, Chapter, Outcome, collect, play, tell
-from lakebed.cli.json_text import plain
 from lakebed.cli.output import PipeOutput
-from lakebed.cli.reports import RowsReport
 from lakebed.errors import InvalidInputError
+from lakebed.reports.json_text import plain
+from lakebed.reports.rows import RowsReport
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_without_java_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> Non
     def no_java(name: str) -> None:
         raise InvalidInputError("there is no Java", hint="install one")
 
-    monkeypatch.setattr("lakebed.engine.session.local_session", no_java)
+    monkeypatch.setattr(demo, "local_session", no_java)
     *_, outcome = demo._play_spark([])
     assert isinstance(outcome, Outcome)
     assert outcome.remark == "Spark does not start here: there is no Java; install one"

@@ -7,10 +7,17 @@ import pytest
 from rich.console import Console
 
 from lakebed.api import open_table
-from lakebed.cli.inspect import report_config, report_files, report_indexes, report_schema, report_timeline
-from lakebed.cli.output import PipeOutput, TerminalOutput
-from lakebed.cli.reports import LookupReport, Report, RowsReport, ServiceEntry, ServicesReport
+from lakebed.cli.output import PipeOutput
+from lakebed.cli.terminal import TerminalOutput
 from lakebed.errors import InvalidInputError
+from lakebed.reports.config import config_report
+from lakebed.reports.files import files_report
+from lakebed.reports.indexes import indexes_report
+from lakebed.reports.report import Report
+from lakebed.reports.rows import LookupReport, RowsReport
+from lakebed.reports.schema import schema_report
+from lakebed.reports.services import ServiceEntry, ServicesReport
+from lakebed.reports.timeline import timeline_report
 
 COMPACTED = "hudi120_mor_part_compacted"
 
@@ -32,7 +39,7 @@ def in_pipe(report: Report, capsys: pytest.CaptureFixture[str]) -> tuple[str, st
 @pytest.fixture
 def reports(unpack) -> list[Report]:
     table = open_table(unpack(COMPACTED).path)
-    makers = (report_timeline, report_files, report_schema, report_config, report_indexes)
+    makers = (timeline_report, files_report, schema_report, config_report, indexes_report)
     rows = RowsReport("t", table.to_arrow(), more=True)
     return [*(make(table) for make in makers), rows, table.explain(where="id = 'k001'")]
 
@@ -44,7 +51,7 @@ def test_everything_fits_the_terminal(reports: list[Report], width: int) -> None
 
 
 def test_instants_and_states_stay_whole_on_a_narrow_terminal(unpack) -> None:
-    report = report_timeline(open_table(unpack(COMPACTED).path))
+    report = timeline_report(open_table(unpack(COMPACTED).path))
     assert on_terminal(report, 80).splitlines()[:3] == [
         "requested          action       state      operation  inserted  updated  deleted",
         "20261116000129585  deltacommit  completed  insert            6        0        0",
@@ -55,7 +62,7 @@ def test_instants_and_states_stay_whole_on_a_narrow_terminal(unpack) -> None:
 
 
 def test_colours_are_for_terminals(unpack, capsys: pytest.CaptureFixture[str]) -> None:
-    report = report_timeline(open_table(unpack(COMPACTED).path))
+    report = timeline_report(open_table(unpack(COMPACTED).path))
     assert "\x1b[32mcompleted\x1b[0m" in on_terminal(report, 80, colour=True)
     assert "\x1b" not in "".join(in_pipe(report, capsys))
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 import lakebed
 from lakebed.cli.runner import JsonLines, TextLines, stopped_by_signals
-from lakebed.services.table_services import Done
+from lakebed.services.table_services import WAITING, Done
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64())])
 DONE = Done("compaction", "20261116093000000", milliseconds=7)
@@ -24,7 +24,7 @@ FAILED = Done("clean", problem="no answer\n  hint: try again", milliseconds=8)
 
 def test_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
     lines = JsonLines()
-    lines.begin("compaction")
+    lines.phase("compaction")
     for done in (DONE, FAILED):
         lines.report(done)
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -49,7 +49,7 @@ def test_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_pipe_gets_one_line_for_each_thing_done(capsys: pytest.CaptureFixture[str]) -> None:
     lines = TextLines()
-    lines.begin("compaction")
+    lines.phase("compaction")
     for done in (DONE, FAILED):
         lines.report(done)
     told = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
@@ -65,7 +65,7 @@ def test_a_pipe_hears_that_the_runner_lives(capsys: pytest.CaptureFixture[str]) 
         now[0] = round_number * 60.0
         if round_number == 12:
             lines.report(DONE)
-        lines.rest(1 if round_number == 12 else 0)
+        lines.phase(WAITING)
     told = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
     assert told == [
         "s3://lake/trips: every 60s: rollback, clean",
@@ -80,7 +80,7 @@ def test_a_runner_that_is_slower_than_that_tells_every_round(capsys: pytest.Capt
     lines = TextLines(now=lambda: now[0])
     for hour in (1, 2):
         now[0] = hour * 3600.0
-        lines.rest(0)
+        lines.phase(WAITING)
     told = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
     assert told == ["nothing to do in 1 round", "nothing to do in 2 rounds"]
 
@@ -103,7 +103,7 @@ def test_a_terminal_shows_the_step_under_way() -> None:
     screen = io.StringIO()
     with Console(file=screen, force_terminal=True, width=80).status("") as status:
         lines = TextLines(status)
-        lines.begin("clean")
+        lines.phase("clean")
         assert status.status == "clean"
         lines.report(DONE)
     assert "compaction 20261116093000000 done (7 ms)" in screen.getvalue()

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-from datetime import datetime
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.cli.words import count, duration, listed, moment, printable, readable, size
+from lakebed.cli.words import count, duration, listed, printable, readable, size
 
 
 @pytest.mark.parametrize(
@@ -48,20 +46,6 @@ def test_counts_and_lists() -> None:
     assert [count(n, "row") for n in (0, 1, 12_000)] == ["0 rows", "1 row", "12,000 rows"]
     assert listed(()) == "-"
     assert listed(("a", "b")) == "a, b"
-
-
-@pytest.mark.parametrize(
-    ("instant", "at"),
-    [
-        ("20261116000129585", datetime(2026, 11, 16, 0, 1, 29, 585_000)),
-        ("20261116000129", datetime(2026, 11, 16, 0, 1, 29)),
-        ("20261116000129585010", datetime(2026, 11, 16, 0, 1, 29, 585_000)),
-        ("00000000000000", None),
-        ("99999999999999999", None),
-    ],
-)
-def test_the_moment_of_an_instant(instant: str, at: datetime | None) -> None:
-    assert moment(instant) == at
 
 
 def test_readable_times() -> None:

@@ -21,6 +21,7 @@ from lakebed.model.words import Action
 from lakebed.services.indexing import keys as keys_module
 from lakebed.table import TableState, open_handle
 from lakebed.write.writer import Writer
+from observers import Recorded
 from services.worlds import contents, made, rows
 
 MDT = ".hoodie/metadata"
@@ -194,10 +195,9 @@ def test_many_passes_give_the_same_index(tmp_path: Path, monkeypatch: pytest.Mon
     table.indexes.create("record_index", kind="record", shards=5)
     expected = entries(tmp_path / "t")
     monkeypatch.setattr(keys_module, "_HELD_BYTES_MAX", 64)
-    steps: list[tuple[int, int]] = []
-    table.indexes.create(
-        "record_index", kind="record", shards=5, rebuild=True, progress=lambda *step: steps.append(step)
-    )
+    seen = Recorded()
+    table.indexes.create("record_index", kind="record", shards=5, rebuild=True, observer=seen)
+    steps = seen.steps
     assert entries(tmp_path / "t") == expected
     assert len(steps) > len(expected) / 5, "each slice is read once per shard"
     assert [done for done, _ in steps] == list(range(1, len(steps) + 1))

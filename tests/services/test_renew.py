@@ -19,6 +19,7 @@ from lakebed.metadata import MetadataTable
 from lakebed.metadata.upkeep import maintenance as maintenance_module
 from lakebed.model.index import IndexDefinition
 from lakebed.model.words import Action
+from lakebed.observe import SILENT, Observer
 from lakebed.services.indexing import changes as changes_module
 from lakebed.services.indexing import rebuild as rebuild_module
 from lakebed.services.indexing import renew as renew_module
@@ -27,6 +28,7 @@ from lakebed.services.indexing.keys import Layout
 from lakebed.services.indexing.stored_index import data_partition
 from lakebed.table import open_handle
 from lakebed.write.writer import Writer
+from observers import Recorded
 from services.worlds import made, rows
 
 MDT = ".hoodie/metadata"
@@ -65,13 +67,13 @@ class World:
         self.table.delete(sorted(keys))
         self.model = {place: row for place, row in self.model.items() if place[0] not in keys}
 
-    def renew(self, how: str, shards: int, progress: Callable[[int, int], None] | None = None) -> None:
+    def renew(self, how: str, shards: int, observer: Observer = SILENT) -> None:
         """Gives the index so many shards."""
         indexes = self.table.indexes
         if how == RESHARD:
-            indexes.reshard(shards=shards, progress=progress)
+            indexes.reshard(shards=shards, observer=observer)
         else:
-            indexes.create("record_index", kind=self.asked, shards=shards, rebuild=True, progress=progress)
+            indexes.create("record_index", kind=self.asked, shards=shards, rebuild=True, observer=observer)
 
     def check(self, shards: int) -> None:
         """The index has its shards and is right; so it is after all that a write can do."""
@@ -515,21 +517,21 @@ def test_the_last_copy_is_made_under_the_lock(
 ) -> None:
     world = World(tmp_path / "t", GLOBAL)
     monkeypatch.setattr(renew_module, "find_changes", lambda *_: None)
-    steps: list[tuple[int, int]] = []
-    world.table.indexes.reshard(shards=5, progress=lambda *step: steps.append(step))
+    seen = Recorded()
+    world.table.indexes.reshard(shards=5, observer=seen)
     assert between.copies == reshard_module._COPIES_MAX + 1
-    assert steps[-1][0] == steps[-1][1]
+    assert seen.steps[-1][0] == seen.steps[-1][1]
     world.check(5)
 
 
 @BOTH
 def test_progress_goes_on_to_the_end(tmp_path: Path, between: Between, how: str) -> None:
     world = World(tmp_path / "t", GLOBAL)
-    steps: list[tuple[int, int]] = []
+    seen = Recorded()
     between.action = lambda: write_all_sorts(world)
-    world.renew(how, 5, lambda *step: steps.append(step))
-    assert [done for done, _ in steps] == list(range(1, len(steps) + 1))
-    assert {total for _, total in steps} == {len(steps)}
+    world.renew(how, 5, seen)
+    assert seen.progressed == [("record_index", step, len(seen.steps)) for step in range(1, len(seen.steps) + 1)]
+    assert seen.phases == [f"{'resharding' if how == RESHARD else 'building'} record_index"]
 
 
 @BOTH

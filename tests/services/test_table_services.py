@@ -16,7 +16,8 @@ import lakebed
 from lakebed.cli.app import app
 from lakebed.cli.services import parse_seconds
 from lakebed.model.words import Action
-from lakebed.services.table_services import Done, TableServices
+from lakebed.services.table_services import WAITING, Done, TableServices
+from observers import Recorded
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
 RETAIN_FEW = {"hoodie.clean.commits.retained": "1", "hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3"}
@@ -109,9 +110,9 @@ def test_running_for_ever_ends_when_told(table: lakebed.Table) -> None:
 
 
 def test_it_ends_after_the_step_that_is_under_way(table: lakebed.Table) -> None:
-    begun: list[str] = []
-    table.services.run_forever(60, until=lambda: "compaction" in begun, begin=begun.append)
-    assert begun == ["rollback", "compaction"]
+    seen = Recorded()
+    table.services.run_forever(60, until=lambda: "compaction" in seen.phases, observer=seen)
+    assert seen.phases == ["rollback", "compaction", WAITING]
     assert all(not file_slice.logs for file_slice in table.files())
 
 

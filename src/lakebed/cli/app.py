@@ -1,6 +1,6 @@
 """The commands. Each parses its arguments, calls one function and shows what it gives.
 
-What reads tables is imported by the commands themselves, so that `lakebed --help` is there at once.
+What reads tables is imported by the commands themselves: it loads Arrow, which takes longer than `lakebed --help` may.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from lakebed import __version__
 from lakebed.cli import doctor, index, services
 from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
 from lakebed.cli.ending import Commands
@@ -25,8 +26,6 @@ class ReadMode(Word):
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from lakebed import __version__
-
         typer.echo(f"lakebed {__version__}")
         raise typer.Exit
 
@@ -64,41 +63,41 @@ def root(
 @app.command()
 def timeline(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
     """List the instants: what was done to the table, and when."""
-    from lakebed.cli.inspect import report_timeline
+    from lakebed.reports.timeline import timeline_report
 
-    show(report_timeline(open_path(path, option)), as_json)
+    show(timeline_report(open_path(path, option)), as_json)
 
 
 @app.command()
 def files(path: TablePath, as_of: AsOf = None, as_json: AsJson = False, option: Options = None) -> None:
     """List the file slices that a snapshot reads."""
-    from lakebed.cli.inspect import report_files
+    from lakebed.reports.files import files_report
 
-    show(report_files(open_path(path, option), as_of), as_json)
+    show(files_report(open_path(path, option), as_of), as_json)
 
 
 @app.command()
 def schema(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
     """List the columns and their types."""
-    from lakebed.cli.inspect import report_schema
+    from lakebed.reports.schema import schema_report
 
-    show(report_schema(open_path(path, option)), as_json)
+    show(schema_report(open_path(path, option)), as_json)
 
 
 @app.command()
 def config(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
     """Show the table's properties, and what they mean."""
-    from lakebed.cli.inspect import report_config
+    from lakebed.reports.config import config_report
 
-    show(report_config(open_path(path, option)), as_json)
+    show(config_report(open_path(path, option)), as_json)
 
 
 @app.command()
 def indexes(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
     """List the indexes."""
-    from lakebed.cli.inspect import report_indexes
+    from lakebed.reports.indexes import indexes_report
 
-    show(report_indexes(open_path(path, option)), as_json)
+    show(indexes_report(open_path(path, option)), as_json)
 
 
 @app.command()
@@ -113,10 +112,10 @@ def read(
     option: Options = None,
 ) -> None:
     """Show the first rows."""
-    from lakebed.cli.inspect import report_rows
+    from lakebed.reports.rows import rows_report
 
     table = open_path(path, option)
-    rows = report_rows(table, columns=split_columns(columns), where=where, as_of=as_of, mode=mode.value, limit=limit)
+    rows = rows_report(table, columns=split_columns(columns), where=where, as_of=as_of, mode=mode.value, limit=limit)
     show(rows, as_json)
 
 
@@ -131,9 +130,9 @@ def lookup(
     option: Options = None,
 ) -> None:
     """Show the rows of record keys, by the record index."""
-    from lakebed.cli.inspect import report_lookup
+    from lakebed.reports.rows import lookup_report
 
-    show(report_lookup(open_path(path, option), keys, split_columns(columns)), as_json)
+    show(lookup_report(open_path(path, option), keys, split_columns(columns)), as_json)
 
 
 @app.command()

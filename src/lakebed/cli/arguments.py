@@ -1,4 +1,7 @@
-"""What commands share: the arguments that they take, and how they open tables and show reports."""
+"""What commands share: the arguments that they take, and how they open tables and show reports.
+
+What loads Arrow is imported where it is used, so that `lakebed --help` does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lakebed.errors import InvalidInputError
+from lakebed.options import check_values
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakebed.api import Table
-    from lakebed.cli.reports import Report
+    from lakebed.reports.report import Report
 
 
 def _parse_columns(text: str | None) -> str | None:
@@ -30,9 +36,6 @@ def _parse_options(pairs: list[str] | None) -> list[str]:
 
 
 def _check_values(pairs: list[str]) -> None:
-    from lakebed.errors import InvalidInputError
-    from lakebed.options import check_values
-
     try:
         check_values(parse_pairs(pairs))
     except InvalidInputError as error:

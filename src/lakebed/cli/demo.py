@@ -12,16 +12,18 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
+import pyarrow as pa
+
 from lakebed.api import Table, create_table, open_table
-from lakebed.cli.inspect import report_timeline
 from lakebed.cli.output import TextOutput
-from lakebed.cli.reports import LookupReport, Report, RowsReport
 from lakebed.cli.words import count, duration
+from lakebed.engine.session import local_session
 from lakebed.errors import LakebedError
+from lakebed.reports.report import Report
+from lakebed.reports.rows import LookupReport, RowsReport
+from lakebed.reports.timeline import timeline_report
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from lakebed.write.writer import WriteResult
 
 COLUMNS = ["id", "ts", "name", "amount", "region"]
@@ -201,8 +203,6 @@ table = lakebed.create_table(path, schema=schema, key="trip", partition_by="city
 
 
 def _trip_schema() -> pa.Schema:
-    import pyarrow as pa
-
     return pa.schema([("trip", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 
 
@@ -230,7 +230,7 @@ def _write_calls(table: Table) -> Iterator[tuple[Call, Callable[[], Report | str
         Call("The table as it was after the load.", f"table.to_arrow(columns, as_of={loaded})"),
         lambda: _rows(table, _by_trip(table.to_arrow(_TRIPS, as_of=table.timeline.commits()[0].requested_at))),
     )
-    yield Call("What was done to it.", "table.timeline"), lambda: report_timeline(table)
+    yield Call("What was done to it.", "table.timeline"), lambda: timeline_report(table)
 
 
 def _by_trip(rows: pa.Table) -> pa.Table:
@@ -239,7 +239,7 @@ def _by_trip(rows: pa.Table) -> pa.Table:
 
 def _calls(table: Table, sample: _Sample) -> Iterator[tuple[Call, Callable[[], Report]]]:
     where, first = sample.where, table.timeline.commits()[0].requested_at
-    yield Call("What was done to it.", "table.timeline"), lambda: report_timeline(table)
+    yield Call("What was done to it.", "table.timeline"), lambda: timeline_report(table)
     yield (
         Call("Its rows as they stand now.", "table.to_arrow(columns)"),
         lambda: _rows(table, table.to_arrow(COLUMNS)),
@@ -272,8 +272,6 @@ def _play_spark(tables: list[Table]) -> Iterator[Event]:
     if find_spec("pyspark") is None:
         yield Call("PySpark is not installed. To see this part:", "pip install 'lakebed[spark]'")
         return
-    from lakebed.engine.session import local_session
-
     yield Call("Start Spark.", "spark = lakebed.local_session()")
     start = perf_counter()
     try:

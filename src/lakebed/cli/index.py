@@ -1,16 +1,18 @@
-"""The commands under `lakebed index`: each calls one method of `table.indexes` and shows what it gives."""
+"""The commands under `lakebed index`: each calls one method of `table.indexes` and shows what it gives.
+
+Reports of indexes load Arrow, so they are imported by the commands: `lakebed --help` does not wait for it.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
+from lakebed.cli.progress import show_progress
 from lakebed.model.words import Word
+from lakebed.options import INDEX_NAMES
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -22,8 +24,6 @@ SHARDS_MAX = 10_000
 
 
 def _parse_kind(text: str | None) -> str | None:
-    from lakebed.options import INDEX_NAMES
-
     kind = None if text is None else INDEX_NAMES.get(text.lower(), text)
     if kind is not None and kind not in (*KINDS, *_TOLD_BY_TABLE):
         raise typer.BadParameter(f"{text!r} is not one of {', '.join(KINDS)}")
@@ -78,7 +78,7 @@ def create(
 ) -> None:
     """Build an index from the rows of the table; writers wait as long, unless it is a record index built anew."""
     table = open_path(path, option)
-    with _progress(f"building {name}") as progress:
+    with show_progress() as observer:
         table.indexes.create(
             name,
             on=split_columns(on),
@@ -86,7 +86,7 @@ def create(
             shards=shards,
             on_duplicate=on_duplicate.value,
             rebuild=rebuild,
-            progress=progress,
+            observer=observer,
         )
     _show_indexes(path, option, as_json)
 
@@ -111,8 +111,8 @@ def reshard(
 ) -> None:
     """Give the record index another number of shards; writers go on meanwhile."""
     table = open_path(path, option)
-    with _progress(f"resharding {name}") as progress:
-        table.indexes.reshard(name, shards=shards, progress=progress)
+    with show_progress() as observer:
+        table.indexes.reshard(name, shards=shards, observer=observer)
     _show_indexes(path, option, as_json)
 
 
@@ -127,31 +127,17 @@ def validate(
     option: Options = None,
 ) -> None:
     """Compare an index with the rows, both ways and completely; exit code 1 if they differ."""
-    from lakebed.cli.reports import CheckReport
+    from lakebed.reports.indexes import check_report
 
     table = open_path(path, option)
-    with _progress(f"validating {name}") as progress:
-        check = table.indexes.validate(name, examples=examples, progress=progress)
-    show(CheckReport(table.config.name, check.is_sound, check), as_json)
-    if not check.is_sound:
+    with show_progress() as observer:
+        report = check_report(table, name, examples=examples, observer=observer)
+    show(report, as_json)
+    if not report.is_sound:
         raise typer.Exit(1)
 
 
 def _show_indexes(path: str, option: list[str] | None, as_json: bool) -> None:
-    from lakebed.cli.inspect import report_indexes
+    from lakebed.reports.indexes import indexes_report
 
-    show(report_indexes(open_path(path, option)), as_json)
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on a terminal, and nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    show(indexes_report(open_path(path, option)), as_json)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import Protocol, TextIO
 
-from lakebed.cli.grid import Grid, fit_columns, layout
-from lakebed.cli.json_text import encode_json
-from lakebed.cli.reports import Report
+from lakebed.cli.grid import layout
 from lakebed.cli.text import describe
 from lakebed.cli.words import printable
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from lakebed.reports.json_text import encode_json
+from lakebed.reports.report import Report
 
 
 class Output(Protocol):
@@ -76,52 +73,6 @@ class PipeOutput:
         print(f"\n{what}\n>>> {call}")
 
 
-class TerminalOutput:
-    """Coloured text, fitted to the terminal."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def show(self, report: Report) -> None:
-        """Write the tables of a report, with an empty line between them, and remarks."""
-        for number, part in enumerate(describe(report)):
-            if isinstance(part, str):
-                self.remark(part)
-            else:
-                self._console.print("\n" if number else "", end="")
-                self._show_grid(part)
-
-    def remark(self, text: str) -> None:
-        """Write a line about what was shown."""
-        self._print(printable(text), "dim")
-
-    def heading(self, title: str, about: str) -> None:
-        """Begin a part."""
-        from rich.rule import Rule
-
-        self._console.print()
-        self._console.print(Rule(title, align="left", style="cyan"))
-        self._print(about)
-
-    def call(self, what: str, call: str) -> None:
-        """Write a line of Python and what it is for."""
-        self._console.print()
-        self._print(what)
-        self._print(f">>> {call}", "bold")
-
-    def _show_grid(self, part: Grid) -> None:
-        from rich.text import Text
-
-        fitted, widths, left_out = fit_columns(part, self._console.width)
-        for line in layout(fitted, widths):
-            self._console.print(Text.assemble(*line), soft_wrap=True)
-        if left_out:
-            self.remark(f"no room for {', '.join(left_out)}")
-
-    def _print(self, text: str, style: str = "") -> None:
-        self._console.print(text, style=style, markup=False, highlight=False)
-
-
 def choose_output(*, as_json: bool) -> Output:
     """JSON if asked for; else text for whatever standard output is, with remarks kept apart in a pipe."""
     return JsonOutput() if as_json else choose_text_output(sys.stderr)
@@ -131,6 +82,9 @@ def choose_text_output(remarks: TextIO) -> TextOutput:
     """Text for a terminal if standard output is one; else for a pipe, with its remarks in a place of choice."""
     if not sys.stdout.isatty():
         return PipeOutput(remarks)
+    # Imported here: a pipe has no use for rich.
     from rich.console import Console
+
+    from lakebed.cli.terminal import TerminalOutput
 
     return TerminalOutput(Console())

@@ -10,64 +10,43 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from lakebed.cli.json_text import encode_json
 from lakebed.cli.words import count, printable
+from lakebed.observe import Observer, Silent
+from lakebed.reports.json_text import encode_json
+from lakebed.reports.services import run_entry
+from lakebed.services.table_services import WAITING, Done
 
 if TYPE_CHECKING:
     from rich.status import Status
-
-    from lakebed.services.table_services import Done
 
 
 _TELL_EVERY_S = 600.0
 
 
-class Lines(Protocol):
-    """Tells what services do, one line for each thing done."""
+class Lines(Observer, Protocol):
+    """Tells what services do, one line for each thing done; steps are phases."""
 
     def start(self, table: str, every: str, services: Sequence[str]) -> None:
         """The runner is at work."""
-        ...
-
-    def begin(self, service: str) -> None:
-        """A step is under way."""
         ...
 
     def report(self, done: Done) -> None:
         """Something was done, or could not be."""
         ...
 
-    def rest(self, did: int) -> None:
-        """A round is over, in which so many things were done or tried."""
-        ...
 
-
-class JsonLines:
-    """One JSON object a line."""
+class JsonLines(Silent):
+    """One JSON object a line, for what was done alone."""
 
     def start(self, table: str, every: str, services: Sequence[str]) -> None:
         """Programs know what they started."""
 
-    def rest(self, did: int) -> None:
-        """Programs hear of what was done."""
-
-    def begin(self, service: str) -> None:
-        """Programs hear of what was done."""
-
     def report(self, done: Done) -> None:
         """Write a line: when, what, how long it took, and what came of it."""
-        line = {
-            "time": _now(),
-            "service": done.service,
-            "instant": done.instant,
-            "milliseconds": done.milliseconds,
-            "outcome": done.outcome,
-            "problem": done.problem,
-        }
-        print(encode_json(line, indent=None), flush=True)
+        print(encode_json(run_entry(done, _now()), indent=None), flush=True)
 
 
-class TextLines:
+class TextLines(Silent):
     """Plain lines; on a terminal, the step that is under way below them.
 
     In a pipe nobody sees steps go by. So a runner that finds nothing to do says that it lives, every ten minutes.
@@ -78,27 +57,30 @@ class TextLines:
         self._now = now
         self._told_at = now()
         self._idle_rounds = 0
+        self._did = 0
 
     def start(self, table: str, every: str, services: Sequence[str]) -> None:
         """Say what runs, on which table, and how often."""
         self._tell(f"{table}: every {every}: {', '.join(services)}")
 
-    def rest(self, did: int) -> None:
-        """Say that nothing was to be done, if nothing was said for long."""
-        self._idle_rounds = 0 if did else self._idle_rounds + 1
+    def phase(self, name: str) -> None:
+        """Show the step on a terminal; in a pipe, end the round when the runner begins to wait."""
         if self._status is not None:
-            self._status.update("waiting")
-        elif not did and self._now() - self._told_at >= _TELL_EVERY_S:
-            self._tell(f"nothing to do in {count(self._idle_rounds, 'round')}")
-
-    def begin(self, service: str) -> None:
-        """Show the step, where somebody looks."""
-        if self._status is not None:
-            self._status.update(service)
+            self._status.update(name)
+        elif name == WAITING:
+            self._end_round()
 
     def report(self, done: Done) -> None:
         """Write a line."""
+        self._did += 1
         self._tell(f"{' '.join(str(done).split())} ({done.milliseconds} ms)")
+
+    def _end_round(self) -> None:
+        """Say that there was nothing to do, if nothing was printed for ten minutes."""
+        self._idle_rounds = 0 if self._did else self._idle_rounds + 1
+        if not self._did and self._now() - self._told_at >= _TELL_EVERY_S:
+            self._tell(f"nothing to do in {count(self._idle_rounds, 'round')}")
+        self._did = 0
 
     def _tell(self, text: str) -> None:
         self._told_at = self._now()
@@ -117,6 +99,7 @@ def open_lines(*, as_json: bool) -> Iterator[Lines]:
     elif not sys.stdout.isatty():
         yield TextLines()
     else:
+        # Imported here: a pipe has no use for rich.
         from rich.console import Console
 
         with Console().status("") as status:

@@ -9,9 +9,9 @@ import typer
 
 from lakebed.cli.arguments import AsJson, Columns, Options, Spark, TablePath, open_path, show, split_columns
 from lakebed.model.words import Word
+from lakebed.reports.services import DONE, ServiceEntry, ServicesReport, pass_report, result_entry, rollback_entries
 
 if TYPE_CHECKING:
-    from lakebed.cli.reports import ServiceEntry
     from lakebed.services.values import ServiceResult
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
@@ -82,7 +82,7 @@ def run(
     With --every, --json prints one JSON object a line. Without it a line says what runs, one each what was done, and
     one every ten minutes that there was nothing to do.
     """
-    from lakebed.cli.reports import ServiceEntry, ServicesReport
+    # Imported here: it loads all services and Arrow, for which `lakebed --help` does not wait.
     from lakebed.cli.runner import open_lines, stopped_by_signals
 
     seconds = None if every is None else parse_seconds(every)
@@ -92,11 +92,11 @@ def run(
     if seconds is not None:
         with stopped_by_signals() as stop, open_lines(as_json=as_json) as lines:
             lines.start(path, every or "", services.names)
-            services.run_forever(seconds, stop.is_set, lines.report, lines.begin, lines.rest)
+            services.run_forever(seconds, stop.is_set, lines.report, lines)
         return
-    entries = tuple(ServiceEntry(done.service, done.instant, done.problem or "done") for done in services.run())
-    show(ServicesReport(path, entries), as_json)
-    if any(entry.state != "done" for entry in entries):
+    report = pass_report(path, services.run())
+    show(report, as_json)
+    if any(entry.state != DONE for entry in report.services):
         raise typer.Exit(1)
 
 
@@ -123,10 +123,8 @@ def cluster(
 
 def clean(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
     """Undo what dead writers left, then delete files that no reader needs any more."""
-    from lakebed.cli.reports import ServiceEntry
-
     services = open_path(path, option).services
-    undone = tuple(ServiceEntry("rollback", each, "rolled back") for each in services.rollback_failed_writes())
+    undone = rollback_entries(services.rollback_failed_writes())
     _show_result(path, "clean", services.clean(), as_json, undone)
 
 
@@ -142,10 +140,7 @@ def rollback(
         table.rollback(instant)
         _show(path, "rollback", instant, "rolled back", as_json)
         return
-    from lakebed.cli.reports import ServiceEntry, ServicesReport
-
-    undone = table.services.rollback_failed_writes()
-    show(ServicesReport(path, tuple(ServiceEntry("rollback", each, "rolled back") for each in undone)), as_json)
+    show(ServicesReport(path, rollback_entries(table.services.rollback_failed_writes())), as_json)
 
 
 def savepoint(
@@ -192,16 +187,8 @@ def _show_result(
     path: str, service: str, result: ServiceResult | None, as_json: bool, before: tuple[ServiceEntry, ...] = ()
 ) -> None:
     """Show what a service did, after what was done `before`."""
-    from lakebed.cli.reports import ServiceEntry, ServicesReport
-
-    entry = ServiceEntry(service, None, "nothing to do")
-    if result is not None:
-        state = f"done, but without {', '.join(result.missing)}: see `lakebed doctor`" if result.missing else "done"
-        entry = ServiceEntry(result.service, result.instant, state, result.counts)
-    show(ServicesReport(path, (*before, entry)), as_json)
+    show(ServicesReport(path, (*before, result_entry(service, result))), as_json)
 
 
 def _show(path: str, service: str, instant: str | None, state: str, as_json: bool) -> None:
-    from lakebed.cli.reports import ServiceEntry, ServicesReport
-
     show(ServicesReport(path, (ServiceEntry(service, instant, state),)), as_json)

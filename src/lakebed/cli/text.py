@@ -7,31 +7,24 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lakebed.cli.grid import Column, Grid, grid
-from lakebed.cli.reports import (
-    CheckReport,
-    ConfigReport,
-    DoctorReport,
-    FilesReport,
-    IndexesReport,
-    LookupReport,
-    RepairReport,
-    Report,
-    RowsReport,
-    SchemaReport,
-    ServicesReport,
-    SliceEntry,
-    TimelineEntry,
-    TimelineReport,
-    Written,
-)
 from lakebed.cli.words import NOTHING, count, duration, listed, readable, size
 from lakebed.model.words import META_COLUMNS
 from lakebed.read.explain import Explanation, PruneStep
+from lakebed.reports.config import ConfigReport
+from lakebed.reports.doctor import DoctorReport, RepairReport
+from lakebed.reports.files import FilesReport, SliceEntry
+from lakebed.reports.indexes import CheckReport, IndexesReport
+from lakebed.reports.json_text import encode_json, plain
+from lakebed.reports.report import Report
+from lakebed.reports.rows import LookupReport, RowsReport
+from lakebed.reports.schema import SchemaReport
+from lakebed.reports.services import ServicesReport
+from lakebed.reports.timeline import TimelineEntry, TimelineReport, Written
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from lakebed.services.doctor.finding import Finding
     from lakebed.services.doctor.under_way import UnderWay
 
@@ -343,8 +336,6 @@ def _data_grid(table: pa.Table) -> Grid:
 
 
 def _data_column(field: pa.Field, number: int) -> Column:
-    import pyarrow as pa
-
     kind = field.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _number(field.name, rank=number)
@@ -354,8 +345,6 @@ def _data_column(field: pa.Field, number: int) -> Column:
 
 
 def _cell(value: object) -> str:
-    from lakebed.cli.json_text import encode_json, plain
-
     if value is None:
         return "null"
     if isinstance(value, bytes):

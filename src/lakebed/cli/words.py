@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 NOTHING = "-"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -33,15 +31,6 @@ def duration(seconds: float | None) -> str:
 def count(number: int, noun: str) -> str:
     """A counted noun: `1 row`, `12,000 rows`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def moment(instant: str) -> datetime | None:
-    """The date and time that an instant's digits spell; None for the few that are made up."""
-    try:
-        millis = int(instant[14:17].ljust(3, "0"))
-        return datetime.strptime(instant[:14], "%Y%m%d%H%M%S").replace(microsecond=millis * 1000)
-    except ValueError:
-        return None
 
 
 def readable(iso: str | None) -> str:

@@ -15,6 +15,7 @@ from lakebed.errors import InvalidInputError, LakebedError, ServiceCancelledErro
 from lakebed.index.upkeep import maintain
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action
+from lakebed.observe import Logged, Observer
 from lakebed.services.archive import archive_timeline, parse_archive_limits
 from lakebed.services.clean.plan import parse_retention
 from lakebed.services.clean.run import execute_clean, schedule_clean
@@ -31,7 +32,10 @@ from lakebed.write.handover import sweep_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+WAITING = "waiting"
+"""The phase between two passes."""
 _LOG = logging.getLogger("lakebed.services")
+_LOGGED = Logged(_LOG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,7 @@ class TableServices:
 
     def run(self) -> tuple[Done, ...]:
         """One pass: undoes what is dead, executes what waits, and does what is due. What fails waits for the next."""
-        return tuple(self._pass(lambda: False, _unseen))
+        return tuple(self._pass(lambda: False, _LOGGED))
 
     def run_after_write(self, due: Sequence[str]) -> None:
         """Does what a write has made due. It has taken place: what goes wrong here is logged and waits for the next."""
@@ -171,21 +175,18 @@ class TableServices:
         every: float = 60.0,
         until: Callable[[], bool] = lambda: False,
         report: Callable[[Done], None] = lambda done: _LOG.info("%s", done),
-        begin: Callable[[str], None] | None = None,
-        rest: Callable[[int], None] | None = None,
+        observer: Observer = _LOGGED,
     ) -> None:
         """A pass every so many seconds, until told to stop. Safe to start many times, on any machine.
 
-        It stops when the step that is under way has ended. `begin` is told of every step, `report` of what came of it,
-        and `rest` after every pass how many things it did or tried.
+        It stops when the step that is under way has ended. Each step is a phase of the `observer`, and so is the wait
+        for the next pass; `report` gets the outcome of each step.
         """
         while not until():
-            began, did = time.monotonic(), 0
-            for done in self._pass(until, begin or _unseen):
+            began = time.monotonic()
+            for done in self._pass(until, observer):
                 report(done)
-                did += 1
-            if rest is not None:
-                rest(did)
+            observer.phase(WAITING)
             while not until() and time.monotonic() - began < every:
                 time.sleep(min(0.2, every))
 
@@ -207,12 +208,12 @@ class TableServices:
             sizing=given.sizing,
         )
 
-    def _pass(self, until: Callable[[], bool], begin: Callable[[str], None]) -> Iterator[Done]:
+    def _pass(self, until: Callable[[], bool], observer: Observer) -> Iterator[Done]:
         try:
             for service, work in self._steps():
                 if until():
                     return
-                begin(service)
+                observer.phase(service)
                 yield from self._attempt(service, work)
         except LakebedError as error:
             yield Done("timeline", problem=str(error))
@@ -314,10 +315,6 @@ _EXECUTE: Mapping[Action, Callable[[ServiceContext, InstantTime], ServiceResult]
     Action.CLUSTERING: execute_clustering,
     Action.CLEAN: execute_clean,
 }
-
-
-def _unseen(_service: str) -> None:
-    """Where nobody watches."""
 
 
 def _milliseconds_since(began: float) -> int:

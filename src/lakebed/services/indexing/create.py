@@ -36,11 +36,12 @@ from lakebed.metadata.bootstrap import (
 from lakebed.metadata.table import ROOT
 from lakebed.model.index import IndexDefinition, IndexWindow
 from lakebed.model.words import META_COLUMNS
+from lakebed.observe import SILENT, Meter, Observer
 from lakebed.options import IndexOptions
 from lakebed.services.indexing.files import bloom_source, column_stats_source, files_source, partition_stats_source
 from lakebed.services.indexing.keys import Layout, key_source, plan_layout, rows_in_window
 from lakebed.services.indexing.request import FILES, IndexRequest
-from lakebed.services.indexing.shards import Meter, Progress, Source, Target, store_shards
+from lakebed.services.indexing.shards import Source, Target, store_shards
 from lakebed.services.indexing.steps import (
     clear_partition,
     complete_commit,
@@ -68,7 +69,7 @@ def create_index(
     table: TableState,
     request: IndexRequest,
     options: IndexOptions,
-    progress: Progress | None = None,
+    observer: Observer = SILENT,
 ) -> None:
     """Builds an index from the table's files and makes it part of the table."""
     transactions.rollbacks.run()
@@ -77,15 +78,15 @@ def create_index(
         state = fresh_state(table, section)
         check_request(state, request)
         if request.partition == FILES:
-            _build_files(section, state, progress)
+            _build_files(section, state, observer)
         else:
             if FILES not in section.config.metadata_partitions:
-                _build_files(section, state, None)
+                _build_files(section, state, SILENT)
                 state = fresh_state(table, section)
             resting = [name for name in _resting_on(request.partition) if name in section.config.metadata_partitions]
-            _build(section, state, request, options, progress)
+            _build(section, state, request, options, observer)
             for name in resting:
-                _build(section, fresh_state(table, section), IndexRequest(name, name), options, None)
+                _build(section, fresh_state(table, section), IndexRequest(name, name), options, SILENT)
         record_indexing(section, request.partition)
 
 
@@ -149,7 +150,7 @@ def _check_columns(state: TableState, columns: Sequence[str]) -> None:
 
 
 def _build(
-    section: Section, state: TableState, request: IndexRequest, options: IndexOptions, progress: Progress | None
+    section: Section, state: TableState, request: IndexRequest, options: IndexOptions, observer: Observer
 ) -> None:
     partition = request.partition
     definition = plan_definition(state, request, options)
@@ -158,7 +159,7 @@ def _build(
     ready = [name for name in section.config.metadata_partitions if name not in out]
     _take_out(section, out)
     clear_partition(section.ports.storage, partition)
-    store_index(section, partition, file_ids, source, definition, progress)
+    store_index(section, partition, file_ids, source, definition, observer)
     set_ready(section, [*ready, partition])
     if definition is not None:
         store_definition(section, partition, definition)
@@ -178,7 +179,7 @@ def store_index(
     file_ids: Sequence[str],
     source: Source,
     definition: IndexDefinition | None,
-    progress: Progress | None,
+    observer: Observer,
 ) -> None:
     """Steps 2 to 5: files and delta commit of a partition of which there are no files."""
     storage, now = section.ports.storage, section.ports.clock.now_ms()
@@ -186,7 +187,7 @@ def store_index(
     with delta_commit(section, instant) as ticket:
         date = format_time(now, timeline_zone(section.config))
         create_shards(storage, partition, file_ids, instant=instant, date=date)
-        meter = Meter(source.pieces * source.passes + len(file_ids), progress)
+        meter = Meter(partition, source.pieces * source.passes + len(file_ids), observer)
         ordering = definition.ordering if definition is not None else None
         target = Target(storage, partition, instant, now, has_ordering=ordering is not None)
         stats = store_shards(target, source, file_ids, meter)
@@ -198,7 +199,7 @@ def store_index(
         complete_commit(section, ticket, instant, stats, extra)
 
 
-def _build_files(section: Section, state: TableState, progress: Progress | None) -> None:
+def _build_files(section: Section, state: TableState, observer: Observer) -> None:
     """The list of files, on which all other partitions rest: they come back with it.
 
     If there is no metadata table that can be opened, whatever lies in its folder goes.
@@ -216,7 +217,7 @@ def _build_files(section: Section, state: TableState, progress: Progress | None)
         section.forget_timeline(ROOT)
         properties = encode_config(metadata_properties(section.config.name), section.ports.clock.now_ms())
         create_file(storage, f"{ROOT}{PROPERTIES}", properties)
-    store_index(section, FILES, file_ids, files_source(state, file_ids), None, progress)
+    store_index(section, FILES, file_ids, files_source(state, file_ids), None, observer)
     set_ready(section, [*ready, FILES])
 
 

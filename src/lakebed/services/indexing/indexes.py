@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,18 +11,19 @@ from lakebed.errors import CorruptTableError
 from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata import MetadataTable
 from lakebed.model.index import IndexDefinition
+from lakebed.observe import Logged, Observer
 from lakebed.options import parse_index_options
 from lakebed.services.indexing.drop import drop_index
 from lakebed.services.indexing.rebuild import build_index
 from lakebed.services.indexing.request import parse_request
 from lakebed.services.indexing.reshard import reshard_index
-from lakebed.services.indexing.shards import Progress
 from lakebed.services.indexing.validate import IndexCheck, validate_index
 from lakebed.services.indexing.window import move_window
 from lakebed.table import TableHandle, TableState
 from lakebed.transaction.transactions import Transactions
 
 READY, BUILDING, BROKEN, UNFINISHED, STALE = "ready", "building", "broken", "unfinished", "stale"
+_LOGGED = Logged(logging.getLogger("lakebed.indexes"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class Indexes:
         rebuild: bool = False,
         window: int | None = None,
         outside: str = "scan",
-        progress: Progress | None = None,
+        observer: Observer = _LOGGED,
     ) -> IndexInfo:
         """Builds an index from the table's rows; other writers wait as long, unless a record index is built anew.
 
@@ -80,6 +82,7 @@ class Indexes:
         come, in each of which they are unique. Rows for older ones are, as `outside` says, looked for in files
         ("scan"), taken for "new", or "refuse"d.
         """
+        observer.phase(f"building {name}")
         request = parse_request(
             name,
             on,
@@ -92,7 +95,7 @@ class Indexes:
         )
         options = parse_index_options(self._options)
         with self._changes():
-            build_index(self._transactions(), self._handle.state(), request, options, progress)
+            build_index(self._transactions(), self._handle.state(), request, options, observer)
         return self._find(request.partition)
 
     def drop(self, name: str) -> None:
@@ -100,13 +103,14 @@ class Indexes:
         with self._changes():
             drop_index(self._transactions(), name)
 
-    def reshard(self, name: str = RECORD_INDEX, *, shards: int, progress: Progress | None = None) -> IndexInfo:
+    def reshard(self, name: str = RECORD_INDEX, *, shards: int, observer: Observer = _LOGGED) -> IndexInfo:
         """Gives the record index another number of shards, of each data partition if it is partitioned.
 
         Writers go on meanwhile, but for the end, when what was made in a temporary folder of this machine is stored.
         """
+        observer.phase(f"resharding {name}")
         with self._changes():
-            reshard_index(self._transactions(), self._handle.state(), name, shards, progress)
+            reshard_index(self._transactions(), self._handle.state(), name, shards, observer)
         return self._find(RECORD_INDEX)
 
     def move_window(self) -> str:
@@ -114,9 +118,10 @@ class Indexes:
         with self._changes():
             return move_window(self._transactions(), self._handle.state()).first
 
-    def validate(self, name: str, *, examples: int = 20, progress: Progress | None = None) -> IndexCheck:
+    def validate(self, name: str, *, examples: int = 20, observer: Observer = _LOGGED) -> IndexCheck:
         """Compares an index with the rows, both ways and completely; at most so many `examples` of each difference."""
-        return validate_index(self._handle, name, examples=examples, progress=progress)
+        observer.phase(f"validating {name}")
+        return validate_index(self._handle, name, examples=examples, observer=observer)
 
     def _find(self, name: str) -> IndexInfo:
         return next(info for info in self.list() if info.name == name)

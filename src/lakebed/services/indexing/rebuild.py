@@ -13,12 +13,13 @@ from lakebed.errors import CorruptTableError
 from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata import MetadataTable
 from lakebed.model.index import IndexDefinition
+from lakebed.observe import SILENT, Observer
 from lakebed.options import IndexOptions
 from lakebed.services.indexing.create import check_request, create_index, plan_definition, plan_key_shards
 from lakebed.services.indexing.keys import Layout, key_source
 from lakebed.services.indexing.renew import Renewal, renew_online
 from lakebed.services.indexing.request import IndexRequest
-from lakebed.services.indexing.shards import Progress, Source
+from lakebed.services.indexing.shards import Source
 from lakebed.services.indexing.stored_index import StoredIndex
 from lakebed.table import TableState
 from lakebed.transaction.transactions import Transactions
@@ -32,15 +33,15 @@ def build_index(
     table: TableState,
     request: IndexRequest,
     options: IndexOptions,
-    progress: Progress | None = None,
+    observer: Observer = SILENT,
 ) -> None:
     """Makes an index that is not there yet, or, if that is asked for, one that is."""
     is_there = isinstance(table.metadata, MetadataTable) and table.metadata.has(request.partition)
     if request.partition == RECORD_INDEX and request.rebuild and is_there:
-        work = Renewal(transactions, table, progress)
+        work = Renewal(transactions, table, observer)
         if any(_rebuild_online(work, request, options) for _ in range(_COPIES_MAX)):
             return
-    create_index(transactions, table, request, options, progress)
+    create_index(transactions, table, request, options, observer)
 
 
 def _rebuild_online(work: Renewal, request: IndexRequest, options: IndexOptions) -> bool:

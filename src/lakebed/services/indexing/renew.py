@@ -41,10 +41,11 @@ from lakebed.metadata.entries import Entries
 from lakebed.metadata.shard_writes import ShardWrite, write_shards
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import InstantTime
+from lakebed.observe import SILENT, Meter, Observer
 from lakebed.services.indexing.changes import ChangeReader, Seen, find_changes, is_contested
 from lakebed.services.indexing.create import fresh_state
 from lakebed.services.indexing.keys import Layout
-from lakebed.services.indexing.shards import Meter, Progress, Source, Target
+from lakebed.services.indexing.shards import Source, Target
 from lakebed.services.indexing.staging import StagedShard, Staging, store_staged
 from lakebed.services.indexing.steps import (
     clear_partition,
@@ -94,7 +95,7 @@ class Renewal:
 
     transactions: Transactions
     table: TableState
-    progress: Progress | None = None
+    observer: Observer = SILENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ def make_copy(work: Renewal, plan: Plan, index: StoredIndex, seen: Seen, staging
     """Makes the base files of all shards. Nothing is written to the table."""
     layout = plan.layout(index)
     source = plan.source(index, layout)
-    meter = Meter(source.pieces * source.passes + 2 * len(layout.file_ids), work.progress)
+    meter = Meter(RECORD_INDEX, source.pieces * source.passes + 2 * len(layout.file_ids), work.observer)
     return Copy(seen, staging, staging.stage_all(source, layout.file_ids, meter), meter)
 
 

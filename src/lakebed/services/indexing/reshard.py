@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from lakebed.errors import InvalidInputError
 from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.observe import SILENT, Observer
 from lakebed.services.indexing.keys import Layout
 from lakebed.services.indexing.renew import Renewal, renew_locked, renew_online
 from lakebed.services.indexing.request import KINDS, check_shards
-from lakebed.services.indexing.shards import Progress, Source
+from lakebed.services.indexing.shards import Source
 from lakebed.services.indexing.stored_index import StoredIndex
 from lakebed.table import TableState
 from lakebed.transaction.transactions import Transactions
@@ -43,7 +44,7 @@ class ByShards:
 
 
 def reshard_index(
-    transactions: Transactions, table: TableState, name: str, shards: int, progress: Progress | None = None
+    transactions: Transactions, table: TableState, name: str, shards: int, observer: Observer = SILENT
 ) -> None:
     """Spreads the entries of the record index over `shards` shards, of each data partition if it is partitioned."""
     check_shards(shards)
@@ -51,6 +52,6 @@ def reshard_index(
         raise InvalidInputError(
             f"{name} cannot be given other shards", hint='only the record index can: reshard("record_index", shards=16)'
         )
-    work, plan = Renewal(transactions, table, progress), ByShards(shards)
+    work, plan = Renewal(transactions, table, observer), ByShards(shards)
     if not any(renew_online(work, lambda *_: plan) for _ in range(_COPIES_MAX)):
         renew_locked(work, plan)

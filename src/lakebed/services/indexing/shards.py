@@ -17,12 +17,10 @@ from lakebed.metadata.bootstrap import gather_shards, store_base
 from lakebed.metadata.entries import Entries, concat_entries
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import InstantTime
+from lakebed.observe import Meter
 from lakebed.storage import Storage
 
 R = TypeVar("R")
-
-Progress = Callable[[int, int], None]
-"""Told how many steps of how many are done."""
 
 Read = Callable[[Collection[str]], Iterable[Mapping[str, Entries]]]
 """Gives the entries of some shards piece by piece, by file id."""
@@ -50,19 +48,6 @@ class Target:
     instant: InstantTime
     created_ms: int
     has_ordering: bool = False
-
-
-class Meter:
-    """Counts the steps of a build: each piece once per pass, and each shard."""
-
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self._total, self._done, self._progress = total, 0, progress
-
-    def step(self) -> None:
-        """One more is done."""
-        self._done += 1
-        if self._progress is not None:
-            self._progress(self._done, max(self._total, self._done))
 
 
 def store_shards(target: Target, source: Source, file_ids: Sequence[str], meter: Meter) -> tuple[WriteStat, ...]:

@@ -18,7 +18,8 @@ from lakebed.metadata.bootstrap import encode_base, store_encoded
 from lakebed.metadata.entries import Entries, concat_texts
 from lakebed.model.commit import WriteStat
 from lakebed.model.source import BytesSource
-from lakebed.services.indexing.shards import Meter, Source, Target, join_unique, map_shards
+from lakebed.observe import Meter
+from lakebed.services.indexing.shards import Source, Target, join_unique, map_shards
 from lakebed.storage.problems import os_errors_typed
 
 

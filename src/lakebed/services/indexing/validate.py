@@ -25,6 +25,7 @@ from lakebed.metadata.entries import Entries, concat_entries
 from lakebed.metadata.files import read_metadata_files
 from lakebed.metadata.merging import Form, Merged
 from lakebed.model.metadata import BloomRecord, ColumnStats, StatValue
+from lakebed.observe import SILENT, Meter, Observer
 from lakebed.services.indexing.definitions import defined_state
 from lakebed.services.indexing.files import (
     base_files,
@@ -36,7 +37,6 @@ from lakebed.services.indexing.files import (
 )
 from lakebed.services.indexing.keys import Layout, count_rows, key_source
 from lakebed.services.indexing.request import FILES, KINDS
-from lakebed.services.indexing.shards import Meter, Progress
 from lakebed.table import TableHandle, TableState
 
 _TRIES = 5
@@ -114,9 +114,7 @@ class _Tally:
         )
 
 
-def validate_index(
-    handle: TableHandle, name: str, *, examples: int = 20, progress: Progress | None = None
-) -> IndexCheck:
+def validate_index(handle: TableHandle, name: str, *, examples: int = 20, observer: Observer = SILENT) -> IndexCheck:
     """How an index compares with the data of one snapshot; nothing is locked or written."""
     partition = KINDS.get(name, name)
     check = CHECKS.get(partition)
@@ -124,7 +122,7 @@ def validate_index(
     if check is None:
         raise InvalidInputError(f"{partition} cannot be validated", hint=f"use one of {', '.join(CHECKS)}")
     tally = _Tally(partition, examples)
-    check(state, metadata, tally, progress)
+    check(state, metadata, tally, observer)
     return tally.result(problem)
 
 
@@ -154,7 +152,7 @@ def _look(handle: TableHandle, partition: str) -> tuple[TableState, MetadataTabl
     )
 
 
-def _check_record_index(state: TableState, metadata: MetadataTable, tally: _Tally, progress: Progress | None) -> None:
+def _check_record_index(state: TableState, metadata: MetadataTable, tally: _Tally, observer: Observer) -> None:
     """Shard by shard: an entry in a shard that its key does not lead to is missing in one and extra in the other."""
     layout = _stored_layout(state, metadata)
     rows = sum(count_rows(state).values())
@@ -162,7 +160,7 @@ def _check_record_index(state: TableState, metadata: MetadataTable, tally: _Tall
     ordering = definition.ordering if definition is not None else None
     source = key_source(state, layout, rows, definition)
     slices = {s.group.file_id: s for s in metadata.slices(RECORD_INDEX)}
-    meter = Meter(source.pieces * source.passes + len(slices), progress)
+    meter = Meter(RECORD_INDEX, source.pieces * source.passes + len(slices), observer)
     unseen = set(slices)
     for file_id, parts in gather_shards(source.read, layout.file_ids, passes=min(source.passes, len(slices) or 1)):
         unseen.discard(file_id)
@@ -251,9 +249,9 @@ def _one(column: pa.ChunkedArray) -> ArrowArray:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-def _check_files(state: TableState, metadata: MetadataTable, tally: _Tally, progress: Progress | None) -> None:
+def _check_files(state: TableState, metadata: MetadataTable, tally: _Tally, observer: Observer) -> None:
     """The list of files and the folders, as far as files are of completed instants."""
-    del progress
+    del observer
     completion_of = state.latest.completion_of
     indexed = {
         partition: {file.name: file.size or 0 for file in files if completion_of(file.instant) is not None}
@@ -270,11 +268,11 @@ def _sizes(files: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
     }
 
 
-def _check_column_stats(state: TableState, metadata: MetadataTable, tally: _Tally, progress: Progress | None) -> None:
+def _check_column_stats(state: TableState, metadata: MetadataTable, tally: _Tally, observer: Observer) -> None:
     """Entries and files: an entry may be wider than its file, never narrower."""
     columns = metadata.definitions[COLUMN_STATS].source_fields
     files = stored_files(state)
-    meter = Meter(len(files), progress)
+    meter = Meter(COLUMN_STATS, len(files), observer)
     found: dict[tuple[str, str], ColumnStats] = {}
     for stats in map_bounded(files, lambda stored: file_stats(stored, columns)):
         meter.step()
@@ -282,13 +280,11 @@ def _check_column_stats(state: TableState, metadata: MetadataTable, tally: _Tall
     _compare_stats(_stored_stats(metadata, COLUMN_STATS), found, tally)
 
 
-def _check_partition_stats(
-    state: TableState, metadata: MetadataTable, tally: _Tally, progress: Progress | None
-) -> None:
+def _check_partition_stats(state: TableState, metadata: MetadataTable, tally: _Tally, observer: Observer) -> None:
     columns = metadata.definitions[COLUMN_STATS].source_fields
     current = current_files(state)
     wanted = [s for s in stored_files(state) if s.file.name in current.get(s.partition, ())]
-    meter = Meter(len(wanted), progress)
+    meter = Meter(PARTITION_STATS, len(wanted), observer)
     by_partition: dict[str, list[ColumnStats]] = {}
     for stored, stats in zip(wanted, map_bounded(wanted, lambda s: file_stats(s, columns)), strict=True):
         meter.step()
@@ -358,10 +354,10 @@ def _is_below(low: StatValue | None, high: StatValue | None) -> bool:
         return False
 
 
-def _check_bloom_filters(state: TableState, metadata: MetadataTable, tally: _Tally, progress: Progress | None) -> None:
+def _check_bloom_filters(state: TableState, metadata: MetadataTable, tally: _Tally, observer: Observer) -> None:
     """Entries and the filters in footers. Keys of entries are hashes: what is extra is told by its key."""
     files = base_files(state)
-    meter = Meter(len(files), progress)
+    meter = Meter(BLOOM_FILTERS, len(files), observer)
     names, stored = {}, {}
     for each, footer in zip(files, map_bounded(files, read_footer), strict=True):
         meter.step()
@@ -398,7 +394,7 @@ def _merged(metadata: MetadataTable, partition: str, file_id: str) -> Merged:
     )
 
 
-_Check = Callable[[TableState, MetadataTable, _Tally, "Progress | None"], None]
+_Check = Callable[[TableState, MetadataTable, _Tally, Observer], None]
 CHECKS: dict[str, _Check] = {
     RECORD_INDEX: _check_record_index,
     FILES: _check_files,

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lakebed.cli.json_text import encode_json, plain
 from lakebed.model.words import Action
+from lakebed.reports.json_text import encode_json, plain
 
 
 @dataclass(frozen=True, slots=True)

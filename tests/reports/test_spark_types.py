@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from lakebed.api import open_table
-from lakebed.cli.inspect import report_schema
-from lakebed.cli.spark_types import spark_type
+from lakebed.reports.schema import schema_report
+from lakebed.reports.spark_types import spark_type
 
 
 @pytest.mark.parametrize(
@@ -30,5 +30,5 @@ def test_real_tables_have_the_types_that_spark_saw(real_table) -> None:
     if not real_table.schema:
         pytest.skip("no schema was recorded")
     recorded = dict(real_table.schema)
-    columns = report_schema(open_table(real_table.path)).columns
+    columns = schema_report(open_table(real_table.path)).columns
     assert {column.name: column.type for column in columns if column.name in recorded} == recorded
