@@ -53,7 +53,7 @@ class TableConfig:
         if self.properties.get("hoodie.bootstrap.base.path"):
             raise UnsupportedTableError(
                 f"{self.path}: the table is bootstrapped from {self.properties['hoodie.bootstrap.base.path']}",
-                hint="its base files may hold meta columns alone; rewrite it with Apache Hudi, e.g. by clustering",
+                hint="its base files may contain only meta columns; rewrite it with Apache Hudi, e.g. by clustering",
             )
 
     def __reduce__(self) -> tuple[object, ...]:

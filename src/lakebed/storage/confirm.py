@@ -74,5 +74,6 @@ def _checksum(path: str) -> str:
 
 def _silent(storage: Storage, path: str) -> StorageUnavailableError:
     return StorageUnavailableError(
-        f"{storage.url}: the store does not say what became of {path}", hint="run the call again when the store answers"
+        f"{storage.url}: the outcome of the request for {path} is unknown",
+        hint="run the call again when the store answers",
     )

@@ -203,7 +203,7 @@ class ObjectStorage:
         if self._stores.spark_root is None:
             raise InvalidInputError(
                 f"Spark cannot read {self.url}",
-                hint="put the table on a disk or in a bucket; a url of Azure must name the account",
+                hint="put the table on a disk or in a bucket; an Azure url must name the account",
             )
         place, _, prefix = self._stores.spark_root.partition("://")[2].partition("/")
         scheme = self._stores.spark_root.partition("://")[0]
@@ -238,7 +238,7 @@ class ObjectStorage:
         etag: str | None = described[self._stores.etag_key]
         if etag is None:
             raise UnsupportedTableError(
-                f"{self.url}: the store gives its objects no versions", hint="use a store with conditional writes"
+                f"{self.url}: the store returns no object versions", hint="use a store with conditional writes"
             )
         return etag
 
@@ -323,7 +323,8 @@ def _definite(error: Exception, path: str) -> LakebedError | None:
         return denied(path)
     if isinstance(error, (NotSupportedError, NotImplementedError)):
         return UnsupportedTableError(
-            f"{path}: the store cannot do this ({_first_line(error)})", hint="use a store with conditional writes"
+            f"{path}: the store does not support this request ({_first_line(error)})",
+            hint="use a store with conditional writes",
         )
     if isinstance(error, (InvalidPathError, ValueError)):
         return InvalidInputError(

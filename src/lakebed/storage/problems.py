@@ -41,12 +41,12 @@ def no_file(path: str) -> CorruptTableError:
 
 def too_large(path: str, size: int, bytes_max: int) -> CorruptTableError:
     """No file of this kind has so many bytes."""
-    return CorruptTableError(f"the file has {size} bytes, and such files have {bytes_max} at most", path=path)
+    return CorruptTableError(f"the file has {size} bytes; such files have at most {bytes_max}", path=path)
 
 
 def too_short(path: str, offset: int, length: int, size: int) -> CorruptTableError:
     """A range reaches outside the file."""
-    return CorruptTableError(f"{length} bytes wanted, the file has {size}", path=path, offset=offset)
+    return CorruptTableError(f"{length} bytes expected, the file has {size}", path=path, offset=offset)
 
 
 def denied(path: str) -> InvalidInputError:

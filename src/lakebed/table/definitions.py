@@ -65,6 +65,6 @@ def _broken(storage: Storage, config: TableConfig, what: str) -> CorruptTableErr
     return CorruptTableError(
         what,
         path=config.index_definitions_path,
-        hint=f"lakebed doctor {storage.url} --repair brings the definitions of indexes back; reads with the option "
-        "hoodie.metadata.enable=false do without indexes",
+        hint=f"lakebed doctor {storage.url} --repair restores the index definitions; reads with the option "
+        "hoodie.metadata.enable=false work without indexes",
     )

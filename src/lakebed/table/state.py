@@ -181,7 +181,8 @@ class TableState:
         needed = {path for file_slice in self._latest_slices(cleaned, snapshot) for path in file_slice.paths}
         if needed - seen:
             raise SnapshotExpiredError(
-                f"{self.storage.url}: {min(needed - seen)} was cleaned while the table was looked at", hint="read again"
+                f"{self.storage.url}: {min(needed - seen)} was cleaned while the table was being read",
+                hint="read again",
             )
 
     def replaced(self, snapshot: Snapshot) -> frozenset[FileGroupId]:

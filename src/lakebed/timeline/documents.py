@@ -66,7 +66,7 @@ class Documents:
         path = self.path(Instant(clean, Action.CLEAN, State.REQUESTED))
         plan = self._storage.find(path)
         if plan is None:
-            raise SnapshotExpiredError(f"{path} was archived while the table was looked at", hint="read again")
+            raise SnapshotExpiredError(f"{path} was archived while the table was being read", hint="read again")
         return decode_clean_plan(plan, path=path).files
 
     def _content(self, instant: Instant) -> bytes:

@@ -138,7 +138,7 @@ def _create_file(section: Section, folder: str, file: HistoryFile, data: bytes) 
             return name
         file = replace(file, max=InstantTime(f"{int(file.max) + 1:0{len(file.max)}}"))
     raise StorageUnavailableError(
-        f"{section.ports.storage.url}: no file could be added to the history",
+        f"{section.ports.storage.url}: could not add a file to the timeline history",
         hint="run the call again when the store answers",
     )
 

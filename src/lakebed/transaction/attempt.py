@@ -105,6 +105,6 @@ def put_in_flight(section: Section, attempt: Attempt) -> None:
 def taken_over(instant: InstantTime) -> RolledBackError:
     """What the owner of an instant is told when another process undid it, or is about to."""
     return RolledBackError(
-        f"the write {instant} was taken for dead and rolled back by another process",
-        hint="run it again; if its process was not paused, ask for a longer heartbeat interval",
+        f"another process presumed the write {instant} dead and rolled it back",
+        hint="run it again; if its process was not paused, set a longer heartbeat interval",
     )

@@ -47,5 +47,5 @@ def encode_config(properties: Mapping[str, str], now_ms: int) -> bytes:
 
 def _changed(url: str) -> WriteConflictError:
     return WriteConflictError(
-        f"{url}: another process changed {PROPERTIES} meanwhile", hint="run the call again: it then starts from there"
+        f"{url}: another process changed {PROPERTIES} meanwhile", hint="run the call again: it will use the new config"
     )

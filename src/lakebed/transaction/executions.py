@@ -121,7 +121,8 @@ class Executions:
                 return
             if plan is None or not is_removable(section, plan):
                 raise InvalidInputError(
-                    f"{instant} cannot be cancelled", hint="only pending plans that were scheduled as removable can be"
+                    f"{instant} cannot be cancelled",
+                    hint="only pending plans that were scheduled as removable can be cancelled",
                 )
             cancel_plan(section, plan)
 
@@ -148,7 +149,7 @@ def find_plan(timeline: Timeline, instant: InstantTime) -> Instant:
     if any(i.requested_at == instant for i in timeline.completed()):
         raise InvalidInputError(f"{instant} has already been executed", hint="schedule a new plan")
     raise InvalidInputError(
-        f"there is no plan {instant} to execute", hint="table.timeline.pending() shows the plans that wait"
+        f"there is no plan {instant} to execute", hint="table.timeline.pending() lists the pending plans"
     )
 
 
@@ -166,7 +167,7 @@ def cancel_plan(section: Section, plan: Instant) -> None:
         section.forget_timeline()
         if all(other.requested_at != instant for other in section.timeline.pending()):
             raise WriteConflictError(
-                f"{plan.action} {instant} completed first, or was taken away", hint="run the call again"
+                f"{plan.action} {instant} completed first, or was removed", hint="run the call again"
             )
         is_done = ports.storage.publish(ticket, cancel_marker(instant), b"") is Outcome.DONE
     finally:
@@ -197,22 +198,22 @@ def _alive(section: Section, instant: InstantTime) -> ServiceRunningError:
     age = load_ages(section.ports, HEARTBEATS).get(instant, timedelta(0))
     wait = spell_wait(section.timing.dead_after - age)
     return ServiceRunningError(
-        f"another process is executing {instant}; its last sign of life was {max(0, int(age.total_seconds()))} s ago",
-        hint=f"leave it to that process; without another sign of life it counts as dead in {wait}",
+        f"another process is executing {instant}; its last heartbeat was {max(0, int(age.total_seconds()))} s ago",
+        hint=f"leave it to that process; without another heartbeat it is considered dead in {wait}",
     )
 
 
 def _begun_elsewhere(section: Section, plan: Instant) -> ServiceRunningError:
     return ServiceRunningError(
-        f"another engine has begun {plan.action} {plan.requested_at}, and may be executing it: it has no heartbeat",
-        hint=f"leave it to that engine; it counts as dead in {spell_wait(time_left(section, plan))}, as the option "
-        "table_service_rollback_delay says",
+        f"another engine began {plan.action} {plan.requested_at} and may still be executing it: it has no heartbeat",
+        hint=f"leave it to that engine; it is considered dead in {spell_wait(time_left(section, plan))} (option "
+        "table_service_rollback_delay)",
     )
 
 
 def _running(instant: InstantTime) -> ServiceRunningError:
     return ServiceRunningError(
-        f"another process is executing {instant}, or undoing what is left of it", hint="leave it to that process"
+        f"another process is executing {instant}, or rolling back an earlier attempt", hint="leave it to that process"
     )
 
 

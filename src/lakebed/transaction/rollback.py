@@ -324,7 +324,7 @@ def _check_not_indexed(section: Section, commit: Instant) -> None:
         built = ready & _built_by(documents.commit(delta)) if is_later and is_build else ()
         if built:
             raise InvalidInputError(
-                f"{', '.join(sorted(built))} was built since {commit.requested_at}, or got other shards",
+                f"{', '.join(sorted(built))} was built since {commit.requested_at}, or was resharded",
                 hint="delete the rows, or write the earlier ones again; or drop the index first",
             )
 
@@ -346,8 +346,8 @@ def _check_not_planned(section: Section, commit: Instant) -> None:
     for plan in plans:
         if changed & planned_groups(section.ports.storage, section.config, plan):
             raise InvalidInputError(
-                f"{commit.requested_at} wrote what the clustering {plan.requested_at} is planned for",
-                hint="execute the clustering or, if it is removable, cancel it; then only that can be rolled back",
+                f"{commit.requested_at} wrote file groups that the clustering {plan.requested_at} is planned for",
+                hint="cancel the clustering, if it is removable; or execute it: then only that can be rolled back",
             )
 
 
@@ -375,7 +375,7 @@ def _check_not_cleaned(section: Section, commit: Instant) -> None:
     superseded = ((stat.partition, stat.file_id, stat.prev_commit or "") for stat in metadata.stats)
     if not groups.isdisjoint(hidden) or not cleaned.isdisjoint(superseded):
         raise InvalidInputError(
-            f"what {commit.requested_at} took the place of has been cleaned, or is about to be",
+            f"files that {commit.requested_at} replaced have been cleaned, or are about to be",
             hint="delete the rows, or write the earlier ones again",
         )
 

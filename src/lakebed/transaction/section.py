@@ -88,7 +88,7 @@ class Section:
         if self.timing.skew_ms and drawn > self._now(self._longest_wait_ms):
             raise LockUnavailableError(
                 f"{self.ports.storage.url}: this machine's clock is far behind the newest time on the table, {drawn}",
-                hint="set the clocks of all writers right: whoever draws a time holds the lock until its own is there",
+                hint="synchronize the clocks of all writers: each holds the lock until its clock passes its new time",
             )
         self._highest = drawn
         return drawn
@@ -140,7 +140,7 @@ class Section:
         """Raises TableRestoredError while a restore is under way: nothing else may complete."""
         if any(instant.action is Action.RESTORE for instant in self.timeline.pending()):
             raise TableRestoredError(
-                f"{self.ports.storage.url}: the table is being set back to an earlier instant",
+                f"{self.ports.storage.url}: a restore of the table is in progress",
                 hint="run the call again when the restore has completed",
             )
 
@@ -205,7 +205,7 @@ class Section:
                 revoke_ticket(self.ports, ticket, in_use=False)
                 raise lost_lock(self.ports)
         raise StorageUnavailableError(
-            f"{storage.url}: no ticket could be had for {instant}", hint="run the write again"
+            f"{storage.url}: could not open a ticket for {instant}", hint="run the write again"
         )
 
     def fence(self, ticket: Ticket) -> None:
@@ -367,8 +367,8 @@ def _take_over(ports: Ports, opens: InstantTime | None, ticket: Ticket | None) -
 def lost_lock(ports: Ports) -> LockUnavailableError:
     """What the holder of a lock is told when another process has it."""
     return LockUnavailableError(
-        f"{ports.storage.url}: the table's lock ran out while it was held",
-        hint="run the write again; a longer lease helps where machines are paused or the store is slow",
+        f"{ports.storage.url}: the table lock was lost: its lease expired while it was held",
+        hint="run the write again; use a longer lease if machines are paused or the store is slow",
     )
 
 

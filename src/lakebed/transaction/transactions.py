@@ -197,7 +197,7 @@ class Transactions:
         if gone:
             raise TableRestoredError(
                 f"{min(gone)}, which this write was planned on, was rolled back or is about to be",
-                hint="run the write again: it then starts from the table as it stands now",
+                hint="run the write again: it will use the current state of the table",
             )
 
     def _completed_rivals(self, section: Section, attempt: Attempt, seen: frozenset[InstantTime]) -> Iterable[Rival]:
@@ -232,8 +232,8 @@ def _conflict(other: Instant, shared: tuple[str, ...]) -> WriteConflictError:
     places = ", ".join(shared[:3]) + (f" and {len(shared) - 3} more" if len(shared) > 3 else "")
     if other.is_completed:
         return WriteConflictError(
-            f"{other.action} {other.requested_at} changed what this write changes: {places}",
-            hint="run the write again: it then starts from the table as it stands now",
+            f"{other.action} {other.requested_at} changed the same data as this write: {places}",
+            hint="run the write again: it will use the current state of the table",
         )
     return WriteConflictError(
         f"a {other.action} is planned at {other.requested_at} for what this write changes: {places}",
@@ -243,6 +243,6 @@ def _conflict(other: Instant, shared: tuple[str, ...]) -> WriteConflictError:
 
 def _unknown(instant: InstantTime) -> CommitUnknownError:
     return CommitUnknownError(
-        f"the store did not say whether the write {instant} took place",
-        hint=f"look for {instant} among table.timeline.completed() before you run the write again",
+        f"the store did not confirm whether the write {instant} completed",
+        hint=f"check table.timeline.completed() for {instant} before you run the write again",
     )
