@@ -66,7 +66,7 @@ def moment(value: object, *, utc: bool) -> InstantTime:
             return _from_datetime(datetime.combine(date.fromisoformat(text), time.min), utc=utc)
         return _from_datetime(datetime.fromisoformat(text.replace("Z", "+00:00")), utc=utc)
     except ValueError as error:
-        raise InvalidInputError(f"{value!r} is no point in time", hint=_FORMATS_HINT) from error
+        raise InvalidInputError(f"{value!r} is not a point in time", hint=_FORMATS_HINT) from error
 
 
 def _from_datetime(value: datetime, *, utc: bool) -> InstantTime:

@@ -40,8 +40,8 @@ def take_lease(handle: TableHandle, ports: Ports, timing: Timing, as_of: object 
         if as_of is not None:
             break
     raise SnapshotExpiredError(
-        f"{handle.storage.url}: the snapshot at {point} is being taken away by {rival}",
-        hint="read a later one, or have more kept: hoodie.clean.commits.retained",
+        f"{handle.storage.url}: files of the snapshot at {point} are being deleted by {rival}",
+        hint="read a later snapshot, or retain more commits: hoodie.clean.commits.retained",
     )
 
 
@@ -123,7 +123,7 @@ def _explained(handle: TableHandle, lease: Heartbeat | None, error: CorruptTable
 
 def _taken(clean: Instant, path: str) -> SnapshotExpiredError:
     return SnapshotExpiredError(
-        f"the clean {clean.requested_at} took {path} away while it was being read",
+        f"the clean {clean.requested_at} deleted {path} while it was being read",
         hint="read again; for long reads take a lease: with table.lease() as reader: reader.to_arrow()",
     )
 
@@ -132,13 +132,13 @@ def _check_not_undone(state: TableState, lease: Heartbeat) -> None:
     """Raises if the newest write of the snapshot was taken back: a lease does not keep anyone from that."""
     if all(i.completed_at != lease.instant for i in state.timeline.commits()):
         raise SnapshotExpiredError(
-            f"the write that completed at {lease.instant}, which this snapshot ends with, was rolled back",
+            f"the newest write of this snapshot, completed at {lease.instant}, was rolled back",
             hint="take a new lease and read again",
         )
 
 
 def _ran_out(lease: Heartbeat, error: LakebedError) -> SnapshotExpiredError:
     return SnapshotExpiredError(
-        f"the lease on the snapshot at {lease.instant} ran out, and files of it are gone: {error.what}",
+        f"the lease on the snapshot at {lease.instant} expired, and some of its files are gone: {error.what}",
         hint="take a new lease and read again; a process that is paused for minutes cannot renew its lease",
     )

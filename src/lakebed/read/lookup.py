@@ -25,7 +25,7 @@ def lookup_keys(state: TableState, keys: Iterable[str], columns: Sequence[str] |
     wanted = _checked(keys)
     if not isinstance(state.metadata, MetadataTable) or not state.metadata.has(RECORD_INDEX):
         raise InvalidInputError(
-            f"table {state.config.name} has no record index to look keys up in",
+            f"table {state.config.name} has no record index for key lookups",
             hint="filter a scan instead: table.to_arrow(where=\"key = 'k1'\")",
         )
     by_group = _find_groups(state, state.metadata, wanted)

@@ -38,7 +38,7 @@ def check_retained(state: TableState, snapshot: Snapshot) -> None:
     readable = (point.until for point in points if _find_lost(state, point, removed, present) is None)
     raise InvalidInputError(
         f"table {state.config.name} as of {snapshot.until} needs files of {lost} that have been cleaned",
-        hint=f"the earliest moment that is still readable is {next(readable, 'now')}",
+        hint=f"the earliest time that is still readable is {next(readable, 'now')}",
     )
 
 

@@ -113,7 +113,7 @@ def select_columns(schema: pa.Schema, columns: Sequence[str] | None, table: str)
     if columns is None:
         return schema
     if isinstance(columns, str):
-        raise InvalidInputError(f"columns is the text {columns!r}", hint=f"give a list: columns=[{columns!r}]")
+        raise InvalidInputError(f"columns is a string: {columns!r}", hint=f"give a list: columns=[{columns!r}]")
     for name in columns:
         if name not in schema.names:
             near = get_close_matches(name, schema.names, n=1)
