@@ -252,8 +252,8 @@ def store_files(storage: Storage, files: Mapping[str, bytes]) -> None:
     """Creates data files whose names are their writer's alone."""
     if not create_files(storage, files):
         raise WriteConflictError(
-            f"{storage.url}: one of {', '.join(sorted(files)[:3])} is there already, with other content",
-            hint="run the write again, as a new attempt",
+            f"{storage.url}: one of {', '.join(sorted(files)[:3])} already exists with different content",
+            hint="run the write again as a new attempt",
         )
 
 
@@ -419,7 +419,7 @@ def _check_shards(keys: KeyFiles, sets: ShardSets) -> None:
     if any(group.shards != sets(group.partition) for group in keys.groups):
         raise WriteConflictError(
             "the shards of the record index changed while this write ran",
-            hint="run the write again: it then splits its keys as the index does now",
+            hint="run the write again: it will use the new shards",
         )
 
 
@@ -434,6 +434,6 @@ def _secondary_index(partition: str, change: MetadataChange, update: Update) -> 
 
 def _unsupported(partition: str) -> UnsupportedTableError:
     return UnsupportedTableError(
-        f"this write cannot keep the index {partition} up to date",
+        f"this write cannot update the index {partition}",
         hint="drop the index before the write and create it again afterwards",
     )
