@@ -1,8 +1,8 @@
-"""Plans of table services: scheduled by one process, executed by any, by one at a time, however often it is tried.
+"""Plans of table services: scheduled by one process, executed by any, but only by one at a time.
 
-A plan is immutable: it stays until it is executed, and what a dead attempt left is undone before the next one. Or it is
-removable, as its own extra metadata say: once begun it completes or is rolled back, plan and all, and until then it
-can be cancelled. A clean is executed again as it is: deleting a file twice does no harm.
+An immutable plan stays until it is executed; the files of a dead attempt are rolled back before the next one. A
+removable plan is marked so in its extra metadata: once begun it completes or is rolled back together with the plan, and
+until it completes it can be cancelled. A clean is executed again as it is: deleting a file twice does no harm.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lakebed.transaction.rollback import Rollbacks, rollbacks_by_target, targets
 from lakebed.transaction.section import Section, lost_lock, open_section, revoke_ticket, revoke_tickets
 
 Planner = Callable[[Section, InstantTime], "bytes | None"]
-"""What a plan with that time says, from the table as it is under the lock; None if there is nothing to do."""
+"""Makes the content of a plan with that time, from the table as it is under the lock; None if nothing is to be done."""
 
 
 class Executions:
@@ -58,7 +58,7 @@ class Executions:
         return instant
 
     def begin(self, instant: InstantTime) -> Attempt:
-        """X1 to X7: the right to execute a plan, with what an earlier attempt left undone, and the plan in flight."""
+        """X1 to X7: claims a plan, rolls back what an earlier attempt left, and puts the plan in flight."""
         with open_section(self._ports, self._timing) as section:
             section.check_no_restore()
             plan = find_plan(section.timeline, instant)
@@ -107,13 +107,13 @@ class Executions:
             raise
 
     def give_up(self, attempt: Attempt, *, is_idle: bool) -> None:
-        """Ends an attempt that failed. Unless it `is_idle`, a task may still write: then its heartbeat grows old."""
+        """Ends a failed attempt. Unless it `is_idle`, a task may still write: then its heartbeat is left to expire."""
         attempt.heartbeat.rest()
         if is_idle:
             attempt.heartbeat.stop()
 
     def cancel(self, instant: InstantTime) -> None:
-        """Sees to it that a removable plan never completes; one that is gone is as good as cancelled."""
+        """Cancels a removable plan, so that it never completes; a plan that no longer exists counts as cancelled."""
         with open_section(self._ports, self._timing) as section:
             section.check_no_restore()  # What it has made pending again is for it to undo.
             plan = next((i for i in section.timeline.pending() if i.requested_at == instant), None)
@@ -154,10 +154,10 @@ def find_plan(timeline: Timeline, instant: InstantTime) -> Instant:
 
 
 def cancel_plan(section: Section, plan: Instant) -> None:
-    """Whoever revokes first wins: after it the plan can no longer complete, and if it did, it stays.
+    """Cancels a plan. Once its tickets are revoked it can no longer complete; if it completed before, it stays.
 
-    The mark appears by a ticket of the plan, alive before the others die: an executor ends it before it looks for the
-    mark, so that none appears late of whoever has lost the lock.
+    The cancel marker is published by a ticket of the plan, opened before the others are revoked. An executor revokes
+    that ticket before it looks for the marker, so a process that has lost the lock cannot publish the marker late.
     """
     ports, instant = section.ports, plan.requested_at
     ports.at("service.cancel")
@@ -177,7 +177,7 @@ def cancel_plan(section: Section, plan: Instant) -> None:
 
 
 def _check_free(section: Section, plan: Instant) -> None:
-    """X2 to X4: nobody is at the plan, and it may be executed still."""
+    """X2 to X4: raises unless the plan is not being executed and may still be."""
     instant = plan.requested_at
     if section.heartbeats.get(instant, False):
         raise _alive(section, instant)
