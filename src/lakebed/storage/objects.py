@@ -42,7 +42,7 @@ from lakebed.storage.stores import open_stores
 _OFFSET_MAX = 2**62
 _REQUESTS_AT_ONCE = 8
 _GAP_BYTES = 1024 * 1024
-"""Reading so much for nothing takes no longer than another request."""
+"""Largest gap, in bytes, between two ranges that are fetched by one request: cheaper than a second request."""
 _STATUS = re.compile(r"status code: (\d{3})")
 _STORE_ERRORS = (BaseError, ValueError, NotImplementedError)
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class ObjectStorage:
         return None if found is None else found[0]
 
     def find_with_etag(self, path: str) -> tuple[bytes, str] | None:
-        """The whole file and what the store names this version of it, or None if there is none."""
+        """The whole file and its etag, or None if there is none."""
         found = self._download(path)
         return None if found is None else (found[0], self._known_etag(found[1]))
 
@@ -196,7 +196,7 @@ class ObjectStorage:
         return open_arrow_file(self, path)
 
     def dismiss(self, path: str) -> None:
-        """Nothing of it is held here."""
+        """Does nothing: object stores have no page cache here."""
 
     def uri(self, path: str) -> str:
         """The url as Spark's connectors take it; InvalidInputError for a table in memory."""
@@ -269,7 +269,7 @@ class ObjectStorage:
         return [bytes(piece) for piece in pieces]
 
     def _with_empty_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> builtins.list[bytes]:
-        """Stores do not take empty ranges: those are answered here, once it is clear that they lie in the file."""
+        """Answers empty ranges, which stores refuse, after checking that they lie within the file."""
         self._check_inside(path, ranges)
         parts = iter(self.get_ranges(path, [wanted for wanted in ranges if wanted[1]]))
         return [next(parts) if length else b"" for _, length in ranges]
@@ -301,7 +301,7 @@ def _reading(path: str) -> Iterator[None]:
 
 
 def _outcome(path: str, write: Callable[[], object], *, absent: Outcome | None) -> Outcome:
-    """How a write ended. `absent`: what it means if the store misses something; None if that can only be the bucket."""
+    """The outcome of a write. `absent`: the outcome if something is missing; None if that can only be the bucket."""
     try:
         write()
     except (AlreadyExistsError, PreconditionError):
@@ -318,7 +318,7 @@ def _outcome(path: str, write: Callable[[], object], *, absent: Outcome | None) 
 
 
 def _definite(error: Exception, path: str) -> LakebedError | None:
-    """What a store's error says for sure; None for one that may pass, or hide that the request was served."""
+    """The error to raise for a definite failure; None if it may be temporary, or the request may have been served."""
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or _status(error) in ("401", "403"):
         return denied(path)
     if isinstance(error, (NotSupportedError, NotImplementedError)):
@@ -340,7 +340,7 @@ def _no_bucket(path: str) -> InvalidInputError:
 
 
 def _status(error: Exception) -> str | None:
-    """The HTTP status, which the library gives in words only when a listing fails."""
+    """The HTTP status; if a listing fails, the library gives it only as text."""
     found = _STATUS.search(str(error))
     return found[1] if found else None
 
