@@ -1,4 +1,4 @@
-"""Text that users give: Python's strings can hold half of a surrogate pair, which no file and no store can."""
+"""Checks of user text: Python strings can contain unpaired surrogates, which cannot be stored."""
 
 from __future__ import annotations
 
