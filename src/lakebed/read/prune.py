@@ -1,4 +1,4 @@
-"""Leaving out file slices that cannot hold a matching row. One function per index, tried in turn."""
+"""Prunes file slices that cannot contain a matching row. One function per index, tried in turn."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from lakebed.read.partitions import columns_from_path, typed_partition_values
 
 Slices = tuple[FileSlice, ...]
 KEYS_MAX = 10_000
-"""More keys than this are not looked up: a scan is cheaper."""
+"""Maximum number of keys to look up; with more, a scan is cheaper."""
 _PATHS = "partition path"
 _CHANGED = "it was dropped or built anew while the table was read"
 KEYS_FEW = 200
-"""Up to so many keys are looked up one by one."""
+"""Maximum number of keys to look up one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is being read, as far as pruning cares. `is_latest`: the newest snapshot, which indexes describe."""
+    """The query, as far as pruning needs it. `is_latest`: the newest snapshot, which indexes describe."""
 
     config: TableConfig
     schema: pa.Schema
@@ -51,14 +51,14 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class NotUsed:
-    """Why an index did not serve a query."""
+    """Why an index was not used for a query."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The slices that an index could not exclude, and how it came to that."""
+    """The slices that an index could not exclude, and why."""
 
     slices: Slices
     reason: str
@@ -68,9 +68,9 @@ Pruner = Callable[[Query, Slices], "Kept | NotUsed"]
 
 
 def prune_slices(query: Query, slices: Slices) -> tuple[Slices, tuple[PruneStep, ...]]:
-    """The slices that may hold a matching row, and what each index contributed.
+    """The slices that may contain a matching row, and what each index contributed.
 
-    An index that was dropped meanwhile may have lost some of its files when it was asked: it is done without.
+    If an index was dropped meanwhile and its files are missing, it is not used.
     """
     kept, steps = _prune(query, slices)
     if isinstance(query.metadata, Unusable) or not any(step.used and step.index != _PATHS for step in steps):
@@ -244,7 +244,7 @@ PRUNERS: tuple[tuple[str, Pruner], ...] = (
 
 
 def _ranged_columns(query: Query) -> list[tuple[str, pa.DataType]]:
-    """The filter's columns that statistics speak of: not those whose value is that of the path, whatever files say."""
+    """The filter's columns to which statistics apply: not those whose value comes from the path."""
     named = columns_of(query.predicate) - set(columns_from_path(query.config, query.schema))
     fields = (query.schema.field(name) for name in sorted(named))
     return [(field.name, field.type) for field in fields if not pa.types.is_nested(field.type)]

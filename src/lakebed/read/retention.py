@@ -18,7 +18,7 @@ _Bases = dict[FileGroupId, set[InstantTime]]
 
 @dataclass(slots=True)
 class _Removed:
-    """Instants of the files that were cleaned of a file group, and when nobody was to need them any more."""
+    """Instants of the cleaned files of a file group, and the time from which no reader needed them."""
 
     instants: set[InstantTime] = field(default_factory=set)
     logs: set[InstantTime] = field(default_factory=set)
@@ -43,7 +43,7 @@ def check_retained(state: TableState, snapshot: Snapshot) -> None:
 
 
 def _is_saved(state: TableState, snapshot: Snapshot) -> bool:
-    """Whether a savepoint keeps the files of the snapshot: whatever was cleaned, it did not need."""
+    """Whether a savepoint protects the files of the snapshot, so that none of them was cleaned."""
     saved = (i.requested_at for i in state.timeline.completed() if i.action is Action.SAVEPOINT)
     return snapshot.until is not None and snapshot.until in map(state.timeline.completion_of, saved)
 
