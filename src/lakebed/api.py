@@ -351,7 +351,7 @@ class Table:
         if session is None:
             raise InvalidInputError(
                 "there is no Spark session",
-                hint="pass one: open_table(path, spark=spark); lakebed.local_session() makes one",
+                hint="pass one: open_table(path, spark=spark); lakebed.local_session() creates one",
             )
         return session
 

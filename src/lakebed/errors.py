@@ -1,16 +1,18 @@
-"""What lakebed raises on purpose. Classes differ by what the caller should do next.
+"""Errors that lakebed raises on purpose. Classes differ by what the caller should do next.
 
 LakebedError
 ├── InvalidInputError          fix the call
-├── UnsupportedTableError      another table version, or a feature we do not have
-├── CorruptTableError          bytes of the table break the format
-├── SnapshotExpiredError       what is read has been cleaned: read again   (retryable)
+├── UnsupportedTableError      unsupported table version or feature
+├── CorruptTableError          a file of the table violates the format
+├── SnapshotExpiredError       files of the snapshot were cleaned: read again   (retryable)
 ├── WriteConflictError         run the write again            (retryable)
-│   ├── RolledBackError        another process took this write for dead and undid it
-│   └── TableRestoredError     the table was, or is being, set back
-├── LockUnavailableError       others hold the table's lock   (retryable)
+│   ├── RolledBackError        another process presumed this write dead and rolled it back
+│   └── TableRestoredError     the table was, or is being, restored to an earlier instant
+├── ServiceRunningError        another process is executing the plan   (retryable)
+├── ServiceCancelledError      schedule a new plan
+├── LockUnavailableError       the table lock is held by others, or was lost   (retryable)
 ├── StorageUnavailableError    the store did not answer       (retryable)
-└── CommitUnknownError         look at the timeline before running the write again
+└── CommitUnknownError         check the timeline before running the write again
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import ClassVar
 
 
 class LakebedError(Exception):
-    """Base of all we raise on purpose; subclasses differ by what the caller should do."""
+    """Base of all errors that lakebed raises on purpose; subclasses differ by what the caller should do."""
 
     retryable: ClassVar[bool] = False
 
@@ -35,15 +37,15 @@ class LakebedError(Exception):
 
 
 class InvalidInputError(LakebedError):
-    """The call asks for something that cannot be: a wrong path, column, filter or option."""
+    """The call is invalid: a wrong path, column, filter or option."""
 
 
 class UnsupportedTableError(LakebedError):
-    """The table is sound, but of a version or with a feature that lakebed does not handle."""
+    """The table is valid, but has a version or a feature that lakebed does not support."""
 
 
 class CorruptTableError(LakebedError):
-    """Bytes of the table break the format. `path` and `offset` say where."""
+    """A file of the table violates the format. `path` and `offset` say where."""
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class CorruptTableError(LakebedError):
 
 
 class SnapshotExpiredError(LakebedError):
-    """Files of the snapshot that is read have been cleaned meanwhile: a newer one can be read."""
+    """Files of the snapshot were cleaned while it was read; a newer snapshot can be read."""
 
     retryable = True
 
@@ -72,11 +74,11 @@ class WriteConflictError(LakebedError):
 
 
 class RolledBackError(WriteConflictError):
-    """Another process took this write for dead, because its heartbeat stopped, and rolled it back."""
+    """Another process presumed this write dead, because its heartbeat expired, and rolled it back."""
 
 
 class TableRestoredError(WriteConflictError):
-    """The table was, or is being, set back to an earlier instant while this write ran."""
+    """The table was, or is being, restored to an earlier instant while this write ran."""
 
 
 class ServiceRunningError(LakebedError):
@@ -86,27 +88,27 @@ class ServiceRunningError(LakebedError):
 
 
 class ServiceCancelledError(LakebedError):
-    """The plan of a table service was cancelled, or must be rolled back, and is not executed any more."""
+    """The plan of a table service was cancelled, or must be rolled back; it will not be executed."""
 
 
 class LockUnavailableError(LakebedError):
-    """The table's lock was not to be had in time, or was lost while it was held."""
+    """The table lock could not be acquired in time, or was lost while it was held."""
 
     retryable = True
 
 
 class StorageUnavailableError(LakebedError):
-    """The store refused or did not answer for a reason that may pass."""
+    """The store refused a request or did not answer, for a reason that may be temporary."""
 
     retryable = True
 
 
 class CommitUnknownError(LakebedError):
-    """The store did not say whether the commit took place; `hint` names the instant to look for."""
+    """The store did not confirm whether the commit completed; `hint` names the instant to look for."""
 
 
 def _printable(text: str) -> str:
-    """Text that any log can take: messages repeat what users gave, which may hold half of a surrogate pair."""
+    """Text that any log can encode: messages quote user input, which may contain unpaired surrogates."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -70,8 +70,8 @@ def parse_table_options(options: Mapping[str, str]) -> ReadOptions:
     for f in fields(ReadOptions):
         if f.name != "use_metadata" and getattr(given, f.name) != f.default:
             raise InvalidInputError(
-                f"the option {f.metadata['hoodie']} has no meaning for open_table",
-                hint="say it in the call: to_arrow(as_of=...), to_arrow(mode=...), changes(since, until)",
+                f"the option {f.metadata['hoodie']} has no effect in open_table",
+                hint="pass it in the call: to_arrow(as_of=...), to_arrow(mode=...), changes(since, until)",
             )
     return given
 
@@ -167,17 +167,17 @@ _OF_SERVICES = {
 # What a call says by its name or its arguments.
 _SAID_IN_CALLS = {
     "hoodie.datasource.write.operation": "call the method: table.upsert(rows), table.insert(rows), table.delete(keys)",
-    "hoodie.datasource.write.partitionpath.field": 'say it in create_table(..., partition_by="city")',
-    "hoodie.datasource.write.precombine.field": 'say it in create_table(..., ordering="ts")',
-    "hoodie.datasource.write.recordkey.field": 'say it in create_table(..., key="id")',
+    "hoodie.datasource.write.partitionpath.field": 'pass it to create_table(..., partition_by="city")',
+    "hoodie.datasource.write.precombine.field": 'pass it to create_table(..., ordering="ts")',
+    "hoodie.datasource.write.recordkey.field": 'pass it to create_table(..., key="id")',
     "hoodie.datasource.write.table.name": "use hoodie.table.name in the options of create_table",
-    "hoodie.datasource.write.table.type": 'say it in create_table(..., table_type="mor")',
+    "hoodie.datasource.write.table.type": 'pass it to create_table(..., table_type="mor")',
     "hoodie.datasource.write.partitions.to.delete": "call table.delete_partitions(paths)",
-    "hoodie.table.ordering.fields": 'say it in create_table(..., ordering="ts")',
-    "hoodie.table.partition.fields": 'say it in create_table(..., partition_by="city")',
-    "hoodie.table.precombine.field": 'say it in create_table(..., ordering="ts")',
-    "hoodie.table.recordkey.fields": 'say it in create_table(..., key="id")',
-    "hoodie.table.type": 'say it in create_table(..., table_type="mor")',
+    "hoodie.table.ordering.fields": 'pass it to create_table(..., ordering="ts")',
+    "hoodie.table.partition.fields": 'pass it to create_table(..., partition_by="city")',
+    "hoodie.table.precombine.field": 'pass it to create_table(..., ordering="ts")',
+    "hoodie.table.recordkey.fields": 'pass it to create_table(..., key="id")',
+    "hoodie.table.type": 'pass it to create_table(..., table_type="mor")',
 }
 _WRITE_VALUES = {
     "hoodie.archive.async": ("false",),
@@ -400,7 +400,7 @@ def parse_index_options(options: Mapping[str, str]) -> IndexOptions:
         if least is not None and most is not None and least > most:
             raise InvalidInputError(
                 f"a {kind} record index cannot have at least {least} shards and at most {most}",
-                hint="make the .max.filegroup.count as large as the .min.filegroup.count, or leave one of them out",
+                hint="set .max.filegroup.count to at least .min.filegroup.count, or leave one of them out",
             )
         if least is not None and most is None:
             given[f"{kind}_max"] = max(least, getattr(_NEW_INDEX, f"{kind}_max"))

@@ -234,7 +234,7 @@ def test_nothing_that_is_typed_ends_in_a_traceback(unpack, tmp_path: Path, args:
     [
         (["timeline", "{path}/nowhere"], "is not a Hudi table", "check the path"),
         (["read", "{path}", "--columns", "amuont"], "has no column 'amuont'", "did you mean 'amount'?"),
-        (["read", "{path}", "--as-of", "yesterday"], "'yesterday' is no point in time", "lakebed timeline"),
+        (["read", "{path}", "--as-of", "yesterday"], "'yesterday' is not a point in time", "lakebed timeline"),
         (["read", "{path}", "--where", "nope = 1"], "nope", ""),
         (["files", "{path}", "--as-of", "1999-01-01"], "is before the first commit", "the earliest instant"),
         (["lookup", "{path}", "k1", "--option", "hoodie.metadata.enable=false"], "no record index", "filter a scan"),

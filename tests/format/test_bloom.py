@@ -145,7 +145,7 @@ def test_text_and_bytes_are_the_same() -> None:
     ],
 )  # fmt: skip
 def test_broken_filters_are_refused(text: bytes | str, code: str) -> None:
-    with pytest.raises(CorruptTableError, match="bloom filter"):
+    with pytest.raises(CorruptTableError, match="Bloom filter"):
         decode_bloom(text, code, path=PATH)
 
 

@@ -69,7 +69,7 @@ def test_a_plain_parquet_file_has_a_footer_without_keys() -> None:
 def test_bloom_without_type_is_simple() -> None:
     footer = decode_parquet_footer(parquet({b"org.apache.hudi.bloomfilter": b"AAAA"}), path=PATH)
     assert footer.bloom_type == "SIMPLE"
-    with pytest.raises(CorruptTableError, match="bloom filter"):
+    with pytest.raises(CorruptTableError, match="Bloom filter"):
         _ = footer.bloom
 
 

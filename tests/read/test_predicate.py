@@ -235,7 +235,7 @@ REFUSED = [
     ("local_at = '2024-01-02 03:00:00+01:00'", "does not fit local_at", "without an offset"),
     ("tags = 'x'", "does not fit tags", "IS NULL"),
     ("address = 1", "does not fit address", "IS NULL"),
-    ("length(name) = 1.5", "1.5 is no value that length(name) can have", "int32"),
+    ("length(name) = 1.5", "1.5 is not a value that length(name) can have", "int32"),
     ("day = DATE '2024-02-30'", "CAST('2024-02-30' AS DATE) is no date", "a filter takes"),
     # Constructs that filters do not have
     ("id in (select 1)", "id IN (SELECT 1) is not a list of literals", "a filter takes"),
@@ -258,7 +258,7 @@ REFUSED = [
     ("upper(name)", "stands where a condition belongs", "a filter takes"),
     ("id like 'x'", "needs a column of text", "a filter takes"),
     ("name like id", "needs a pattern in quotes", "a filter takes"),
-    ("name like 'a\\\\x'", "may stand before %, _ or itself only", "double the escape"),
+    ("name like 'a\\\\x'", "may only precede %, _ or itself", "double the escape"),
     ("name like 'a' escape 'ab'", "one character after ESCAPE", "a filter takes"),
     ("name < id", "cannot be compared", "two numbers"),
     ("at < local_at", "cannot be compared", "two numbers"),

@@ -287,7 +287,7 @@ def test_a_plan_for_files_that_are_no_more_is_refused(path: Path) -> None:
     groups = load_plan(path, instant).groups
     other = replace(groups[0].slices[0], base_file=f"other_0-0-0_{instant}.parquet")
     change_plan(path, instant, groups=(replace(groups[0], slices=(other, *groups[0].slices[1:])), *groups[1:]))
-    with pytest.raises(WriteConflictError, match="no longer"):
+    with pytest.raises(WriteConflictError, match="has changed since"):
         execute_clustering(service_context(path), instant)
 
 
@@ -306,7 +306,7 @@ def test_another_service_is_not_begun(path: Path) -> None:
     transactions = service_context(path).transactions
     instant = transactions.executions.schedule(Action.CLEAN, lambda *_: b"")
     assert instant is not None
-    with pytest.raises(InvalidInputError, match="no clustering"):
+    with pytest.raises(InvalidInputError, match="not a clustering"):
         execute_clustering(service_context(path), instant)
     (pending,) = lakebed.open_table(path).timeline.pending()
     assert str(pending.state) == "requested"
@@ -437,7 +437,7 @@ def test_a_removable_clustering_yields_to_a_writer_at_work(path: Path, is_declar
     attempts: list[Attempt] = []
     declared = files_of(path)[0] if is_declared else None
     engine = Interrupted(after=lambda: attempts.append(begun_writer(path, declared=declared)))
-    with pytest.raises(WriteConflictError, match="goes first"):
+    with pytest.raises(WriteConflictError, match="has precedence"):
         execute_clustering(service_context(path, engine=engine), instant)
     attempts[0].heartbeat.stop()
     assert lakebed.open_table(path).timeline.completion_of(instant) is None

@@ -196,7 +196,7 @@ def test_windows_that_cannot_be_are_refused(tmp_path: Path) -> None:
     for arguments, message in (
         ({"kind": "record_windowed"}, "needs window"),
         ({"kind": "record", "window": 2}, "has no window"),
-        ({"kind": "record_windowed", "window": 0}, "a window of 0"),
+        ({"kind": "record_windowed", "window": 0}, "a window cannot have 0"),
         ({"kind": "record_windowed", "window": 1, "outside": "guess"}, "guess"),
     ):
         with pytest.raises(lakebed.InvalidInputError, match=message):

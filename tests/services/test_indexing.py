@@ -326,7 +326,7 @@ def test_a_lost_shard_is_told(tmp_path: Path) -> None:
     for path in (tmp_path / "t" / MDT / "record_index").glob("*record-index-0001-0*"):
         path.unlink()
     broken = open_table(tmp_path / "t")
-    with pytest.raises(CorruptTableError, match="shard 2 is there, and one before it is not"):
+    with pytest.raises(CorruptTableError, match="shard 2 exists, but an earlier shard is missing"):
         broken.lookup(["k001"])
     assert [info.state for info in broken.indexes.list() if info.name == "record_index"] == ["broken"]
     broken.indexes.create("record_index", kind="record", rebuild=True)
@@ -395,7 +395,7 @@ def test_drop_takes_name_definition_and_files(tmp_path: Path) -> None:
     assert [info.name for info in table.indexes.list()] == ["files"]
     assert decode_index_definitions((tmp_path / "t/.hoodie/.index_defs/index.json").read_bytes(), path="") == {}
     assert table.upsert(rows(100, 3)).inserted == 3
-    for name, message in (("record_index", "no index"), ("files", "rest on"), (".hoodie", "not the name")):
+    for name, message in (("record_index", "no index"), ("files", "depend on"), (".hoodie", "not the name")):
         with pytest.raises(InvalidInputError, match=message):
             table.indexes.drop(name)
 

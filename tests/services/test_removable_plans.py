@@ -209,7 +209,7 @@ def test_why_a_plan_counts_as_running_is_said_with_the_time_left(mor: lakebed.Ta
     attempt = lakebed.open_table(path_of(mor))._transactions.executions.begin(mor.timeline.pending()[0].requested_at)
     attempt.heartbeat.rest()
     grow_old(path_of(mor) / attempt.heartbeat.path, 100)
-    with pytest.raises(lakebed.ServiceRunningError, match=r"last sign of life was 10\d s ago") as caught:
+    with pytest.raises(lakebed.ServiceRunningError, match=r"last heartbeat was 10\d s ago") as caught:
         mor.services.execute(instant)
     assert re.search(r"in (80|7\d) s", caught.value.hint), caught.value.hint
     attempt.heartbeat.stop()

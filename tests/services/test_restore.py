@@ -212,7 +212,7 @@ def test_what_cannot_be_restored_is_refused(tmp_path: Path) -> None:
     attempt = context.transactions.begin(Action.COMMIT)
     with pytest.raises(InvalidInputError, match="not completed"):
         restore(context, attempt.instant)
-    with pytest.raises(WriteConflictError, match="being written"):
+    with pytest.raises(WriteConflictError, match="in flight"):
         restore(context, instants[1], needs_savepoint=False)
     context.transactions.abandon(attempt)
     savepoint(context, instants[3])

@@ -13,7 +13,7 @@ from .checker import CONFLICTS, find_anomalies
 from .history import Commit, History, Log, Read, Told, Write, encode_rows, load_history
 from .register import Row
 
-CONFLICT = "WriteConflictError: commit t1 changed what this write changes"
+CONFLICT = "WriteConflictError: commit t1 changed the same data as this write"
 Event = Write | Read | Commit
 
 

@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[pa.Table, dict[str, str], str]] = {
     "null key": (rows("a", None), {}, "row 1 has no key: column 'id' is null or empty"),
     "empty key": (rows("a", ""), {}, "row 1 has no key"),
     "partition that climbs out": (rows("a", city=".."), {}, r"\.\."),
-    "no such key": (rows("a"), {KEY: "uuid"}, f"the option {KEY} names 'uuid', which is no column"),
+    "no such key": (rows("a"), {KEY: "uuid"}, f"the option {KEY} names 'uuid', which is not a column"),
     "no such partition": (rows("a"), {PARTITION: "town"}, f"the option {PARTITION} names 'town'"),
     "no such ordering": (rows("a"), {ORDERING: "ts"}, f"the option {ORDERING} names 'ts'"),
     "key of lists": (rows("a"), {KEY: "tags"}, "the key column 'tags' is of type"),
@@ -93,7 +93,7 @@ def test_a_first_save_that_is_refused_leaves_nothing(tmp_path: Path, given: pa.T
     [(KEY, "ID", "id"), (PARTITION, "City", "city"), (ORDERING, "N", "n"), (KEY, "ids", "id")],
 )
 def test_the_nearest_column_is_named(tmp_path: Path, option: str, given: str, near: str) -> None:
-    with pytest.raises(InvalidInputError, match=f"the option {option} names '{given}', which is no column") as error:
+    with pytest.raises(InvalidInputError, match=f"the option {option} names '{given}', which is not a column") as error:
         save(tmp_path, rows("a"), {option: given})
     assert error.value.hint.startswith(f"did you mean {near!r}?")
     assert "id, city, n, tags" in error.value.hint
@@ -114,7 +114,7 @@ def test_the_nearest_column_is_named(tmp_path: Path, option: str, given: str, ne
             "ask for",
         ),
         ({"hoodie.record.merge.mode": "EVENT_TIME_ORDERING"}, "order by", f"the option {ORDERING}"),
-        ({KEY: ""}, "its key must be known", KEY),
+        ({KEY: ""}, "needs a record key", KEY),
     ],
 )
 def test_hints_for_a_new_table_name_options(tmp_path: Path, options: dict[str, str], says: str, hint: str) -> None:

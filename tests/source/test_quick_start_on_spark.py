@@ -92,7 +92,7 @@ def test_merge_modes(spark, inserts, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (HUDI, r"its key must be known\n  hint: name the key columns in the option"),
+        (HUDI, r"needs a record key\n  hint: name the key columns in the option"),
         ({**HUDI, **KEY, "hoodie.table.cdc.enabled": "true"}, "hoodie.table.cdc.enabled=true is not supported"),
     ],
 )

@@ -175,7 +175,7 @@ def test_two_first_saves_at_once(tmp_path: Path) -> None:
         ({"hoodie.table.ordering.fields": "fare"}, "append", "precombine.field says ts, but another one fare"),
         ({OPERATION: "bootstrap"}, "append", "operation=bootstrap is not supported"),
         ({OPERATION: "delete"}, "overwrite", "overwrites nothing"),
-        ({OPERATION: "delete_partition"}, "append", "which partitions are to be deleted is not said"),
+        ({OPERATION: "delete_partition"}, "append", "the partitions to delete are not named"),
         ({"hoodie.datasource.hive_sync.enable": "true"}, "append", "hive_sync.enable=true is not supported"),
         ({"hoodie.metadata.record.index.enable": "true"}, "append", "has no index record"),
         ({"hoodie.metadata.index.column.stats.enable": "false"}, "append", "has the index column_stats"),
@@ -191,8 +191,8 @@ def test_what_contradicts_the_table_is_refused(tmp_path: Path, options, mode: st
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"hoodie.datasource.write.recordkey.field": ""}, "its key must be known"),
-        ({"hoodie.datasource.write.recordkey.field": "uuid"}, "recordkey.field names 'uuid', which is no column"),
+        ({"hoodie.datasource.write.recordkey.field": ""}, "needs a record key"),
+        ({"hoodie.datasource.write.recordkey.field": "uuid"}, "recordkey.field names 'uuid', which is not a column"),
         (
             {"hoodie.datasource.write.partitionpath.field": ""},
             "says SIMPLE, but the other options make it NON_PARTITION",

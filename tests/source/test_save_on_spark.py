@@ -109,7 +109,9 @@ def test_a_first_save_that_is_refused_leaves_nothing(spark, tmp_path: Path) -> N
     with pytest.raises(Exception, match="has no key: column 'id' is null or empty"):
         save(rows, tmp_path)
     misspelled = {**OPTIONS, "hoodie.datasource.write.recordkey.field": "ID"}
-    with pytest.raises(Exception, match=r"recordkey.field names 'ID', which is no column\n  hint: did you mean 'id'\?"):
+    with pytest.raises(
+        Exception, match=r"recordkey.field names 'ID', which is not a column\n  hint: did you mean 'id'\?"
+    ):
         rows.write.format("lakebed").options(**misspelled).mode("append").save(str(tmp_path))
     assert not_staged(tmp_path) == []
     save(rows.where("id is not null"), tmp_path)

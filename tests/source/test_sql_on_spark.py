@@ -82,7 +82,7 @@ def test_options_stay_with_a_name(spark, path: Path) -> None:
         ("CREATE TABLE t USING lakebed", "no path was given"),
         ("CREATE TABLE t USING lakebed LOCATION '{path}-none'", "is not a Hudi table"),
         ("CREATE TABLE t USING lakebed LOCATION '{path}' TBLPROPERTIES (primaryKey = 'id')", "property primarykey"),
-        ("CREATE TABLE t USING lakebed LOCATION '{path}' OPTIONS (aws_secret_access_key 'x')", "kept in the catalog"),
+        ("CREATE TABLE t USING lakebed LOCATION '{path}' OPTIONS (aws_secret_access_key 'x')", "stored in the catalog"),
         ("CREATE TABLE t USING lakebed AS SELECT 'a' AS id, 1L AS n", "keeps no path"),
         ("CREATE TABLE t USING lakebed LOCATION '{path}' AS SELECT 'a' AS id, 1L AS n", "keeps no path"),
     ],

@@ -158,6 +158,6 @@ def test_no_ticket_is_opened_after_the_lock_has_run_out(storage: Storage) -> Non
     ports = ports_of(storage)
     lock = RunningOut(storage.url, ports.clock, Patience())
     transactions = Transactions(replace(ports, storage=cast(Storage, Deaf(storage, lock)), lock=lock), Timing())
-    with pytest.raises(LockUnavailableError, match="ran out"):
+    with pytest.raises(LockUnavailableError, match="lease expired"):
         transactions.begin(Action.COMMIT)
     assert storage.list_folders(".hoodie/.tickets") == ()

@@ -72,7 +72,7 @@ def test_meta_columns_that_were_read_are_left_out_and_marks_of_deletes_are_kept(
         ([{}], "no columns"),
         ([{"k": 1}, {"k": "a"}], "column 'k'"),
         ([{"k": 2**70}], "column 'k'"),
-        (pd.DataFrame({"k": [1, "a"]}), "no counterpart"),
+        (pd.DataFrame({"k": [1, "a"]}), "cannot be converted"),
         (pd.DataFrame([[1, 2]], columns=["k", "k"]), "k"),
         (pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["k", "k"]), "several columns named 'k'"),
         (TABLE.append_column("_hoodie_record_key", pa.array(["a"] * 3)), "meta column"),

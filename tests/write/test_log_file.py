@@ -438,7 +438,7 @@ def test_a_lost_answer_is_settled_by_reading_back(fault: Fault) -> None:
 def test_a_file_of_another_attempt_is_left_alone() -> None:
     context = context_of()
     context.storage.create(f"eu/{NAME}", b"other")
-    with pytest.raises(WriteConflictError, match="is there already"):
+    with pytest.raises(WriteConflictError, match="already exists"):
         append_log_file(task_of(full(["a"]), context))
     assert context.storage.get(f"eu/{NAME}") == b"other"
 

@@ -53,7 +53,7 @@ def check_spark(found: str) -> None:
         wanted = ".".join(map(str, OLDEST_SPARK))
         raise InvalidInputError(
             f"lakebed needs Spark {wanted} or newer, and this is Spark {found}",
-            hint=f"run: pip install 'pyspark>={wanted}'; without Spark, to_arrow() and Arrow rows do the same",
+            hint=f"run: pip install 'pyspark>={wanted}'; or use to_arrow() and Arrow rows, which need no Spark",
         )
 
 
@@ -108,7 +108,7 @@ def _answer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _wrong_python(found: str) -> InvalidInputError:
     return InvalidInputError(
-        f"Spark's workers do not run the Python of this process ({about_python()}) but another one ({found})",
-        hint=f"set PYSPARK_PYTHON before the session starts, here to {sys.executable}; on a cluster and for a Spark "
-        "Connect server it names the interpreter there, with the same Python and lakebed installed",
+        f"Spark's workers run another Python ({found}) than this process ({about_python()})",
+        hint=f"set PYSPARK_PYTHON before the session starts: here to {sys.executable}; for a cluster or a Spark "
+        "Connect server to the interpreter there, with the same versions of Python and lakebed",
     )

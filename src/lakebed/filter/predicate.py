@@ -230,7 +230,7 @@ def like_tokens(pattern: str, escape: str = "\\") -> tuple[tuple[str, bool], ...
         if character == escape:
             escaped = next(characters, "")
             if escaped not in {"%", "_", escape}:
-                raise ValueError(f"{escape!r} may stand before %, _ or itself only")
+                raise ValueError(f"{escape!r} may only precede %, _ or itself")
             tokens.append((escaped, False))
         else:
             tokens.append((character, character in "%_"))

@@ -1,8 +1,7 @@
-"""Which files can hold a matching row, told from the ranges of values in them.
+"""Which files can contain a matching row, judging by min/max/null statistics.
 
-A file is left out only if no row of it can match, whatever the order in which its writer compared: text by UTF-8 or by
-UTF-16 units, bytes signed or unsigned, NaN counted into the range or not. Where these orders disagree, nothing is left
-out.
+A file is excluded only if no row of it can match, in whichever order its writer compared values: text by UTF-8 or by
+UTF-16 units, bytes signed or unsigned, NaN inside the range or not. Where these orders disagree, nothing is excluded.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ ArrowArray: TypeAlias = "pa.Array[Any]"
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Per file, the least and greatest value of one column, how many nulls it has and how many rows.
+    """Min, max, null count and row count of one column, per file.
 
     `min` and `max` have the column's type. A null there, or in a count, means unknown; so does a NaN.
     """
@@ -56,9 +55,9 @@ class Ranges:
 
 
 def may_match(predicate: Predicate, ranges: Mapping[str, Ranges], count: int) -> Mask:
-    """For each of `count` files, whether it may hold a row that passes; False is a proof that it does not.
+    """For each of `count` files, whether it may contain a matching row; False proves that it does not.
 
-    `ranges` go by column name, and by `expression_key` for functions of a column. What has no ranges leaves out
+    `ranges` are keyed by column name, and by `expression_key` for functions of a column. Columns without ranges exclude
     nothing.
     """
     assert all(len(each.min) == count for each in ranges.values()), count
@@ -193,7 +192,7 @@ def _bound(value: Value, kind: pa.DataType) -> pa.Scalar[Any] | None:
 
 
 def _known(values: ArrowArray) -> ArrowArray:
-    """The values with null for NaN, which says that the range was not kept in order."""
+    """The values with null for NaN, which means that the range is unreliable."""
     if not pa.types.is_floating(values.type):
         return values
     known: ArrowArray = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)

@@ -202,7 +202,7 @@ def _like_predicate(node: Node, escape: str, schema: pa.Schema) -> Predicate:
         tokens = like_tokens(pattern.value, escape)
     except ValueError as error:
         raise InvalidInputError(
-            f"the pattern {pattern.value!r} is broken: {error}", hint="double the escape character to mean itself"
+            f"the pattern {pattern.value!r} is invalid: {error}", hint="double the escape character to mean itself"
         ) from error
     wild = [index for index, (_, is_wild) in enumerate(tokens) if is_wild]
     if not wild:
@@ -264,7 +264,7 @@ def _call_comparison(call: CallOperand, op: Op, value: SqlLiteral) -> Predicate:
     place = _fit(call, value)
     if not place.exact:
         raise InvalidInputError(
-            f"{_shown(value)} is no value that {call.name} can have",
+            f"{_shown(value)} is not a value that {call.name} can have",
             hint=f"compare it with a value of type {call.kind}",
         )
     return FunctionCompare(call.function, call.column, call.arguments, op, place.value)

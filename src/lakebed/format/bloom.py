@@ -137,11 +137,11 @@ def encode_bloom(bloom: BloomFilter) -> bytes:
 def decode_bloom(text: bytes | str, type_code: str, *, path: str) -> BloomFilter:
     """The filter of a base64 text; `type_code` says in which form it is."""
     if type_code not in (BloomKind.SIMPLE, BloomKind.DYNAMIC):
-        raise CorruptTableError(f"bloom filter type {type_code!r} is unknown", path=path)
+        raise CorruptTableError(f"Bloom filter type {type_code!r} is unknown", path=path)
     try:
         data = pybase64.b64decode(text, validate=True)
     except ValueError as error:
-        raise CorruptTableError(f"a bloom filter is not base64 ({error})", path=path) from error
+        raise CorruptTableError(f"a Bloom filter is not base64 ({error})", path=path) from error
     if type_code == BloomKind.DYNAMIC:
         return _decode_dynamic(data, path)
     hash_count, bit_count = _decode_row_header(data, 0, path)
@@ -153,7 +153,7 @@ def _decode_dynamic(data: bytes, path: str) -> BloomFilter:
     hash_count, bit_count = _decode_row_header(data, 0, path)
     start = _ROW_HEADER.size + _MATRIX_HEADER.size
     if start > len(data):
-        raise CorruptTableError("a bloom filter ends early", path=path)
+        raise CorruptTableError("a Bloom filter ends early", path=path)
     capacity, last_row_count, row_count = _MATRIX_HEADER.unpack_from(data, _ROW_HEADER.size)
     rows = _decode_rows(data, start, row_count, (hash_count, bit_count), path)
     return BloomFilter(BloomKind.DYNAMIC, hash_count, bit_count, rows, capacity, last_row_count)
@@ -162,12 +162,12 @@ def _decode_dynamic(data: bytes, path: str) -> BloomFilter:
 def _decode_row_header(data: bytes, at: int, path: str) -> tuple[int, int]:
     """Hash count and bit count of the row at `at`."""
     if at + _ROW_HEADER.size > len(data):
-        raise CorruptTableError("a bloom filter ends early", path=path)
+        raise CorruptTableError("a Bloom filter ends early", path=path)
     version, hash_count, hash_type, bit_count = _ROW_HEADER.unpack_from(data, at)
     if version != _VERSION or hash_type != _MURMUR:
-        raise CorruptTableError(f"bloom filter version {version} with hash {hash_type} is unknown", path=path)
+        raise CorruptTableError(f"Bloom filter version {version} with hash {hash_type} is unknown", path=path)
     if not (0 < hash_count <= _HASHES_MAX and bit_count > 0):
-        raise CorruptTableError(f"a bloom filter has {bit_count} bits and {hash_count} hashes", path=path)
+        raise CorruptTableError(f"a Bloom filter has {bit_count} bits and {hash_count} hashes", path=path)
     return hash_count, bit_count
 
 
@@ -175,10 +175,10 @@ def _decode_rows(data: bytes, start: int, row_count: int, shape: tuple[int, int]
     """The bits of rows that all have `shape` and fill `data` from `start`."""
     row_bytes = _ROW_HEADER.size + _bytes_for(shape[1])
     if row_count < 1 or start + row_count * row_bytes != len(data):
-        raise CorruptTableError(f"a bloom filter of {row_count} rows has {len(data)} bytes", path=path)
+        raise CorruptTableError(f"a Bloom filter of {row_count} rows has {len(data)} bytes", path=path)
     for row in range(row_count):
         if _decode_row_header(data, start + row * row_bytes, path) != shape:
-            raise CorruptTableError("the rows of a bloom filter differ in shape", path=path)
+            raise CorruptTableError("the rows of a Bloom filter differ in shape", path=path)
     framed = np.frombuffer(data, dtype=np.uint8, offset=start).reshape(row_count, row_bytes)
     rows = np.ascontiguousarray(framed[:, _ROW_HEADER.size :])
     rows.flags.writeable = False

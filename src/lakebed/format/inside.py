@@ -30,7 +30,7 @@ def check_files(files: Mapping[str, Iterable[str]], *, path: str) -> None:
 
 def _outside(name: str, path: str) -> CorruptTableError:
     return CorruptTableError(
-        f"it names {name[:200]!r}, which is not in the data of the table",
+        f"it names {name[:200]!r}, which is outside the table's data",
         path=path,
         hint="nothing was read or deleted; find out who wrote the file, and restore it from a backup",
     )

@@ -154,7 +154,7 @@ def _text(entries: dict[bytes, bytes], key: bytes) -> str | None:
 def _bytes(entries: dict[bytes, bytes], key: bytes) -> bytes | None:
     found = entries.get(key)
     if found is not None and not isinstance(found, bytes):
-        raise ValueError(f"{key!r} is no text")
+        raise ValueError(f"{key!r} is not text")
     return found
 
 

@@ -184,7 +184,7 @@ class ParquetPages:
     def _decode(self, file: bytes, rows: int) -> pa.Table:
         table = _open(file).read(use_threads=False)
         if table.num_rows != rows:
-            raise ValueError(f"{table.num_rows} rows where {rows} should be")
+            raise ValueError(f"{table.num_rows} rows, {rows} expected")
         return table
 
     def _page_chunk(self, chunk: Struct, dictionary: tuple[int, int] | None, page: Page) -> _Chunk:
@@ -313,7 +313,7 @@ def _read_footer(source: ByteSource) -> bytes:
     tail = source.read(max(source.size - _TAIL_BYTES, 0), min(source.size, _TAIL_BYTES))
     length, magic = _TAIL.unpack_from(tail, len(tail) - _TAIL.size)
     if magic != _MAGIC:
-        raise CorruptTableError("this is no Parquet file", path=source.path, offset=source.size - len(_MAGIC))
+        raise CorruptTableError("this is not a Parquet file", path=source.path, offset=source.size - len(_MAGIC))
     wanted = length + _TAIL.size
     if wanted > len(tail):
         tail = source.read(source.size - wanted, wanted)

@@ -98,6 +98,6 @@ class IndexKind:
 def unsupported(partition: str) -> UnsupportedTableError:
     """An index that a write cannot keep up to date."""
     return UnsupportedTableError(
-        f"this write cannot keep the index {partition} up to date",
+        f"this write cannot update the index {partition}",
         hint="drop the index before the write and create it again afterwards",
     )

@@ -104,7 +104,7 @@ def _ready_groups(storage: Storage, metadata: MetadataTable, partition: str) -> 
         raise CorruptTableError(
             "a shard is missing",
             path=f"{ROOT}{partition}",
-            hint=f"build the index anew: table.indexes.create({partition!r}, rebuild=True)",
+            hint=f"rebuild the index: table.indexes.create({partition!r}, rebuild=True)",
         )
     return found
 

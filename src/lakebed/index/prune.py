@@ -19,12 +19,12 @@ from lakebed.model.words import RECORD_KEY
 
 Slices = tuple[FileSlice, ...]
 KEYS_MAX = 10_000
-"""Keys above which none is looked up: a scan is cheaper."""
+"""Maximum number of keys to look up; with more, a scan is cheaper."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is being read, as far as pruning cares. `is_latest`: the newest snapshot, which indexes describe."""
+    """The query, as far as pruning needs it. `is_latest`: the newest snapshot, which indexes describe."""
 
     config: TableConfig
     schema: pa.Schema
@@ -35,21 +35,21 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class NotUsed:
-    """Why an index did not serve a query."""
+    """Why an index was not used for a query."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The slices that an index could not exclude, and how it came to that."""
+    """The slices that an index could not exclude, and why."""
 
     slices: Slices
     reason: str
 
 
 def ranged_columns(query: Query) -> list[tuple[str, pa.DataType]]:
-    """The filter's columns that statistics speak of: not those whose value is that of the path, whatever files say."""
+    """The filter's columns to which statistics apply: not those whose value comes from the path."""
     named = columns_of(query.predicate) - set(columns_from_path(query.config, query.schema))
     fields = (query.schema.field(name) for name in sorted(named))
     return [(field.name, field.type) for field in fields if not pa.types.is_nested(field.type)]

@@ -142,6 +142,6 @@ def find_partition_files(metadata: MetadataTable, partition: str) -> dict[str, i
     for stored in shard.find_many([key]).get(key, ()):
         payload = decode_metadata_record(stored.value, stored.schema, path=stored.path).payload
         if not isinstance(payload, dict):
-            raise CorruptTableError("a list of files is a record of another kind", path=stored.path)
+            raise CorruptTableError("a file list has the wrong kind of record", path=stored.path)
         merged = merge_files(merged, payload)
     return {name: entry.size for name, entry in merged.items() if not entry.is_deleted}

@@ -186,8 +186,8 @@ def store_files(storage: Storage, files: Mapping[str, bytes]) -> None:
     """Creates data files whose names are their writer's alone."""
     if not create_files(storage, files):
         raise WriteConflictError(
-            f"{storage.url}: one of {', '.join(sorted(files)[:3])} is there already, with other content",
-            hint="run the write again, as a new attempt",
+            f"{storage.url}: one of {', '.join(sorted(files)[:3])} already exists with different content",
+            hint="run the write again as a new attempt",
         )
 
 

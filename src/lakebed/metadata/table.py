@@ -210,7 +210,7 @@ class MetadataTable:
         self._check_defined(partition, (each.group.file_id for each in slices))
         if not slices and not self._may_be_empty(partition):
             raise CorruptTableError(
-                f"the table config lists {partition}, but the metadata table has no files of it",
+                f"the table config lists {partition}, but the metadata table has no files for it",
                 path=f"{ROOT}{partition}",
                 hint="read with the option hoodie.metadata.enable=false, and let a writer rebuild the metadata table",
             )
@@ -237,8 +237,8 @@ class MetadataTable:
                 break
             self._look_at(timeline)
         raise SnapshotExpiredError(
-            f"{ROOT}{partition}: the metadata table was compacted and cleaned since this table was looked at",
-            hint="run the call again: it then starts from the table as it stands now",
+            f"{ROOT}{partition}: the metadata table was compacted and cleaned since this snapshot was taken",
+            hint="run the call again: it will use the current state of the table",
         )
 
     def _slices_of(self, partition: str, files: Sequence[BaseFile | LogFile]) -> tuple[FileSlice, ...]:
@@ -278,7 +278,7 @@ class MetadataTable:
             raise CorruptTableError(
                 f"it does not define {partition}, which has shards for each data partition",
                 path=self._definitions_path,
-                hint=f"lakebed doctor {self._storage.url} --repair brings the definition back",
+                hint=f"lakebed doctor {self._storage.url} --repair restores the definition",
             )
 
     def _may_be_empty(self, partition: str) -> bool:
@@ -329,9 +329,9 @@ def _check_numbers(numbers: list[tuple[str, int]], path: str) -> None:
     for partition, number in numbers:
         if (partition, number) != (expected if expected is not None and expected[0] == partition else (partition, 0)):
             raise CorruptTableError(
-                f"shard {number} is there, and one before it is not",
+                f"shard {number} exists, but an earlier shard is missing",
                 path=path,
-                hint="look at the table again; if it stays so, create the index anew with rebuild=True",
+                hint="open the table again; if the error persists, rebuild the index with rebuild=True",
             )
         expected = (partition, number + 1)
 

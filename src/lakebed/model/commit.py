@@ -1,4 +1,4 @@
-"""What timeline files say: the results of writes, and the plans and results of table services.
+"""The contents of timeline files: commit metadata, and the plans and results of table services.
 
 Where the format has null for an empty collection, a value here has the empty collection.
 """
@@ -22,15 +22,15 @@ NO_LOGS: Mapping[str, Any] = {
     "totalLogReadTimeMs": 0,
     "totalLogSizeCompacted": 0,
 }
-"""What write stats say of merged logs where none were."""
+"""Write statistics about merged logs, for files without any."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteStat:
-    """One file that a write made, or, in an inflight instant, one file group that it set out to change.
+    """One file that a write created or, in an inflight instant, one file group of its write set.
 
     `path` is relative to the table, and '' for a file that is only planned. `prev_commit` is the instant of the file
-    that this one follows in its file group. `extra` has the remaining fields under their names in the format.
+    that this one supersedes in its file group. `extra` has the remaining fields under their names in the format.
     """
 
     file_id: str
@@ -165,7 +165,7 @@ class RollbackPlan:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """The instant that a table is set back to, and those that are undone for it, in that order."""
+    """The instant that a table is restored to, and the instants to undo, in that order."""
 
     target: str
     instants: tuple[InstantRef, ...] = ()
@@ -227,7 +227,7 @@ class ClusteringSlice:
 
 @dataclass(frozen=True, slots=True)
 class ClusteringGroup:
-    """File slices whose rows are to lie in `output_count` new file groups."""
+    """File slices whose rows go to `output_count` new file groups."""
 
     slices: tuple[ClusteringSlice, ...]
     output_count: int = 1
@@ -238,7 +238,7 @@ class ClusteringGroup:
 class ClusteringPlan:
     """The file slices that a clustering is to rewrite, group by group.
 
-    `strategy` is the name of the Java class that Apache Hudi would execute the plan with, `params` what it is told.
+    `strategy` is the name of the Java class that Apache Hudi would execute the plan with, `params` its parameters.
     """
 
     groups: tuple[ClusteringGroup, ...] = ()

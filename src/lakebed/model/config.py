@@ -1,4 +1,4 @@
-"""Table configuration: what hoodie.properties says, with typed access to what lakebed uses."""
+"""Table configuration: hoodie.properties, with typed access to the properties that lakebed uses."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _W = TypeVar("_W", bound=Word)
 SUPPORTED_VERSIONS = (6, 8, 9)
 _LAYOUTS = (1, 2)
 _DIGITS_MAX = 100
-"""Of numbers that are read: beyond some thousand digits Python refuses."""
+"""Maximum number of digits of a number; Python refuses to parse some thousand."""
 LOST_PARTITIONS = "lakebed.metadata.partitions.lost"
-"""The property that says which metadata-table partitions a table had and lost."""
+"""The property that lists metadata-table partitions which the table has lost."""
 
 # What the payload classes of versions 6 and 8 mean in today's words.
 _PAYLOAD_MERGE_MODES = {
@@ -30,7 +30,7 @@ _PAYLOAD_MERGE_MODES = {
 
 @dataclass(frozen=True)
 class TableConfig:
-    """The properties of one table, and where they were read; what they mean is worked out once, on demand."""
+    """The properties of one table and the path of their file; typed values are computed once, on demand."""
 
     properties: Mapping[str, str]
     path: str = ".hoodie/hoodie.properties"
@@ -53,7 +53,7 @@ class TableConfig:
         if self.properties.get("hoodie.bootstrap.base.path"):
             raise UnsupportedTableError(
                 f"{self.path}: the table is bootstrapped from {self.properties['hoodie.bootstrap.base.path']}",
-                hint="its base files may hold meta columns alone; rewrite it with Apache Hudi, e.g. by clustering",
+                hint="its base files may contain only meta columns; rewrite it with Apache Hudi, e.g. by clustering",
             )
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -129,7 +129,7 @@ class TableConfig:
 
     @cached_property
     def custom_merging(self) -> str:
-        """What besides the two ordering modes decides how records merge: a payload class or property; '' if nothing."""
+        """The payload class or property that customizes merging beyond the two ordering modes; '' if there is none."""
         payload = self._get("hoodie.compaction.payload.class", "")
         if self.merge_mode is MergeMode.CUSTOM:
             return f"payload class {payload}" if payload else "a custom merger"
@@ -169,17 +169,17 @@ class TableConfig:
 
     @cached_property
     def shared_partitions(self) -> tuple[str, ...]:
-        """Those of them that other engines know, and keep up to date."""
+        """Ready partitions that other engines know and maintain."""
         return self._list("hoodie.table.metadata.partitions")
 
     @cached_property
     def own_partitions(self) -> tuple[str, ...]:
-        """Those of them that other engines must not use, and are not told of."""
+        """Ready partitions that are hidden from other engines, which must not use them."""
         return tuple(n for n in self._list("lakebed.metadata.partitions") if n not in self.shared_partitions)
 
     @cached_property
     def lost_partitions(self) -> tuple[str, ...]:
-        """Those that were ready and are not any more, though nobody dropped them: they wait to be built anew."""
+        """Partitions that were ready and got lost without being dropped; they are to be rebuilt."""
         return tuple(n for n in self._list(LOST_PARTITIONS) if n not in self.metadata_partitions)
 
     @cached_property
@@ -189,7 +189,7 @@ class TableConfig:
 
     @cached_property
     def index_definitions_path(self) -> str:
-        """Where index definitions lie, relative to the table."""
+        """The path of the index definitions, relative to the table."""
         return self._get("hoodie.table.index.defs.path", ".hoodie/.index_defs/index.json")
 
     @cached_property
@@ -222,5 +222,5 @@ class TableConfig:
 
 
 def find_merge_mode(payload: str) -> MergeMode:
-    """What a payload class, with or without its package, means in today's words."""
+    """The merge mode that a payload class stands for, with or without its package."""
     return _PAYLOAD_MERGE_MODES.get(payload.rpartition(".")[2], MergeMode.CUSTOM)

@@ -9,7 +9,7 @@ from lakebed.model.instant import InstantTime
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileGroupId:
-    """The home of a set of record keys: a file id inside a partition ('' when not partitioned)."""
+    """A file group: a file id inside a partition ('' when not partitioned). It holds a set of record keys."""
 
     partition: str
     file_id: str
@@ -57,7 +57,7 @@ class FileSlice:
     logs: tuple[LogFile, ...] = ()
 
     def path(self, name: str) -> str:
-        """Where a file of this slice lies, relative to the table."""
+        """The path of a file of this slice, relative to the table."""
         return f"{self.group.partition}/{name}" if self.group.partition else name
 
     @property

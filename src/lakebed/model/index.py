@@ -18,23 +18,23 @@ class EntryOrdering:
 
 
 WINDOW_FIRST, WINDOW_NEWEST, WINDOW_OUTSIDE = "lakebed.window.first", "lakebed.window.newest", "lakebed.window.outside"
-"""Options in the definition of a record index that knows the newest partitions only."""
+"""Options in the definition of a windowed record index, which covers only the newest partitions."""
 _WINDOW = (WINDOW_FIRST, WINDOW_NEWEST, WINDOW_OUTSIDE)
 WINDOW_KEPT: Mapping[str, str] = {"lakebed.window.kept": "true"}
-"""What the extra metadata of a delta commit has that keeps such an index: other engines are not told of it."""
+"""Extra metadata of a delta commit that maintains a windowed index; other engines do not know the index."""
 OUTSIDE = ("scan", "new", "refuse")
-"""What becomes of rows for partitions that such an index does not know."""
+"""How to treat rows for partitions outside the window."""
 
 
 UNFINISHED = "lakebed.unfinished"
-"""An option in the definition of an index that is built for the first time: until it is named, it was never there."""
+"""Option in the definition of an index that is built for the first time, until the table config names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexWindow:
-    """The data partitions whose keys a record index knows: those whose path is not before `first`.
+    """The data partitions that a record index covers: those whose path is not before `first`.
 
-    When the window moves, it begins with the `newest` partitions that there are.
+    When the window moves, it starts at the oldest of the `newest` partitions.
     """
 
     first: str
@@ -48,7 +48,7 @@ class IndexWindow:
         return cls(last[0] if len(last) == newest else "", newest, outside)
 
     def holds(self, partition: str) -> bool:
-        """Whether the index knows the keys of a partition."""
+        """Whether the index covers a partition."""
         return partition >= self.first
 
 
@@ -76,7 +76,7 @@ class IndexDefinition:
 
     @property
     def window(self) -> IndexWindow | None:
-        """The data partitions that a record index knows, if these are not all."""
+        """The data partitions that a record index covers, if not all."""
         newest = self.options.get(WINDOW_NEWEST, "")
         if not newest.isdecimal():
             return None
@@ -84,19 +84,19 @@ class IndexDefinition:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether it was being built for the first time when this was written."""
+        """Whether the definition was written by a first build that has not finished."""
         return UNFINISHED in self.options
 
     def as_unfinished(self) -> IndexDefinition:
-        """The definition of an index that is yet to come."""
+        """The definition, marked as a first build in progress."""
         return replace(self, options={**self.options, UNFINISHED: "true"})
 
     def as_finished(self) -> IndexDefinition:
-        """The definition of an index that is there."""
+        """The definition, without the mark of a first build."""
         return replace(self, options={name: value for name, value in self.options.items() if name != UNFINISHED})
 
     def without_window(self) -> IndexDefinition:
-        """The definition of an index that knows all partitions."""
+        """The definition, without a window."""
         options = {name: value for name, value in self.options.items() if name not in _WINDOW}
         return replace(self, options=options)
 
@@ -104,13 +104,13 @@ class IndexDefinition:
 def settled_definitions(
     definitions: Mapping[str, IndexDefinition], shared: Collection[str]
 ) -> dict[str, IndexDefinition]:
-    """Definitions as they are meant: an index that is `shared` with other engines has been built whole by one of them.
+    """Definitions as they apply now. An index that is `shared` with other engines is complete.
 
-    What is left of a window in its definition does not hold any more, nor that it is yet to come.
+    So leftovers in its definition, of a window or of an unfinished build, are ignored.
     """
     return {n: each.without_window().as_finished() if n in shared else each for n, each in definitions.items()}
 
 
 def lost_definitions(definitions: Mapping[str, IndexDefinition], named: Collection[str]) -> frozenset[str]:
-    """The indexes that are defined, that the configuration does not name, and that were there once."""
+    """Lost indexes: defined and once complete, but not named in the table config."""
     return frozenset(name for name, each in definitions.items() if name not in named and not each.is_unfinished)

@@ -37,5 +37,5 @@ class Instant:
 
     @property
     def is_completed(self) -> bool:
-        """Whether the action took place."""
+        """Whether the instant has completed."""
         return self.state is State.COMPLETED

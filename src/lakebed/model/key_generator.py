@@ -7,7 +7,7 @@ from lakebed.model.words import Word
 
 
 class KeyGenerator(Word):
-    """The key generators that tables name in their configuration and whose rules lakebed knows."""
+    """The key generators that lakebed supports."""
 
     SIMPLE = "SIMPLE"
     COMPLEX = "COMPLEX"

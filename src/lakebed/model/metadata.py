@@ -1,4 +1,4 @@
-"""What the records of the metadata table say."""
+"""Records of the metadata table."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStats:
-    """What is known of one column in one file, or in one partition (`file_name` is then the partition).
+    """Min/max/null statistics of one column in one file, or in one partition (`file_name` is then the partition).
 
     `value_count` counts rows, nulls included. Bounds are None when unknown or when there is no value. They are of the
     column's natural Python type; a date or timestamp that Python's types cannot hold stays the number that is stored.
@@ -82,7 +82,7 @@ class ColumnStats:
 
 @dataclass(frozen=True, slots=True)
 class BloomRecord:
-    """The bloom filter of a base file: `bloom` is the base64 text that its Parquet footer has."""
+    """The Bloom filter of a base file: `bloom` is the base64 text in its Parquet footer."""
 
     type_code: str
     timestamp: str
@@ -92,6 +92,6 @@ class BloomRecord:
 
 @dataclass(frozen=True, slots=True)
 class SecondaryRecord:
-    """An entry of a secondary index; all it has to say stands in its key."""
+    """An entry of a secondary index; its key contains all information."""
 
     is_deleted: bool = False

@@ -42,6 +42,6 @@ class BytesSource:
         """Exactly `length` bytes from `offset`."""
         if offset < 0 or length < 0 or offset + length > len(self.data):
             raise CorruptTableError(
-                f"{length} bytes wanted, the file has {len(self.data)}", path=self.path, offset=offset
+                f"{length} bytes expected, the file has {len(self.data)}", path=self.path, offset=offset
             )
         return bytes(self.data[offset : offset + length])

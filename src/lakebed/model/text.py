@@ -1,4 +1,4 @@
-"""Text that users give: Python's strings can hold half of a surrogate pair, which no file and no store can."""
+"""Checks of user text: Python strings can contain unpaired surrogates, which cannot be stored."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def check_texts(texts: Iterable[str], what: str) -> None:
     for text in texts:
         if not is_unicode(text):
             raise InvalidInputError(
-                f"{what} {text[:80]!r} has half of a surrogate pair",
-                hint="give text that UTF-8 can hold; bytes of another encoding are decoded by its name",
+                f"{what} {text[:80]!r} contains an unpaired surrogate",
+                hint="give text that can be encoded as UTF-8; decode bytes with the encoding they were written in",
             )

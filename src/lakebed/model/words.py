@@ -32,7 +32,7 @@ class Action(Word):
 
     @property
     def when_completed(self) -> Action:
-        """The action a completed instant is filed under: services end as the write they are."""
+        """The action of the completed instant: a service completes as the kind of write that it is."""
         return _COMPLETED_AS.get(self, self)
 
     @property
@@ -50,7 +50,7 @@ _COMPLETED_AS = {
 
 
 class State(Word):
-    """How far an instant has come."""
+    """The state of an instant."""
 
     REQUESTED = "requested"
     INFLIGHT = "inflight"

@@ -20,16 +20,16 @@ _FORMATS_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A point that is known by its completion time: it is no name for an instant."""
+    """A point given by its completion time, not by the name of an instant."""
 
     time: InstantTime
 
 
 def completion_as_of(state: TableState, as_of: object) -> InstantTime:
-    """The completion time at which a reader stands that asks for `as_of`.
+    """The completion time of the snapshot that `as_of` names.
 
-    The requested time of a known instant means: right after that instant. Anything else is a moment: all that had
-    completed by then. A moment before the first commit raises InvalidInputError.
+    The requested time of a known instant means: right after that instant completed. Anything else is a time: everything
+    that had completed by then. A time before the first commit raises InvalidInputError.
     """
     stand = completion_of_point(state, as_of)
     if not any(i.completed_at is not None and i.completed_at <= stand for i in state.timeline.commits()):
@@ -66,7 +66,7 @@ def moment(value: object, *, utc: bool) -> InstantTime:
             return _from_datetime(datetime.combine(date.fromisoformat(text), time.min), utc=utc)
         return _from_datetime(datetime.fromisoformat(text.replace("Z", "+00:00")), utc=utc)
     except ValueError as error:
-        raise InvalidInputError(f"{value!r} is no point in time", hint=_FORMATS_HINT) from error
+        raise InvalidInputError(f"{value!r} is not a point in time", hint=_FORMATS_HINT) from error
 
 
 def _from_datetime(value: datetime, *, utc: bool) -> InstantTime:

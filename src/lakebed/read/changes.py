@@ -25,7 +25,7 @@ def plan_changes(
     columns: Sequence[str] | None = None,
     where: str | Predicate | None = None,
 ) -> ScanPlan:
-    """The scan of rows that writes completed after `since` and up to `until` left behind, as they stand at `until`.
+    """The scan of rows written by commits that completed after `since` and up to `until`, with their values at `until`.
 
     Only file groups that such writes touched are read. Deleted rows are not among them.
     """
@@ -58,7 +58,7 @@ def _reaches_archive(state: TableState, start: InstantTime) -> bool:
 
 
 def _touched_groups(state: TableState, commits: Sequence[Instant]) -> frozenset[FileGroupId]:
-    """File groups that the commits wrote, services included: rows of ingestion may have moved there since."""
+    """File groups that the commits wrote, including table services, which may have moved ingested rows there."""
     return frozenset(
         FileGroupId(partition, stat.file_id)
         for instant in commits

@@ -1,4 +1,4 @@
-"""Columns that need not be read: a slice's folder and key already say what is in them.
+"""Columns that need not be read, because their values follow from the slice's folder or the record key.
 
 Half of the bytes of a row are such copies: the partition path, partition columns, and the key column beside
 `_hoodie_record_key`. They are left out while a slice is read and merged, and put back at the end.
@@ -23,7 +23,7 @@ REPETITIVE = (COMMIT_TIME, FILE_NAME)
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """How the wanted columns of one slice come about.
+    """How the wanted columns of one slice are obtained.
 
     `stored` is read from files and merged; `constants` have one value in the whole slice, and are arrays of it;
     `key_copy` is the key column that `_hoodie_record_key` repeats.
@@ -75,7 +75,7 @@ def key_copy(wanted: pa.Schema, config: TableConfig) -> str | None:
 
 
 def as_dictionary(field: pa.Field) -> pa.Field:
-    """A field of texts, each distinct one kept once."""
+    """A text field as a dictionary type."""
     return field.with_type(pa.dictionary(pa.int32(), pa.string()))
 
 

@@ -36,7 +36,7 @@ class Explanation:
     slices_merged: int
     bytes: int
     requests: Requests
-    """What planning asked of the store."""
+    """Requests to the store made by planning."""
 
     @property
     def asked(self) -> str:

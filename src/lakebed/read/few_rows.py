@@ -1,6 +1,6 @@
 """The rows of a few keys out of a base file or a log block, without decoding the others.
 
-What is given back may have rows of other keys too, never too few.
+The result may include rows of other keys, but never misses one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from lakebed.storage import Storage
 from lakebed.view.blocks import FiledBlock
 
 _ROWS_MAX = 64
-"""With more rows that may be the wanted ones, keys are too much alike for their digests: all rows are read."""
+"""Maximum number of candidate rows; with more, digests are not selective enough and all rows are read."""
 
 
 def find_base_rows(
     storage: Storage, path: str, size: int, columns: Sequence[str], keys: Sequence[str]
 ) -> pa.Table | None:
-    """Those of the columns that a Parquet base file has, of the rows of `keys`; None if it takes a whole read."""
+    """The given columns of the rows of `keys` in a Parquet base file; None if the whole file must be read."""
     return _find_rows(keyed_file(storage, path, size, RECORD_KEY), columns, keys)
 
 

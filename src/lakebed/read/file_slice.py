@@ -31,7 +31,7 @@ from lakebed.storage import Storage
 from lakebed.view.blocks import CountedInstants, FiledBlock, load_blocks
 
 KEYS_FEW = 8
-"""Up to so many keys of a slice are looked for one by one: each takes a page of every column."""
+"""Maximum number of keys of a slice to look up one by one; each reads a page of every column."""
 IS_DELETED = "_hoodie_is_deleted"
 
 
@@ -39,7 +39,7 @@ IS_DELETED = "_hoodie_is_deleted"
 class SliceTask:
     """What a worker needs to read a file slice. Picklable.
 
-    `schema` is the table's, `columns` what to give back. Rows are kept if they match `predicate`, if their key is among
+    `schema` is the table's, `columns` those to return. Rows are kept if they match `predicate`, if their key is among
     `keys`, and if the instant that wrote them is among `written_by`; None keeps all.
     """
 
@@ -55,18 +55,18 @@ class SliceTask:
 
     @property
     def few_keys(self) -> tuple[str, ...]:
-        """The keys, if they are so few that rows are better looked for than read all; else none."""
+        """The keys, if they are few enough to look up one by one; else none."""
         is_few = self.keys is not None and 0 < len(self.keys) <= KEYS_FEW and self.config.has_meta_columns
         return tuple(sorted(self.keys)) if is_few and self.keys else ()
 
     @property
     def output_schema(self) -> pa.Schema:
-        """The schema of the rows given back."""
+        """The schema of the returned rows."""
         return pa.schema([self.schema.field(name) for name in self.columns])
 
     @property
     def needed_schema(self) -> pa.Schema:
-        """The columns that must be read: those given back and those that decide which rows are."""
+        """The columns that must be read: the returned ones, and those that select rows."""
         needed = set(self.columns) | (columns_of(self.predicate) if self.predicate is not None else set())
         needed |= {COMMIT_TIME} if self.written_by is not None else set()
         needed |= set(key_columns(self.config)) if self.keys is not None else set()
@@ -87,7 +87,7 @@ def read_slice(task: SliceTask) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class SliceKeys:
-    """The record keys of a slice's rows, and those that its log files delete, which may have come back since."""
+    """The record keys of a slice's rows, and those that its log files delete, which may have been inserted again."""
 
     live: pa.Array
     deleted: pa.Array

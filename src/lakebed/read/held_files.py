@@ -1,6 +1,6 @@
-"""Files of a table that this process keeps at hand for key lookups: where pages lie, and which rows may hold a key.
+"""A cache of files for key lookups: page offsets, and a key digest per row.
 
-Files of a table never change, so what is held is never wrong. It is bounded in bytes; what is unused for longest goes.
+Files of a table are immutable, so the cache is never stale. It is bounded in bytes; the least recently used is evicted.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from lakebed.storage import Storage
 from lakebed.storage.held import HeldFiles
 
 HELD_BYTES_MAX = 256 << 20
-"""Room for the rows of sixty million keys, less what log files take."""
+"""Size of the cache in bytes: digests of sixty million keys, less what log files take."""
 DECODED_BYTES_MAX = 128 << 20
-"""Room for the rows around the keys that were looked up last: pages of some writers take long to decode."""
+"""Size in bytes of the cache of decoded rows around the last lookups: some writers' pages are slow to decode."""
 _ABOUT_A_FOOTER = 64 << 10
 _REMOTE_BYTES = 16 << 20
-"""A file in an object store up to this size is read at once: a request for each page takes longer."""
+"""Maximum size in bytes of a remote file that is read whole, which is faster than a request per page."""
 _WINDOW = 8
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64)
 
@@ -45,7 +45,7 @@ class KeyedFile:
 
     @property
     def nbytes(self) -> int:
-        """About what it takes in memory."""
+        """Approximate size in memory, in bytes."""
         return _ABOUT_A_FOOTER + self._in_memory + 4 * self.pages.rows
 
     def _decode_once(self, read: Callable[..., pa.Table], number: int, group: RowGroup, *what: Any) -> pa.Table:
@@ -55,14 +55,14 @@ class KeyedFile:
         return held.table
 
     def candidates(self, keys: Sequence[str]) -> list[int]:
-        """Rows, ascending, among which are all rows of `keys`."""
+        """Candidate rows, ascending: a superset of the rows of `keys`."""
         wanted = key_digests(text_array(keys))
         found = [np.flatnonzero(self._digests == digest) for digest in wanted]
         return sorted({int(row) for rows in found for row in rows})
 
 
 class HeldRows:
-    """Decoded rows of a file. Keeps the file too, so that its identity is not another's."""
+    """Decoded rows of a file. Keeps a reference to the file, so that its id is not reused."""
 
     def __init__(self, table: pa.Table, pages: ParquetPages) -> None:
         self.table = table
@@ -70,7 +70,7 @@ class HeldRows:
 
     @property
     def nbytes(self) -> int:
-        """About what they take in memory."""
+        """Approximate size in memory, in bytes."""
         size: int = self.table.nbytes
         return size
 
@@ -92,7 +92,7 @@ _DECODED = HeldFiles(DECODED_BYTES_MAX)
 
 
 def keyed_file(storage: Storage, path: str, size: int, key_column: str) -> KeyedFile:
-    """A Parquet file of the table, opened to find rows by their key."""
+    """A Parquet file of the table, opened for key lookups."""
     return HELD.find(
         (storage.url, path, size, key_column),
         KeyedFile,

@@ -1,4 +1,4 @@
-"""Reading under a lease: a snapshot that cleaning leaves alone while it is read."""
+"""Reading under a lease, which protects a snapshot from cleaning."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _TRIES = 5
 
 
 def take_lease(handle: TableHandle, ports: Ports, timing: Timing, as_of: object = None) -> Heartbeat:
-    """A lease on the snapshot at `as_of`, or on the newest one; its `instant` is the completion time of that.
+    """A lease on the snapshot at `as_of`, or on the newest one; its `instant` is the completion time of the snapshot.
 
-    SnapshotExpiredError if a clean was faster: always where a moment is asked for, else only if that happens each time.
+    SnapshotExpiredError if a clean was faster: at once if `as_of` is given, else only if that happens at every attempt.
     """
     for _ in range(_TRIES):
         state = handle.state()
@@ -40,13 +40,13 @@ def take_lease(handle: TableHandle, ports: Ports, timing: Timing, as_of: object 
         if as_of is not None:
             break
     raise SnapshotExpiredError(
-        f"{handle.storage.url}: the snapshot at {point} is being taken away by {rival}",
-        hint="read a later one, or have more kept: hoodie.clean.commits.retained",
+        f"{handle.storage.url}: files of the snapshot at {point} are being deleted by {rival}",
+        hint="read a later snapshot, or retain more commits: hoodie.clean.commits.retained",
     )
 
 
 def _point(state: TableState, as_of: object) -> InstantTime:
-    """When the newest write of the snapshot completed: as long as that one is there, so are those before it."""
+    """Completion time of the newest write of the snapshot: while that write exists, so do those before it."""
     stand = None if as_of is None else completion_as_of(state, as_of)
     done = [i.completed_at for i in state.timeline.commits() if i.completed_at is not None]
     points = [point for point in done if stand is None or point <= stand]
@@ -56,9 +56,9 @@ def _point(state: TableState, as_of: object) -> InstantTime:
 
 
 def _find_rival(handle: TableHandle, before: TableState, paths: set[str]) -> str | None:
-    """What may have taken files of a snapshot away since; None if there is nothing.
+    """The clean that may have deleted files of a snapshot since; None if there is none.
 
-    A clean that is requested and not in flight looks at leases before it deletes anything.
+    A clean that is requested and not in flight checks leases before it deletes anything.
     """
     after, seen = handle.state(), {*before.timeline.completed()}
     gone = seen - {*after.timeline.completed()}
@@ -96,7 +96,7 @@ def plan_leased(
 
 @contextmanager
 def expiry_told(handle: TableHandle, lease: Heartbeat | None = None) -> Iterator[None]:
-    """A file that is not there because it was cleaned raises SnapshotExpiredError, which says how to go on."""
+    """Turns the error for a missing file into SnapshotExpiredError, with a hint, if the file was cleaned."""
     try:
         yield
     except CorruptTableError as error:
@@ -123,22 +123,22 @@ def _explained(handle: TableHandle, lease: Heartbeat | None, error: CorruptTable
 
 def _taken(clean: Instant, path: str) -> SnapshotExpiredError:
     return SnapshotExpiredError(
-        f"the clean {clean.requested_at} took {path} away while it was being read",
+        f"the clean {clean.requested_at} deleted {path} while it was being read",
         hint="read again; for long reads take a lease: with table.lease() as reader: reader.to_arrow()",
     )
 
 
 def _check_not_undone(state: TableState, lease: Heartbeat) -> None:
-    """Raises if the newest write of the snapshot was taken back: a lease does not keep anyone from that."""
+    """Raises if the newest write of the snapshot was rolled back, which a lease does not prevent."""
     if all(i.completed_at != lease.instant for i in state.timeline.commits()):
         raise SnapshotExpiredError(
-            f"the write that completed at {lease.instant}, which this snapshot ends with, was rolled back",
+            f"the newest write of this snapshot, completed at {lease.instant}, was rolled back",
             hint="take a new lease and read again",
         )
 
 
 def _ran_out(lease: Heartbeat, error: LakebedError) -> SnapshotExpiredError:
     return SnapshotExpiredError(
-        f"the lease on the snapshot at {lease.instant} ran out, and files of it are gone: {error.what}",
+        f"the lease on the snapshot at {lease.instant} expired, and some of its files are gone: {error.what}",
         hint="take a new lease and read again; a process that is paused for minutes cannot renew its lease",
     )

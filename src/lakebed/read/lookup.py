@@ -18,14 +18,14 @@ from lakebed.table import TableState
 
 
 def lookup_keys(state: TableState, keys: Iterable[str], columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of `keys`, as `_hoodie_record_key` spells them; keys that the table does not have give no row.
+    """The rows of `keys`, as `_hoodie_record_key` spells them; absent keys return no row.
 
-    Partitions that the index does not know are scanned.
+    Partitions that the index does not cover are scanned.
     """
     wanted = _checked(keys)
     if not isinstance(state.metadata, MetadataTable) or not state.metadata.has(RECORD_INDEX):
         raise InvalidInputError(
-            f"table {state.config.name} has no record index to look keys up in",
+            f"table {state.config.name} has no record index for key lookups",
             hint="filter a scan instead: table.to_arrow(where=\"key = 'k1'\")",
         )
     by_group = _find_groups(state, state.metadata, wanted)
@@ -37,7 +37,7 @@ def lookup_keys(state: TableState, keys: Iterable[str], columns: Sequence[str] |
 
 
 def _find_groups(state: TableState, metadata: MetadataTable, keys: Sequence[str]) -> dict[FileGroupId, set[str]]:
-    """The file groups that may hold keys, and which: all of them, if the index was dropped meanwhile."""
+    """The file groups that may contain keys, with the keys; all file groups if the index was dropped meanwhile."""
     by_group: dict[FileGroupId, set[str]] = {}
     try:
         for key, places in find_locations(metadata, keys).items():
@@ -55,7 +55,7 @@ def _find_groups(state: TableState, metadata: MetadataTable, keys: Sequence[str]
 
 
 def outside_window(state: TableState) -> list[FileGroupId]:
-    """The file groups of data partitions whose keys the record index does not know."""
+    """The file groups of data partitions that the record index does not cover."""
     definition = state.definitions.get(RECORD_INDEX)
     window = definition.window if definition is not None else None
     if window is None:

@@ -21,7 +21,7 @@ from lakebed.format.arrow import empty_table, flag_array, flags_of, ints_of, num
 from lakebed.read.fold import accept_events
 
 FEW_EVENTS = 256
-"""Up to so many events plain Python is fast enough, and saves the process from loading compiled code."""
+"""Maximum number of events to merge in plain Python, which avoids loading compiled code."""
 _ABSENT = number_array(np.array([-1], np.int32), pa.int32())[0]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -83,10 +83,10 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What log blocks come to: in the order of these fields it does the same to any base file.
+    """Merged log blocks: applied in the order of these fields, they have the same effect on any base file.
 
-    `always` are keys whose older records go, whatever their ordering values; `rows` are records, soft deletes among
-    them; `deletes` apply by their ordering values. A key is in one of the latter two at most.
+    `always` are keys whose older records are deleted, whatever their ordering values; `rows` are records, soft deletes
+    among them; `deletes` apply by their ordering values. A key is in one of the latter two at most.
     """
 
     always: pa.Array
@@ -129,7 +129,7 @@ def merge_counted(base: Part | None, logs: Sequence[Part], rules: Rules, schema:
 
 
 def fold_logs(logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> Folded:
-    """What log blocks that hold all columns come to, without the base file that they lie on."""
+    """Merges log blocks with all columns, without their base file."""
     keys = pa.concat_arrays([part.keys for part in logs])
     events = _accept(logs, ints_of(keys.dictionary_encode().indices), 0, rules)
     rows, row_of, has_row = _rows_of_events(logs, schema)
@@ -176,7 +176,7 @@ class _Events:
         return places if until is None else places[places < until]
 
     def counted(self, rows: pa.Table, *, base_count: int) -> Merged:
-        """What became of the keys, of which the first `base_count` events in order of writing are base rows."""
+        """Counts of the merged keys; the first `base_count` events in order of writing are base rows."""
         last = self.last_per_key(self.accepted)
         is_live = self.kinds[last] == Kind.RECORD
         had_row = self.written[self.starts] < base_count

@@ -24,9 +24,9 @@ Pruner = Callable[[Query, Slices], "Kept | NotUsed"]
 
 
 def prune_slices(query: Query, slices: Slices) -> tuple[Slices, tuple[PruneStep, ...]]:
-    """The slices that may hold a matching row, and what each index contributed.
+    """The slices that may contain a matching row, and what each index contributed.
 
-    An index that was dropped meanwhile may have lost some of its files when it was asked: it is done without.
+    If an index was dropped meanwhile and its files are missing, it is not used.
     """
     kept, steps = _prune(query, slices)
     if isinstance(query.metadata, Unusable) or not any(step.used and step.index != _PATHS for step in steps):

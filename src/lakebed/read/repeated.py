@@ -1,8 +1,8 @@
-"""Values that most rows of a slice repeat: they travel to Spark once, in the plan, and not with every row.
+"""Values that most rows of a slice repeat are sent to Spark once, in the plan, instead of with every row.
 
-Rows that come out of a Python worker are paid for by the value. The partition path is the same in all rows of a slice;
-in those that no log file has changed, so are mostly the file name and the commit time. Workers leave such values out
-and send the number of the slice, by which Spark puts them back.
+The cost of rows from a Python worker is per value. The partition path is the same in all rows of a slice; in rows that
+no log file has changed, so are usually the file name and the commit time. Workers leave such values out and send the
+number of the slice, by which Spark puts them back.
 """
 
 from __future__ import annotations

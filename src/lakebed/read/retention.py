@@ -18,7 +18,7 @@ _Bases = dict[FileGroupId, set[InstantTime]]
 
 @dataclass(slots=True)
 class _Removed:
-    """Instants of the files that were cleaned of a file group, and when nobody was to need them any more."""
+    """Instants of the cleaned files of a file group, and the time from which no reader needed them."""
 
     instants: set[InstantTime] = field(default_factory=set)
     logs: set[InstantTime] = field(default_factory=set)
@@ -38,12 +38,12 @@ def check_retained(state: TableState, snapshot: Snapshot) -> None:
     readable = (point.until for point in points if _find_lost(state, point, removed, present) is None)
     raise InvalidInputError(
         f"table {state.config.name} as of {snapshot.until} needs files of {lost} that have been cleaned",
-        hint=f"the earliest moment that is still readable is {next(readable, 'now')}",
+        hint=f"the earliest time that is still readable is {next(readable, 'now')}",
     )
 
 
 def _is_saved(state: TableState, snapshot: Snapshot) -> bool:
-    """Whether a savepoint keeps the files of the snapshot: whatever was cleaned, it did not need."""
+    """Whether a savepoint protects the files of the snapshot, so that none of them was cleaned."""
     saved = (i.requested_at for i in state.timeline.completed() if i.action is Action.SAVEPOINT)
     return snapshot.until is not None and snapshot.until in map(state.timeline.completion_of, saved)
 

@@ -29,7 +29,7 @@ SNAPSHOT, READ_OPTIMIZED = "snapshot", "read_optimized"
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """A scan that is ready to run: one task per file slice, and how it came to be."""
+    """A scan that is ready to run: one task per file slice, and how it was planned."""
 
     tasks: tuple[SliceTask, ...]
     schema: pa.Schema
@@ -97,14 +97,14 @@ def take_snapshot(state: TableState, as_of: object) -> Snapshot:
 
 
 def _check_restore(state: TableState) -> None:
-    """While a table is set back, its newest snapshot may be one whose files have been cleaned."""
+    """During a restore, the newest snapshot may be one whose files have been cleaned."""
     newest = state.timeline.last_completed_at
     if newest is not None and any(i.action is Action.RESTORE for i in state.timeline.pending()):
         check_retained(state, state.snapshot_at(newest))
 
 
 def counted_instants(snapshot: Snapshot) -> CountedInstants:
-    """The writes of a snapshot, in the form that travels to workers."""
+    """The writes of a snapshot, in a form that can be sent to workers."""
     commits = snapshot.timeline.commits()
     return CountedInstants(frozenset(i.requested_at for i in commits), snapshot.archived_before or "")
 
@@ -114,7 +114,7 @@ def select_columns(schema: pa.Schema, columns: Sequence[str] | None, table: str)
     if columns is None:
         return schema
     if isinstance(columns, str):
-        raise InvalidInputError(f"columns is the text {columns!r}", hint=f"give a list: columns=[{columns!r}]")
+        raise InvalidInputError(f"columns is a string: {columns!r}", hint=f"give a list: columns=[{columns!r}]")
     for name in columns:
         if name not in schema.names:
             near = get_close_matches(name, schema.names, n=1)

@@ -90,10 +90,10 @@ def _take_up(section: Section, instant: InstantTime, target: InstantTime) -> tup
     plan = decode_restore_plan(section.ports.storage.get(path), path=path)
     if plan.target != target:
         raise TableRestoredError(
-            f"a restore to {plan.target} is not done yet", hint=f"finish it first: restore to {plan.target}"
+            f"a restore to {plan.target} has not completed", hint=f"finish it first: restore to {plan.target}"
         )
     if section.heartbeats.get(instant, False):
-        raise TableRestoredError(f"another process restores the table to {target}", hint="leave it to that process")
+        raise TableRestoredError(f"another process is restoring the table to {target}", hint="leave it to that process")
     return start_attempt(section, instant, Action.RESTORE), plan
 
 
@@ -112,16 +112,16 @@ def _plan(section: Section, state: TableState, target: InstantTime, *, needs_sav
 
 def _not_completed(section: Section, target: InstantTime) -> InvalidInputError:
     if any(i.requested_at == target for i in section.timeline.pending()):
-        return InvalidInputError(f"{target} has not completed", hint="a table is set back to a completed write")
+        return InvalidInputError(f"{target} has not completed", hint="restore to a completed write")
     return InvalidInputError(
-        f"there is no write {target} on the active timeline", hint="table.timeline.commits() shows those that there are"
+        f"there is no write {target} on the active timeline", hint="table.timeline.commits() lists the writes"
     )
 
 
 def _check_savepoints(section: Section, target: InstantTime, completed_at: InstantTime, *, needed: bool) -> None:
     saved = {i.requested_at for i in section.timeline.completed() if i.action is Action.SAVEPOINT}
     if needed and target not in saved:
-        raise InvalidInputError(f"{target} has no savepoint", hint=f"put one on it first: table.savepoint({target!r})")
+        raise InvalidInputError(f"{target} has no savepoint", hint=f"create one first: table.savepoint({target!r})")
     later = [time for time in sorted(saved) if (section.timeline.completion_of(time) or "") > completed_at]
     if later:
         raise InvalidInputError(
@@ -134,13 +134,13 @@ def _check_idle(section: Section) -> None:
     alive = sorted(instant for instant, is_alive in section.heartbeats.items() if is_alive)
     if alive:
         raise WriteConflictError(
-            f"{alive[0]} is being written", hint="stop all writers and services of the table, then restore it"
+            f"{alive[0]} is in flight", hint="stop all writers and services of the table, then restore it"
         )
     for instant in section.timeline.pending():
         if instant.action in (*_WRITES, Action.ROLLBACK, Action.CLEAN, Action.INDEXING):
             raise WriteConflictError(
-                f"the {instant.action} {instant.requested_at} is not done yet",
-                hint="let it run to its end, or undo it, then restore the table",
+                f"the {instant.action} {instant.requested_at} is still pending",
+                hint="complete it or roll it back, then restore the table",
             )
 
 

@@ -67,7 +67,7 @@ def _files(section: Section, state: TableState, target: InstantTime) -> dict[str
         if write.requested_at in undone and (write.completed_at or "") <= completed_at:
             raise WriteConflictError(
                 f"{write.requested_at}, which a savepoint on {target} would keep, is about to be rolled back",
-                hint="run the call again when that is done",
+                hint="run the call again after the rollback",
             )
     snapshot = state.snapshot_at(completed_at)
     check_retained(state, snapshot)
@@ -78,19 +78,19 @@ def _files(section: Section, state: TableState, target: InstantTime) -> dict[str
     for clean, plan in pending_cleans(section):
         if any({*names} & {*files.get(partition, ())} for partition, names in plan.files.items()):
             raise InvalidInputError(
-                f"the clean {clean}, which is not done yet, removes files that {target} needs",
-                hint="put the savepoint on a later write",
+                f"the pending clean {clean} deletes files that {target} needs",
+                hint="create the savepoint on a later write",
             )
     return files
 
 
 def _not_completed(section: Section, state: TableState, target: InstantTime) -> InvalidInputError:
     if any(i.requested_at == target for i in section.timeline.pending()):
-        return InvalidInputError(f"{target} has not completed", hint="a savepoint is put on a completed write")
+        return InvalidInputError(f"{target} has not completed", hint="create the savepoint on a completed write")
     if state.archive.completions([target]):
-        return InvalidInputError(f"{target} is archived", hint="a savepoint is put on a write of the active timeline")
+        return InvalidInputError(f"{target} is archived", hint="create the savepoint on a write of the active timeline")
     return InvalidInputError(
-        f"there is no write {target}", hint="table.timeline.commits() shows those that a savepoint can be put on"
+        f"there is no write {target}", hint="table.timeline.commits() lists the writes that can have a savepoint"
     )
 
 
@@ -101,4 +101,4 @@ def _add(section: Section, target: InstantTime, metadata: SavepointMetadata) -> 
     outcome = section.complete(ticket, done, encode_savepoint(metadata))
     end_tickets(section.ports, target, outcome)
     if outcome is not Outcome.DONE:
-        raise WriteConflictError(f"the savepoint on {target} could not be made", hint="run the call again")
+        raise WriteConflictError(f"the savepoint on {target} could not be created", hint="run the call again")

@@ -305,10 +305,10 @@ class TableServices:
 _Work = Callable[[], Sequence[str]]
 """Does something; the instants that it has brought about."""
 _STAYS = {
-    "compaction": "once it is there, writers put their log files onto what it is going to make",
-    "clean": "it is executed again as it is, however often that takes",
+    "compaction": "once it is scheduled, writers append log files to the base files it will write",
+    "clean": "it is executed again until it completes",
 }
-_REMOVABLE = "leave removable out; plans of clusterings and log compactions can be"
+_REMOVABLE = "leave removable out; only clustering and log compaction plans can be removable"
 _EXECUTE: Mapping[Action, Callable[[ServiceContext, InstantTime], ServiceResult]] = {
     Action.COMPACTION: execute_compaction,
     Action.LOG_COMPACTION: execute_log_compaction,

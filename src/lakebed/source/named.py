@@ -29,7 +29,7 @@ _OPTIONS, _COLUMNS = "lakebed.options", "lakebed.columns"
 _OPTION = "option."
 _OF_TABLES = ("primarykey", "precombinefield", "orderingfields", "type")
 """Table properties by which SQL of Apache Hudi says what a new table is to be, in lower case as Spark hands them on."""
-_HOW = "CREATE TABLE name USING lakebed LOCATION 'path', without columns, over a table that is there"
+_HOW = "CREATE TABLE name USING lakebed LOCATION 'path', without columns, over an existing table"
 
 
 def is_naming(options: Mapping[str, str]) -> bool:
@@ -46,14 +46,14 @@ def naming_options(options: Mapping[str, str]) -> dict[str, str]:
     described = [key for key in options if key in _OF_TABLES or (key.startswith("hoodie.") and key not in given)]
     if described or not options.get("path"):
         raise InvalidInputError(
-            f"CREATE TABLE USING lakebed makes a name for a table that is there, and no table"
-            f"{f', so the property {described[0]} says nothing' if described else ': no path was given'}",
-            hint=f"make the table with lakebed.create_table(...) or df.write, then {_HOW}",
+            f"CREATE TABLE USING lakebed names an existing table and creates none"
+            f"{f', so the property {described[0]} has no effect' if described else ': no path was given'}",
+            hint=f"create the table with lakebed.create_table(...) or df.write, then {_HOW}",
         )
     for key in given:
         if key != "path" and not key.startswith(("hoodie.", "as.of.", "lakebed.")):
             raise InvalidInputError(
-                f"the option {key} would be kept in the catalog for all to read",
+                f"the option {key} would be stored in the catalog, where everyone can read it",
                 hint="set options of the store in the environment, or use CREATE TEMPORARY VIEW ... USING lakebed",
             )
     return {**given, "path": options["path"]}
@@ -73,7 +73,7 @@ def find_named_target(options: Mapping[str, str], schema: StructType) -> dict[st
     named = find_named(options, schema)
     if named is not None and schema.fields[0].name != COMMIT_TIME:
         raise InvalidInputError(
-            "a table without meta columns takes no rows by its name",
+            "a table without meta columns accepts no rows by name",
             hint='save them to its path: df.write.format("lakebed").mode("append").save(path)',
         )
     return named
@@ -89,15 +89,15 @@ def find_named(options: Mapping[str, str], schema: StructType) -> dict[str, str]
     known = schema.fields[0].metadata if schema.fields else {}
     if _OPTIONS not in known:
         raise InvalidInputError(
-            "Spark's catalog does not tell where this table is: it keeps no path for names that were made with a "
+            "Spark's catalog does not say where this table is: it keeps no path for names created with a "
             "list of columns, AS SELECT or saveAsTable",
             hint=f'save rows to a path, df.write.format("lakebed").save(path); for a name, DROP TABLE it and {_HOW}',
         )
     if schema.simpleString() != known[_COLUMNS]:
         raise InvalidInputError(
-            "the columns are not those for which the name was made: ALTER TABLE changes Spark's catalog, "
+            "the columns differ from those the name was created with: ALTER TABLE changes Spark's catalog, "
             "and never the table",
-            hint=f"DROP TABLE the name and make it again with {_HOW}; a write with new columns adds them",
+            hint=f"DROP TABLE the name and create it again with {_HOW}; a write with new columns adds them",
         )
     return {**json.loads(known[_OPTIONS]), **options}
 
@@ -114,7 +114,7 @@ class NamedWriter(LakebedWriter):
         if self._job.is_overwrite and not any(isinstance(message, HandedOver) and message.path for message in messages):
             raise InvalidInputError(
                 "there are no rows to overwrite the table with",
-                hint="to empty a table, say lakebed.open_table(path).overwrite(rows, whole_table=True)",
+                hint="to empty a table, use lakebed.open_table(path).overwrite(rows, whole_table=True)",
             )
         super().commit(messages)
 
@@ -124,7 +124,7 @@ def _check_inserted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         times = batch.column(0)
         if times.null_count < len(times):
             raise InvalidInputError(
-                f"rows that go to a table by its name have a {COMMIT_TIME}, as rows that were read have",
+                f"the rows have a {COMMIT_TIME}, as rows read from a table do; such rows cannot be written by name",
                 hint="name the columns: INSERT INTO name (a, b) SELECT a, b ...; to copy a table, save it to a path",
             )
         yield batch

@@ -181,7 +181,7 @@ def check_agrees(given: SaveOptions, config: TableConfig, indexes: Iterable[str]
             is_case = _text(asked).casefold() == _text(has).casefold()
             raise InvalidInputError(
                 f"the option {given.option(name)} says {_text(asked)}, table {config.name} has {_text(has) or 'none'}",
-                hint=f"upper and lower case count: use {_text(has)}"
+                hint=f"names are case sensitive: use {_text(has)}"
                 if is_case
                 else "leave the option out, or save to another path",
             )

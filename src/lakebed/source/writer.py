@@ -204,7 +204,7 @@ def _plan_table(job: SaveJob) -> TableSpec:
     said = job.given.properties
     if not said.get("key"):
         raise InvalidInputError(
-            f"there is no table at {job.path}, and to make one its key must be known",
+            f"there is no table at {job.path}, and creating one needs a record key",
             hint=f"name the key columns in the option {job.given.option('key')}",
         )
     spec = parse_spec(
@@ -264,7 +264,7 @@ def _find_operation(job: SaveJob, *, is_new: bool) -> _Write:
     if operation in _BY_KEYS and (is_new or job.is_overwrite):
         raise InvalidInputError(
             f"the operation {operation} {'needs a table' if is_new else 'overwrites nothing'}",
-            hint='save with mode("append") to a table that is there',
+            hint='save with mode("append") to an existing table',
         )
     if operation == "delete_partition":
         return _delete_partitions(job.given.partitions_to_delete)
@@ -276,7 +276,7 @@ def _find_operation(job: SaveJob, *, is_new: bool) -> _Write:
 def _delete_partitions(partitions: Sequence[str]) -> _Write:
     if not partitions or any("*" in partition for partition in partitions):
         raise InvalidInputError(
-            "which partitions are to be deleted is not said",
-            hint=f"give their paths, with commas between them, in the option {PARTITIONS_TO_DELETE}",
+            "the partitions to delete are not named",
+            hint=f"give their paths, separated by commas, in the option {PARTITIONS_TO_DELETE}",
         )
     return lambda table, _: table.delete_partitions(partitions)

@@ -1,4 +1,4 @@
-"""The only door to bytes: local disks, memory and object stores behind one contract.
+"""Storage: local disks, memory and object stores behind one contract. Nothing else touches files of a table.
 
 storage = open_storage("s3://bucket/orders", {"region": "eu-central-1"})
 storage.get(".hoodie/hoodie.properties")

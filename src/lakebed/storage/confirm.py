@@ -1,4 +1,4 @@
-"""Writes whose outcome is certain: an answer that got lost is settled by reading back, never by guessing."""
+"""Writes with a certain outcome: a lost reply is settled by reading back, never by guessing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TRIES = 5
 
 
 def create_file(storage: Storage, path: str, data: bytes | memoryview) -> bool:
-    """Creates a file; whether it now has these bytes. False: someone else's bytes are there.
+    """Creates a file; True if it now has these bytes, False if it exists with other bytes.
 
     A refusal may follow a hidden retry of our own request, so it is read back like an unknown outcome.
     """
@@ -25,14 +25,14 @@ def create_file(storage: Storage, path: str, data: bytes | memoryview) -> bool:
 
 
 def create_files(storage: Storage, files: Mapping[str, bytes]) -> bool:
-    """Creates files that do not depend on each other; whether all of them now have these bytes."""
+    """Creates independent files; True if all of them now have these bytes."""
     outcomes = storage.create_all(files)
     open_ones = [path for path, outcome in outcomes.items() if outcome is not Outcome.DONE]
     return all(storage.find(path) == files[path] or create_file(storage, path, files[path]) for path in open_ones)
 
 
 def replace_file(storage: Storage, path: str, data: bytes) -> None:
-    """Writes a file over what was there. Only for files that have one writer at a time."""
+    """Overwrites a file. Only for files with one writer at a time."""
     for _ in range(_TRIES):
         if storage.replace(path, data) is Outcome.DONE or storage.find(path) == data:
             return
@@ -40,12 +40,12 @@ def replace_file(storage: Storage, path: str, data: bytes) -> None:
 
 
 def swap_file(storage: Storage, path: str, data: bytes, etag: str) -> bool:
-    """Writes a file over the version that `etag` names; whether it now has these bytes."""
+    """Compare-and-swap: replaces the version `etag` of a file; True if it now has these bytes."""
     return storage.replace(path, data, etag=etag) is Outcome.DONE or storage.find(path) == data
 
 
 def delete_file(storage: Storage, path: str) -> None:
-    """Makes sure that there is no such file."""
+    """Deletes a file; returns once it is certain that the file does not exist."""
     for _ in range(_TRIES):
         if storage.delete(path) is Outcome.DONE:
             return
@@ -53,7 +53,7 @@ def delete_file(storage: Storage, path: str) -> None:
 
 
 def swap_shared_file(storage: Storage, path: str, data: bytes, etag: str | None) -> bool:
-    """Like `swap_file`, for a file that Apache Hudi writes too; None: over none. See `replace_shared_file`."""
+    """`swap_file` for a file that Apache Hudi writes too; etag None: it must not exist. See `replace_shared_file`."""
     delete_file(storage, _checksum(path))
     return create_file(storage, path, data) if etag is None else swap_file(storage, path, data, etag)
 
@@ -61,7 +61,7 @@ def swap_shared_file(storage: Storage, path: str, data: bytes, etag: str | None)
 def replace_shared_file(storage: Storage, path: str, data: bytes) -> None:
     """Like `replace_file`, for a file that Apache Hudi writes too.
 
-    On a local disk Hadoop keeps a checksum beside it, which must go first: it is that of the old bytes.
+    On a local disk Hadoop keeps a checksum file beside it, which is deleted first: it describes the old bytes.
     """
     delete_file(storage, _checksum(path))
     replace_file(storage, path, data)
@@ -74,5 +74,6 @@ def _checksum(path: str) -> str:
 
 def _silent(storage: Storage, path: str) -> StorageUnavailableError:
     return StorageUnavailableError(
-        f"{storage.url}: the store does not say what became of {path}", hint="run the call again when the store answers"
+        f"{storage.url}: the outcome of the request for {path} is unknown",
+        hint="run the call again when the store answers",
     )

@@ -1,4 +1,4 @@
-"""How much was asked of a store, so that `explain` and benchmarks can show it."""
+"""Counts of requests to a store, for `explain` and benchmarks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Verb = Literal["gets", "ranged_gets", "heads", "lists", "opens", "creates", "rep
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Numbers at one moment; the difference of two is what happened in between.
+    """Request counts at one moment; subtract two to get what happened in between.
 
     A file that Arrow reads from a local disk by itself counts as one of `opens`, its bytes are not in `bytes_read`.
     """

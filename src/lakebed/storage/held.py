@@ -1,4 +1,4 @@
-"""What a process keeps of files that it has read. Files of a table never change, so what is held is never wrong."""
+"""A cache of files that a process has read. Files of a table are immutable, so the cache is never stale."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 class _Sized(Protocol):
     @property
     def nbytes(self) -> int:
-        """About what it takes in memory."""
+        """Approximate size in memory, in bytes."""
         ...
 
 
@@ -19,7 +19,7 @@ T = TypeVar("T", bound=_Sized)
 
 
 class HeldFiles:
-    """What was used last of everything that `find` was asked for, up to a number of bytes."""
+    """A least-recently-used cache, bounded in bytes."""
 
     def __init__(self, bytes_max: int) -> None:
         self._lock = threading.Lock()
@@ -28,7 +28,7 @@ class HeldFiles:
         self._held: OrderedDict[tuple[object, ...], _Sized] = OrderedDict()
 
     def find(self, key: tuple[object, ...], kind: type[T], load: Callable[[], T]) -> T:
-        """What is held under a key, loaded now if it is not."""
+        """The value cached under a key; loads it if it is missing."""
         with self._lock:
             found = self._held.get(key)
             if found is not None:

@@ -1,7 +1,7 @@
 """A table on a local disk, or on a network file system that is mounted as one.
 
-Own code rather than the object-store library: that one does not sync what it creates, stages files beside the final
-ones, cannot list a folder in which any name holds a control character, and needs 20 times as long for a small range.
+This does not use the object-store library, which does not sync what it creates, stages files beside the final ones,
+cannot list a folder in which a name contains a control character, and is 20 times slower for a small range.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from lakebed.storage.problems import missing, no_file, os_errors_typed, too_shor
 from lakebed.storage.ranged import open_source
 
 _STAGING = ".hoodie/.staging"
-"""Where new files are written before they get their name. A crash can leave a file there, never elsewhere."""
+"""Staging area: new files are written here and then linked to their names. A crash leaves files only here."""
 _MARKERS = ".hoodie/.temp/"
-"""Folders below it go with their last file. Each belongs to one instant, so nobody else is about to write there."""
+"""Folders below it are removed with their last file. Each belongs to one instant, so there are no other writers."""
 _PASSING = (_MARKERS, ".hoodie/.heartbeat/", f"{TICKETS}/.clock")
-"""What these paths say is about processes that run. If the machine goes down they do not, and so nothing is synced."""
+"""Paths that are not synced: they describe running processes, which do not survive a power cut."""
 _OPEN_MAX = 64
-"""So many new files are open at a time."""
+"""Maximum number of new files open at a time."""
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-"""How files are opened: a pipe under the name of a file would be waited for."""
+"""Flags for opening files; non-blocking, so that a pipe in the place of a file cannot block."""
 
 
 class LocalStorage:
@@ -124,7 +124,7 @@ class LocalStorage:
         return tuple(sorted(found, key=lambda listed: listed.path))
 
     def list_names(self, folder: str) -> tuple[str, ...]:
-        """The names of the files in a folder, sorted; the folder alone is asked, not its files."""
+        """The names of the files in a folder, sorted; reads only the folder, not its files."""
         entries = self._entries(checked_folder(folder))
         with os_errors_typed(folder):
             return tuple(sorted([entry.name for entry in entries if entry.is_file()]))
@@ -258,7 +258,7 @@ class LocalStorage:
             return pa.OSFile(file, "r")
 
     def dismiss(self, path: str) -> None:
-        """Frees the file's pages for those that are written next: on a virtual machine others cost far more."""
+        """Releases the file's page cache for files written next: on a virtual machine fresh pages cost far more."""
         posix.dismiss(self._file(path))
 
     def uri(self, path: str) -> str:
@@ -285,7 +285,7 @@ def _join(folder: str, name: str) -> str:
 
 
 def _listed(entry: os.DirEntry[str], path: str) -> Listed | None:
-    """The entry, unless it is no file or went away meanwhile."""
+    """The listed file; None if it is not a file or was deleted meanwhile."""
     try:
         if not entry.is_file():
             return None

@@ -42,7 +42,7 @@ from lakebed.storage.stores import open_stores
 _OFFSET_MAX = 2**62
 _REQUESTS_AT_ONCE = 8
 _GAP_BYTES = 1024 * 1024
-"""Reading so much for nothing takes no longer than another request."""
+"""Largest gap, in bytes, between two ranges that are fetched by one request: cheaper than a second request."""
 _STATUS = re.compile(r"status code: (\d{3})")
 _STORE_ERRORS = (BaseError, ValueError, NotImplementedError)
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class ObjectStorage:
         return None if found is None else found[0]
 
     def find_with_etag(self, path: str) -> tuple[bytes, str] | None:
-        """The whole file and what the store names this version of it, or None if there is none."""
+        """The whole file and its etag, or None if there is none."""
         found = self._download(path)
         return None if found is None else (found[0], self._known_etag(found[1]))
 
@@ -196,14 +196,14 @@ class ObjectStorage:
         return open_arrow_file(self, path)
 
     def dismiss(self, path: str) -> None:
-        """Nothing of it is held here."""
+        """Does nothing: object stores have no page cache here."""
 
     def uri(self, path: str) -> str:
         """The url as Spark's connectors take it; InvalidInputError for a table in memory."""
         if self._stores.spark_root is None:
             raise InvalidInputError(
                 f"Spark cannot read {self.url}",
-                hint="put the table on a disk or in a bucket; a url of Azure must name the account",
+                hint="put the table on a disk or in a bucket; an Azure url must name the account",
             )
         place, _, prefix = self._stores.spark_root.partition("://")[2].partition("/")
         scheme = self._stores.spark_root.partition("://")[0]
@@ -238,7 +238,7 @@ class ObjectStorage:
         etag: str | None = described[self._stores.etag_key]
         if etag is None:
             raise UnsupportedTableError(
-                f"{self.url}: the store gives its objects no versions", hint="use a store with conditional writes"
+                f"{self.url}: the store returns no object versions", hint="use a store with conditional writes"
             )
         return etag
 
@@ -269,7 +269,7 @@ class ObjectStorage:
         return [bytes(piece) for piece in pieces]
 
     def _with_empty_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> builtins.list[bytes]:
-        """Stores do not take empty ranges: those are answered here, once it is clear that they lie in the file."""
+        """Answers empty ranges, which stores refuse, after checking that they lie within the file."""
         self._check_inside(path, ranges)
         parts = iter(self.get_ranges(path, [wanted for wanted in ranges if wanted[1]]))
         return [next(parts) if length else b"" for _, length in ranges]
@@ -301,7 +301,7 @@ def _reading(path: str) -> Iterator[None]:
 
 
 def _outcome(path: str, write: Callable[[], object], *, absent: Outcome | None) -> Outcome:
-    """How a write ended. `absent`: what it means if the store misses something; None if that can only be the bucket."""
+    """The outcome of a write. `absent`: the outcome if something is missing; None if that can only be the bucket."""
     try:
         write()
     except (AlreadyExistsError, PreconditionError):
@@ -318,12 +318,13 @@ def _outcome(path: str, write: Callable[[], object], *, absent: Outcome | None) 
 
 
 def _definite(error: Exception, path: str) -> LakebedError | None:
-    """What a store's error says for sure; None for one that may pass, or hide that the request was served."""
+    """The error to raise for a definite failure; None if it may be temporary, or the request may have been served."""
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or _status(error) in ("401", "403"):
         return denied(path)
     if isinstance(error, (NotSupportedError, NotImplementedError)):
         return UnsupportedTableError(
-            f"{path}: the store cannot do this ({_first_line(error)})", hint="use a store with conditional writes"
+            f"{path}: the store does not support this request ({_first_line(error)})",
+            hint="use a store with conditional writes",
         )
     if isinstance(error, (InvalidPathError, ValueError)):
         return InvalidInputError(
@@ -339,7 +340,7 @@ def _no_bucket(path: str) -> InvalidInputError:
 
 
 def _status(error: Exception) -> str | None:
-    """The HTTP status, which the library gives in words only when a listing fails."""
+    """The HTTP status; if a listing fails, the library gives it only as text."""
     found = _STATUS.search(str(error))
     return found[1] if found else None
 

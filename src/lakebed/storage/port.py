@@ -4,9 +4,9 @@ Paths are relative to the table's root, with `/` between names and no escaping: 
 an object. Reads return bytes or raise; they never create anything. Writes end in one of three outcomes, because the
 answer of a store can get lost: an `UNKNOWN` write is settled by reading back, never by guessing.
 
-Tickets are the fence of the commit protocol. A lease can run out while its holder is paused, so a lock alone cannot
-stop a late completing write. A completed instant therefore appears only through `publish`, which works while its
-ticket is alive; whoever takes over revokes the ticket first, and from then on the late write is refused.
+Tickets are the fencing tokens of the commit protocol. A lease can expire while its holder is paused, so a lock alone
+cannot stop a late completing write. A completed instant therefore appears only through `publish`, which works while its
+ticket is alive; a process that takes over revokes the ticket first, and from then on the late write is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lakebed.storage.counts import RequestCounts
 from lakebed.storage.problems import too_large
 
 TICKETS = ".hoodie/.tickets"
-"""The folder of live tickets; other engines do not look there."""
+"""The folder of live tickets; other engines ignore it."""
 
 _BAD_PATH = re.compile(r"\A/|/\Z|//|(?:\A|/)\.{1,2}(?:/|\Z)|\0")
 _OF_TABLE = r"(?:\.hoodie/metadata/)?\.hoodie/"
@@ -36,7 +36,7 @@ _SIZES_MAX = (
     (16 << 20, re.compile(rf"{_OF_TABLE}(?:{_SMALL})|(?:.*/)?\.hoodie_partition_metadata", re.DOTALL)),
     (1 << 30, re.compile(rf"{_OF_TABLE}(?:timeline/)?[^/]+\Z")),
 )
-"""Configuration, locks, heartbeats and the like have some hundred bytes, instants as many for each file written."""
+"""Maximum sizes in bytes of files read whole: config, locks and the like are tiny, instants grow with a commit."""
 _GLOB = re.compile(r"([{}\[\]*?\\])")
 _BAD_TICKET = re.compile(r"\A\Z|\A\.|[/\0]")
 
@@ -45,11 +45,11 @@ class Outcome(Enum):
     """How a write ended."""
 
     DONE = "done"
-    """It took place and is durable."""
+    """The write succeeded and is durable."""
     REFUSED = "refused"
-    """It did not take place: its condition did not hold."""
+    """The write had no effect: its condition did not hold."""
     UNKNOWN = "unknown"
-    """The store did not say. Read back before anything else, and delete nothing until then."""
+    """The store did not report the outcome. Read back before anything else, and delete nothing until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The right to complete one instant. The owner picks a `generation` that it never uses again, such as a token."""
+    """A fencing token: the right to complete one instant. The owner picks a unique `generation`, such as a token."""
 
     instant: str
     generation: str
@@ -82,7 +82,7 @@ class Ticket:
 
     @property
     def path(self) -> str:
-        """Where the ticket lies while it is alive."""
+        """The path of the ticket while it is alive."""
         return f"{TICKETS}/{self.name}"
 
 
@@ -141,7 +141,7 @@ class Storage(Protocol):
 
     @property
     def counts(self) -> RequestCounts:
-        """What was asked of the store so far."""
+        """The requests made so far."""
         ...
 
     def get(self, path: str) -> bytes:
@@ -155,7 +155,7 @@ class Storage(Protocol):
     def find_with_etag(self, path: str) -> tuple[bytes, str] | None:
         """The whole file and the etag for `replace`, or None if there is none.
 
-        Equal bytes may have equal etags, so what is swapped should carry a token or a counter.
+        Equal bytes may have equal etags, so a file that is swapped should contain a token or a counter.
         """
         ...
 
@@ -200,8 +200,8 @@ class Storage(Protocol):
     def replace(self, path: str, data: bytes, *, etag: str | None = None) -> Outcome:
         """Writes a file over what was there: whole or not at all, durable.
 
-        With an `etag` it is refused unless the file is there with that etag. Only for files that live by being
-        replaced: heartbeats, locks, the table config, index definitions.
+        With an `etag` it is refused unless the file exists with that etag. Only for mutable files: heartbeats, locks,
+        the table config, index definitions.
         """
         ...
 
@@ -210,11 +210,11 @@ class Storage(Protocol):
         ...
 
     def open_ticket(self, ticket: Ticket) -> Outcome:
-        """Brings a ticket to life; refused if it is alive already."""
+        """Opens a ticket; refused if it is already open."""
         ...
 
     def find_tickets(self, instant: str) -> tuple[Ticket, ...]:
-        """The live tickets of an instant, for whoever takes it over and knows no generation."""
+        """The live tickets of an instant, for a process that takes it over and does not know their generations."""
         ...
 
     def publish(self, ticket: Ticket, final: str, data: bytes) -> Outcome:
@@ -222,9 +222,9 @@ class Storage(Protocol):
         ...
 
     def revoke(self, ticket: Ticket, *, in_use: bool = True) -> Outcome:
-        """Ends a ticket, or finds it ended: once this returns DONE no file can appear through it any more.
+        """Revokes a ticket: once this returns DONE, nothing can be published with it.
 
-        With `in_use` false the caller knows that no publish by it is in flight, and waits for none.
+        With `in_use` false the caller knows that no publish with it is in flight, and does not wait.
         """
         ...
 
@@ -237,7 +237,7 @@ class Storage(Protocol):
         ...
 
     def dismiss(self, path: str) -> None:
-        """Says that a file will hardly be read again: whatever holds it in memory may let it go. Never fails."""
+        """Hints that a file will hardly be read again, so that caches may release it. Never fails."""
         ...
 
     def uri(self, path: str) -> str:

@@ -1,9 +1,9 @@
 """Durable writes on a POSIX file system: what `create`, `replace` and `publish` on a local disk are made of.
 
-A file is first staged under a name that nobody looks at, synced, and then given its final name in one step: by a hard
+A file is first staged under a temporary name, synced, and then given its final name in one step: by a hard
 link where the name must be free, by a rename where it may be taken. The folder is synced after that, so the name
-survives a power cut. At no moment does anything stand half-written under a final name. Files that mean nothing once
-the machine has gone down are not synced (`is_passing`): a sync costs more than all the rest.
+survives a power cut. No file is ever half-written under its final name. Files that mean nothing after a
+restart of the machine are not synced (`is_passing`): a sync costs more than all the rest.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from lakebed.storage.port import Outcome
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 _SYNCS_AT_ONCE = 8
-"""A file system does the work of several syncs in one go; a disk that others use, too, makes each of them wait."""
+"""Number of concurrent syncs: a file system batches them, but on a shared disk each of them waits."""
 _AT_ONCE_BYTES = 1 << 20
 """File systems that take as many pages at once as they are given bytes, look for huge ones from twice this size on:
 then a write takes ten times as long."""
 _COUNTER = itertools.count()
 _UNSURE = frozenset({errno.EIO, errno.ETIMEDOUT, errno.ESTALE})
-"""What a network file system says when it does not know whether a change of names took place."""
+"""Errors of a network file system after which the outcome of a rename or link is unknown."""
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def sync_all(folders: Iterable[str]) -> dict[str, Outcome]:
 
 
 def dismiss(path: str) -> None:
-    """Has the page cache let go of a file, but for what is not on disk yet. Not every system can."""
+    """Drops a file from the page cache, except dirty pages; does nothing where the system does not support it."""
     if not hasattr(os, "posix_fadvise"):
         return
     with suppress(OSError):
@@ -129,10 +129,10 @@ def make_folder(folder: str, *, is_passing: bool = False) -> None:
 
 @contextmanager
 def locked(folder: str) -> Iterator[None]:
-    """Alone among the replaces and deletes in this folder. Ends with the process, leaves nothing behind.
+    """Holds an exclusive lock on replaces and deletes in this folder. The lock ends with the process.
 
-    POSIX has no compare-and-swap for files. Comparing and renaming under this lock is one, as long as all who replace
-    or delete take it; a create need not, for it never touches a name that is taken.
+    POSIX has no compare-and-swap for files. Comparing and renaming under this lock is one, as long as all replaces and
+    deletes take it; a create need not, because it never touches an existing name.
     """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -187,7 +187,7 @@ def _at_once(wait: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    """Threads that stay: they wait for the disk, and starting them takes longer than that."""
+    """A persistent thread pool: starting threads takes longer than the syncs they wait for."""
     return ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="lakebed-sync")
 
 

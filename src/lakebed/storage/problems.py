@@ -1,4 +1,4 @@
-"""What goes wrong with bytes, in lakebed's own errors."""
+"""Storage failures as lakebed's errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def missing(path: str) -> CorruptTableError:
-    """The file should be there and is not."""
+    """The file should exist and does not."""
     return CorruptTableError(
         "the file is missing",
         path=path,
@@ -33,7 +33,7 @@ def missing(path: str) -> CorruptTableError:
 
 
 def no_file(path: str) -> CorruptTableError:
-    """Something has the name of a file that is none."""
+    """Something else has the name of a file."""
     return CorruptTableError(
         "this is a pipe, a socket or a device", path=path, hint="remove it, then restore the file from a backup"
     )
@@ -41,21 +41,21 @@ def no_file(path: str) -> CorruptTableError:
 
 def too_large(path: str, size: int, bytes_max: int) -> CorruptTableError:
     """No file of this kind has so many bytes."""
-    return CorruptTableError(f"the file has {size} bytes, and such files have {bytes_max} at most", path=path)
+    return CorruptTableError(f"the file has {size} bytes; such files have at most {bytes_max}", path=path)
 
 
 def too_short(path: str, offset: int, length: int, size: int) -> CorruptTableError:
     """A range reaches outside the file."""
-    return CorruptTableError(f"{length} bytes wanted, the file has {size}", path=path, offset=offset)
+    return CorruptTableError(f"{length} bytes expected, the file has {size}", path=path, offset=offset)
 
 
 def denied(path: str) -> InvalidInputError:
-    """The store knows us and says no."""
+    """The store denied access."""
     return InvalidInputError(f"{path}: permission denied", hint=_DENIED_HINT)
 
 
 def unavailable(path: str, why: object) -> StorageUnavailableError:
-    """The store failed for a reason that may pass."""
+    """The store failed for a reason that may be temporary."""
     return StorageUnavailableError(f"{path}: the store did not answer ({why})", hint=_TRY_AGAIN)
 
 

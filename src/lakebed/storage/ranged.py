@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lakebed.storage.port import Storage
 
 _READ_AHEAD_BYTES = 256 * 1024
-"""A request to an object store takes as long as moving about this much: smaller reads of one place become one."""
+"""Read-ahead in bytes: a request to an object store takes about as long as transferring this much."""
 
 
 @dataclass(frozen=True, slots=True)

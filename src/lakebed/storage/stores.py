@@ -39,18 +39,18 @@ _MEMORY: dict[str, MemoryStore] = {}
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Two clients of one place, because a hidden retry is a help for reads and a lie for conditional writes.
+    """Two clients of one store: one with hidden retries, for reads, and `once` without, for conditional writes.
 
-    A client that repeats a create whose reply was lost is refused by its own first attempt. `once` never repeats, so
-    its refusals are true; what it cannot tell is unknown.
+    A client that retries a create whose reply was lost is refused by its own first attempt. `once` never retries, so a
+    refusal is certain; any other failure leaves the outcome unknown.
     """
 
     retrying: Any
     once: Any
     etag_key: str
-    """Which field of an object's description a conditional write is compared with."""
+    """The metadata field that conditional writes compare: the etag, or its equivalent."""
     spark_root: str | None
-    """The root as Spark's connectors spell it; None where Spark cannot go."""
+    """The root url for Spark's connectors; None if Spark cannot read the store."""
     revoke_wait_s: float
     """How long a request that the store has already accepted may still take effect."""
 
@@ -131,7 +131,7 @@ def _open(
 
 
 def _split(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options for the store, and those for its HTTP client, which the library wants apart."""
+    """Options of the store and options of its HTTP client, which the library takes separately."""
     config: dict[str, str] = {}
     client: dict[str, str] = {}
     for key, value in options.items():

@@ -1,4 +1,4 @@
-"""Index definitions as the table has them. Without them an index would be used by guess, and rows not found."""
+"""Loads index definitions. An index without its definition is not used: guessing would lose rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakebed.storage import Storage
 
 COLUMN_STATS, RECORD_INDEX = "column_stats", "record_index"
 UNDERIVABLE = ("secondary_index_", "expr_index_")
-"""How the names of indexes begin of which nothing but their definitions tells what they are on."""
+"""Name prefixes of indexes whose columns are recorded only in their definitions."""
 _DEFINED_SINCE = 9
 """From this table version on index.json defines all indexes; before, a record index has no entry and is global."""
 
@@ -27,7 +27,7 @@ def load_definitions(storage: Storage, config: TableConfig) -> dict[str, IndexDe
 
 
 def load_stored(storage: Storage, config: TableConfig) -> dict[str, IndexDefinition]:
-    """Like `load_definitions`, also if some of several definitions are missing: what work on one index goes by."""
+    """Like `load_definitions`, but some of several definitions may be missing; for operations on a single index."""
     path = config.index_definitions_path
     data = storage.find(path)
     try:
@@ -41,7 +41,7 @@ def load_stored(storage: Storage, config: TableConfig) -> dict[str, IndexDefinit
 
 
 def _named(config: TableConfig) -> tuple[str, ...]:
-    """The indexes that must be defined if the table has a place for definitions at all."""
+    """The indexes that must be defined if the table has a definitions file."""
     has_place = "hoodie.table.index.defs.path" in config.properties
     return config.metadata_partitions if has_place and config.version >= _DEFINED_SINCE else ()
 
@@ -51,13 +51,13 @@ def _is_defined(name: str) -> bool:
 
 
 def _expected(config: TableConfig) -> tuple[str, ...]:
-    """Those without which a write goes wrong. A record index that all engines share is global without an entry."""
+    """Definitions that a write depends on. A shared record index without an entry is global."""
     own = {*config.own_partitions}
     return tuple(name for name in _named(config) if name == COLUMN_STATS or (name == RECORD_INDEX and name in own))
 
 
 def undefined_indexes(config: TableConfig, definitions: Mapping[str, IndexDefinition]) -> tuple[str, ...]:
-    """Indexes of which nothing tells what they are on: nobody uses them."""
+    """Indexes whose columns are unknown, because their definitions are lost; they are not used."""
     return tuple(n for n in _named(config) if n.startswith(UNDERIVABLE) and n not in definitions)
 
 
@@ -65,6 +65,6 @@ def _broken(storage: Storage, config: TableConfig, what: str) -> CorruptTableErr
     return CorruptTableError(
         what,
         path=config.index_definitions_path,
-        hint=f"lakebed doctor {storage.url} --repair brings the definitions of indexes back; reads with the option "
-        "hoodie.metadata.enable=false do without indexes",
+        hint=f"lakebed doctor {storage.url} --repair restores the index definitions; reads with the option "
+        "hoodie.metadata.enable=false work without indexes",
     )

@@ -1,4 +1,4 @@
-"""Opening a table, and keeping one look at it as long as its timeline does not change."""
+"""Opens a table and caches its state until the timeline changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def open_handle(
 
 
 class TableHandle:
-    """A table that can be looked at again and again. What it has read goes to a `memory`, which others may share."""
+    """An open table, whose state can be reloaded. What it reads goes to a `memory`, which other handles may share."""
 
     def __init__(
         self, storage: Storage, config: TableConfig, *, use_metadata: bool = True, memory: Memory | None = None
@@ -41,7 +41,7 @@ class TableHandle:
         self._seen: frozenset[Instant] = frozenset()
 
     def state(self) -> TableState:
-        """The table as it stands now. The same object as long as the timeline folder has the same files."""
+        """The current state of the table; the same object as long as the timeline folder has the same files."""
         seen = frozenset(list_instants(self.storage, self.config))
         if self._state is None or seen != self._seen:
             config = load_config(self.storage)
@@ -51,13 +51,13 @@ class TableHandle:
 
     @property
     def last_look(self) -> TableState:
-        """The newest state that was looked at, without looking again."""
+        """The last loaded state, without reloading."""
         return self._state or self.state()
 
     def state_at(self, look: Look, own: Instant | None = None, *, is_maintained: bool = False) -> TableState:
-        """The table as a section left it. The same object as before if nothing but `own` has come to the timeline.
+        """The table as a section left it; the same object as before if only `own` was added to the timeline.
 
-        If it `is_maintained` now, the timeline of its metadata table is not what it was.
+        If it `is_maintained`, the timeline of its metadata table has changed since.
         """
         if look.commit is not None:
             self._documents.note(*look.commit)
@@ -81,5 +81,5 @@ class TableHandle:
         )
 
     def forget(self) -> None:
-        """Makes the next look a new one: indexes may change while the timeline does not."""
+        """Makes the next call of `state` reload: indexes may change while the timeline does not."""
         self._state = None

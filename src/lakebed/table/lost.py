@@ -1,8 +1,8 @@
-"""Indexes that a table had and lost: nobody dropped them, and they are not there.
+"""Lost indexes: the table had them, nobody dropped them, and they no longer exist.
 
-A restore does without a metadata table that it cannot carry along; a process may die while it builds an index anew;
-Apache Hudi deletes the metadata table of a table that it writes to without one. The first two note in the table's
-configuration what is lost, in the same step. Of what another engine did away with, the definition is left.
+A restore drops a metadata table that it cannot roll back; a process may die while it rebuilds an index; Apache Hudi
+deletes the metadata table if a writer disables it. The first two record the loss in the table config, in the same
+write. Of an index that another engine deleted, the definition remains.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def lost_indexes(state: TableState) -> tuple[str, ...]:
 
 
 def has_lost_global_index(state: TableState) -> bool:
-    """Whether keys were unique in all partitions together, by a record index that is lost."""
+    """Whether the table lost a global record index, which kept keys unique across partitions."""
     definition = state.definitions.get("record_index")
     is_global = definition is None or not definition.is_partitioned
     return is_global and bool(state.config.partition_fields) and "record_index" in lost_indexes(state)

@@ -1,7 +1,7 @@
-"""What this process remembers of the tables that it opens: whoever opens one again need not read all of it again.
+"""A per-process cache of open tables, so that opening one again does not read everything again.
 
-Files of a table never change, and each is known by a time that no other table at that place has had, so what is
-remembered is never wrong.
+Files of a table are immutable, and each is identified by a time that no other table at that path has had, so the cache
+is never stale.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from lakebed.metadata.kept import Kept
 from lakebed.timeline.documents import Commits
 
 _TABLES_MAX = 4
-"""Each may take 64 MiB. Handles keep what they have in any case."""
+"""Number of tables to cache, up to 64 MiB each. Handles keep theirs in any case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What commits of one table say, and files of its metadata table."""
+    """Cached commit metadata of one table, and files of its metadata table."""
 
     commits: Commits = field(default_factory=dict)
     metadata: Kept = field(default_factory=Kept)
@@ -31,7 +31,7 @@ _MEMORIES: OrderedDict[object, Memory] = OrderedDict()
 
 
 def recall(url: str, store: Mapping[str, str]) -> Memory:
-    """The memory of the table at a url, as those with these options of the store see it; of the tables used last."""
+    """The cache of the table at a url with these store options; keeps the most recently used tables."""
     if url.startswith("memory:"):  # Whose name may be that of another table before the clock has moved on.
         return Memory()
     key = (url, frozenset(store.items()))

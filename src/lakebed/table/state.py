@@ -1,4 +1,4 @@
-"""One consistent look at a table: everything a read needs to plan, loaded on demand and then kept."""
+"""One consistent state of a table: everything that planning a read needs, loaded on demand and cached."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DataFiles = dict[str, tuple[BaseFile | LogFile, ...]]
 
 
 class TableState:
-    """A table as its timeline stood when it was loaded. Nothing in it changes afterwards."""
+    """A table as of the timeline that was loaded. It never changes afterwards."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class TableState:
         self._definitions = definitions
 
     def with_definitions(self, definitions: Mapping[str, IndexDefinition]) -> TableState:
-        """The table at the same moment, with definitions of its indexes that are not those that are stored."""
+        """The same state with other index definitions than the stored ones."""
         return TableState(
             self.storage,
             self.config,
@@ -68,7 +68,7 @@ class TableState:
         )
 
     def at(self, config: TableConfig, timeline: Timeline) -> TableState:
-        """The table at another moment; the same object if nothing has changed since this one was loaded."""
+        """The state with another config and timeline; the same object if nothing has completed or changed since."""
         if timeline.completed() == self.timeline.completed() and config == self.config:
             return self
         return TableState(
@@ -125,7 +125,7 @@ class TableState:
         return Snapshot(self.timeline, self.archive)
 
     def snapshot_at(self, completed_at: InstantTime) -> Snapshot:
-        """The snapshot of a reader that stands at a completion time."""
+        """The snapshot as of a completion time."""
         return Snapshot(self.timeline, self.archive, completed_at)
 
     @cached_property
@@ -134,7 +134,7 @@ class TableState:
         return self.slices(self.latest)
 
     def find_slice(self, group: FileGroupId) -> FileSlice | None:
-        """The file slice of one file group in the newest snapshot; asks for no more files than its partition's."""
+        """The file slice of one file group in the newest snapshot; lists only the files of its partition."""
         if "latest_slices" in self.__dict__ or not isinstance(self.metadata, MetadataTable):
             return next((file_slice for file_slice in self.latest_slices if file_slice.group == group), None)
         if group.partition not in self._partition_files:
@@ -181,7 +181,8 @@ class TableState:
         needed = {path for file_slice in self._latest_slices(cleaned, snapshot) for path in file_slice.paths}
         if needed - seen:
             raise SnapshotExpiredError(
-                f"{self.storage.url}: {min(needed - seen)} was cleaned while the table was looked at", hint="read again"
+                f"{self.storage.url}: {min(needed - seen)} was cleaned while the table was being read",
+                hint="read again",
             )
 
     def replaced(self, snapshot: Snapshot) -> frozenset[FileGroupId]:
@@ -205,7 +206,7 @@ class TableState:
         return pa.schema([field for field in arrow_schema(declared, path=path) if field.name not in META_COLUMNS])
 
     def _dropped_columns(self, columns: list[pa.Field]) -> list[pa.Field]:
-        """Partition columns that the table keeps in paths alone; as text, since nothing else says what they are."""
+        """Partition columns that are stored only in paths; as text, because their type is not recorded."""
         if not self.config.drops_partition_columns:
             return []
         known = {field.name for field in columns}
@@ -234,10 +235,10 @@ class TableState:
         raise CorruptTableError("no commit declares the table's schema", path=self.config.timeline_path)
 
     def _without_strays(self, snapshot: Snapshot) -> DataFiles:
-        """Files by partition, without what tasks left that ran twice or too late.
+        """Files by partition, without stray files of tasks that ran twice or too late.
 
-        Of several files of one instant in a group, those that its commit names; of a replace commit no others at all: a
-        clustering that is executed again makes new groups, and its first attempt may wake up after it has completed.
+        Of several files of one instant in a group, only those that its commit names. Of a replace commit, only named
+        files: a clustering that is executed again creates new groups, and a stale first attempt may still write files.
         """
         named = {
             instant.requested_at: {stat.path for stat in self.documents.commit(instant).stats}
@@ -277,5 +278,5 @@ class TableState:
 
 
 def _is_named(named: Mapping[InstantTime, Collection[str]], partition: str, file: BaseFile | LogFile) -> bool:
-    """Whether a file counts as far as those commits go that say which files are theirs."""
+    """Whether a file is visible, judging by commits that name all their files."""
     return file.instant not in named or "/".join(filter(None, (partition, file.name))) in named[file.instant]

@@ -1,4 +1,4 @@
-"""The real world for the protocol layer: this machine's clock, threads, chance, and the table's lock."""
+"""The real ports of the protocol layer: this machine's clock, threads and randomness, and the table lock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakebed.transaction.ports import Ports
 from lakebed.transaction.transactions import Transactions
 
 _SHARED_SKEW_MS = 200
-"""How far clocks of machines that share a store may stand apart; on one machine there is but one clock."""
+"""Maximum clock skew, in ms, of machines that share a store; on one machine there is only one clock."""
 
 
 def open_ports(storage: Storage, lock_options: Mapping[str, str]) -> Ports:
@@ -25,7 +25,7 @@ def open_ports(storage: Storage, lock_options: Mapping[str, str]) -> Ports:
 
 
 def choose_timing(ports: Ports, *, heartbeat_ms: int, heartbeat_misses: int, service_delay_minutes: int = 10) -> Timing:
-    """How long things may take on the table: clocks differ where others may have its lock."""
+    """Timeouts of the protocol for a table; with clock skew only if other machines can hold its lock."""
     skew_ms = _SHARED_SKEW_MS if ports.lock.can_be_lost else 0
     delay = service_delay_minutes * 60.0
     return Timing(heartbeat_ms / 1000, heartbeat_misses, skew_ms, service_delay_seconds=delay)

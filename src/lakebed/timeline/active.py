@@ -15,14 +15,14 @@ from lakebed.timeline.timeline import Timeline
 def load_timeline(
     storage: Storage, config: TableConfig, root: str = "", first: Iterable[Instant] | None = None
 ) -> Timeline:
-    """The active timeline of the table below `root`: a prefix of what took place, in completion order.
+    """The active timeline of the table below `root`: a prefix of the instants, in completion order.
 
-    A listing is not atomic: an instant that completes while it runs may be seen without an earlier one. So the folder
-    is listed twice, and only what had completed by the newest completion of the `first` listing counts. Savepoints
-    count as they are found: they change nothing, and the time of one that is deleted may be drawn again.
+    A listing is not atomic: an instant that completes meanwhile may be listed without an earlier one. So the folder is
+    listed twice, and only instants that had completed by the newest completion of the `first` listing are returned.
+    Savepoints are returned as found: they change nothing, and the time of a deleted one may be drawn again.
 
-    If one that had completed is gone, it is being archived, or taken back, and a listing may show what went after it
-    but not itself: then the folder is listed once more.
+    If a completed instant has disappeared, it is being archived or rolled back, and a listing may show a later one
+    without it: then the folder is listed once more.
     """
     first = tuple(list_instants(storage, config, root) if first is None else first)
     second = list_instants(storage, config, root)
@@ -49,7 +49,7 @@ def _is_ordered(instant: Instant) -> bool:
 
 
 def list_instants(storage: Storage, config: TableConfig, root: str = "") -> tuple[Instant, ...]:
-    """Every instant file of the active timeline; names that are no instants are left out."""
+    """Every instant file of the active timeline; other names are skipped."""
     folder, layout = f"{root}{config.timeline_path}", config.timeline_layout
     found = [decode_instant_name(name, layout=layout, folder=folder) for name in storage.list_names(folder)]
     return tuple([instant for instant in found if instant is not None])

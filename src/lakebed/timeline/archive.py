@@ -25,7 +25,7 @@ _WRITES = (Action.COMMIT.value, Action.DELTA_COMMIT.value, Action.REPLACE_COMMIT
 
 
 class Archive:
-    """Archived instants of one table, read on demand and kept."""
+    """Archived instants of one table, read on demand and cached."""
 
     def __init__(self, storage: Storage, config: TableConfig, root: str = "") -> None:
         self._storage = storage

@@ -1,4 +1,4 @@
-"""The table configuration file: where everything else of a table is found."""
+"""Loads the table configuration file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BACKUP = ".hoodie/hoodie.properties.backup"
 
 
 def load_config(storage: Storage) -> TableConfig:
-    """The table's configuration, from its backup while a writer is replacing it."""
+    """The table's configuration; from its backup while another engine is replacing the file."""
     for path in (PROPERTIES, BACKUP, PROPERTIES):  # Again: the writer may have been done between both.
         data = storage.find(path)
         if data is not None:
@@ -36,7 +36,7 @@ def has_config(storage: Storage) -> bool:
 
 @lru_cache(maxsize=64)
 def decode_config(data: bytes, path: str) -> TableConfig:
-    """What a configuration file says. Remembered: every section reads the file anew, and hardly ever finds another."""
+    """Decodes a configuration file. Cached, because every section reads the file and it hardly ever changes."""
     properties = decode_properties(data, path=path)
     check_table_checksum(properties, path=path)
     return TableConfig(properties, path)

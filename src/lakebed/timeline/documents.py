@@ -1,4 +1,4 @@
-"""What completed instants say: commit, clean and savepoint metadata, loaded on demand and kept."""
+"""Metadata of completed instants (commit, clean, savepoint), loaded on demand and cached."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lakebed.timeline.archive import Archive
 
 Commits = dict[Instant, CommitMetadata]
 COMMITS_MAX = 1000
-"""So many are kept: as many as a timeline has before it is archived, and more."""
+"""Number of commits to cache: more than a timeline has before it is archived."""
 
 
 class Documents:
     """The contents of instant files of one table. They never change, so each is read once.
 
-    Those that were read before may be given as `commits`; what is read is added to them.
+    `commits` is a cache of commit metadata to start from; what is read is added to it.
     """
 
     def __init__(self, storage: Storage, config: TableConfig, root: str = "", commits: Commits | None = None) -> None:
@@ -34,12 +34,12 @@ class Documents:
         self._cleans: dict[Instant, CleanMetadata] = {}
 
     def path(self, instant: Instant) -> str:
-        """Where an instant's file lies, relative to the storage root."""
+        """The path of an instant's file, relative to the storage root."""
         name = encode_instant_name(instant, layout=self._config.timeline_layout)
         return f"{self._root}{self._config.timeline_path}/{name}"
 
     def commit(self, instant: Instant) -> CommitMetadata:
-        """What a completed commit, deltacommit or replacecommit wrote and replaced."""
+        """The metadata of a completed commit, deltacommit or replacecommit."""
         found = self._commits.get(instant)
         if found is None:
             found = decode_commit(self._content(instant), path=self.path(instant))
@@ -47,7 +47,7 @@ class Documents:
         return found
 
     def note(self, instant: Instant, commit: CommitMetadata) -> None:
-        """Keeps what a completed commit says, for those who ask from now on."""
+        """Adds the metadata of a completed commit to the cache."""
         self._commits[instant] = commit
         for oldest in [*self._commits][:-COMMITS_MAX]:
             self._commits.pop(oldest, None)
@@ -59,18 +59,18 @@ class Documents:
         return self._cleans[instant]
 
     def planned_files(self, clean: InstantTime) -> Mapping[str, tuple[str, ...]]:
-        """Names of the files that a clean on the timeline sets out to delete, by partition.
+        """Names of the files that a clean on the timeline plans to delete, by partition.
 
-        SnapshotExpiredError if it was archived since the timeline was listed: then nobody can tell what it deleted.
+        SnapshotExpiredError if it was archived since the timeline was listed: then its plan is no longer available.
         """
         path = self.path(Instant(clean, Action.CLEAN, State.REQUESTED))
         plan = self._storage.find(path)
         if plan is None:
-            raise SnapshotExpiredError(f"{path} was archived while the table was looked at", hint="read again")
+            raise SnapshotExpiredError(f"{path} was archived while the table was being read", hint="read again")
         return decode_clean_plan(plan, path=path).files
 
     def _content(self, instant: Instant) -> bytes:
-        """What an instant says, also one that was archived since the timeline was listed."""
+        """The content of an instant, even if it was archived since the timeline was listed."""
         found = self._storage.find(self.path(instant))
         if found is None:
             archived = Archive(self._storage, self._config, self._root).find(instant)

@@ -1,4 +1,4 @@
-"""What one reader sees: which writes count, and since when."""
+"""Snapshots: which writes a reader sees, and when each completed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakebed.timeline.timeline import Timeline
 class Snapshot:
     """The writes that had completed by a point in completion order, active or archived.
 
-    `timeline` is the whole active timeline; `until`, if given, is the completion time at which the reader stands.
+    `timeline` is the whole active timeline; `until`, if given, is the completion time of the snapshot.
     """
 
     def __init__(self, timeline: Timeline, archive: Archive, until: InstantTime | None = None) -> None:
@@ -23,7 +23,7 @@ class Snapshot:
         self._archived: dict[InstantTime, InstantTime | None] = {}
 
     def completion_of(self, requested_at: InstantTime) -> InstantTime | None:
-        """When that write completed; None if it does not count for this reader."""
+        """When that write completed; None if it is not visible to this reader."""
         completed_at = self.timeline.completion_of(requested_at)
         if completed_at is not None or not self._may_be_archived(requested_at):
             return completed_at
@@ -37,7 +37,7 @@ class Snapshot:
         return self._active.first_requested_at
 
     def prefetch(self, wanted: Iterable[InstantTime]) -> None:
-        """Look up archived writes in one pass, so that asking for each is cheap."""
+        """Looks up archived writes in one pass, so that later calls for each are cheap."""
         missing = {t for t in wanted if t not in self._archived and self._may_be_archived(t)}
         if not missing:
             return

@@ -58,7 +58,7 @@ class Timeline:
         return len(self.instants)
 
     def completed(self) -> tuple[Instant, ...]:
-        """Instants that took place, in completion order."""
+        """Completed instants, in completion order."""
         return tuple(instant for instant in self.instants if instant.is_completed)
 
     def pending(self) -> tuple[Instant, ...]:
@@ -74,14 +74,14 @@ class Timeline:
         return self._completions.get(requested_at)
 
     def until(self, completed_at: InstantTime) -> Timeline:
-        """The completed instants a reader saw at that completion time."""
+        """The completed instants that a reader saw at that completion time."""
         return Timeline(
             tuple(i for i in self.completed() if i.completed_at is not None and i.completed_at <= completed_at)
         )
 
     @property
     def last_completed_at(self) -> InstantTime | None:
-        """The newest completion time here, but for savepoints, which change nothing and may be deleted."""
+        """The newest completion time here, ignoring savepoints, which change nothing and may be deleted."""
         ordered = (i for i in self.instants if i.action is not Action.SAVEPOINT)
         return max((i.completed_at for i in ordered if i.completed_at is not None), default=None)
 

@@ -35,20 +35,20 @@ _PENDING_AS = {
     Action.REPLACE_COMMIT: (Action.REPLACE_COMMIT, Action.CLUSTERING),
 }
 _MERGED_FILES = 10
-"""So many files of one level of the history become one of the next."""
+"""Number of history files of one level that are merged into one file of the next."""
 _MERGED_BYTES = 1 << 30
-"""Files of the history that are larger are left as they are."""
+"""History files above this size, in bytes, are not merged."""
 _NAMES_MAX = 10
-"""So many names are tried for a new file: each that is taken was left by a process that was interrupted."""
+"""Number of names to try for a new history file; a taken name was left by an interrupted process."""
 _KEPT_MANIFESTS = 3
-"""Readers may still be at one of the newest manifests, and at the files that it names."""
+"""Number of manifests to keep, with the files that they name: readers may still use them."""
 
 
 def archive(section: Section, instants: Sequence[Instant], root: str = "") -> None:
-    """Moves completed instants into the history: first they are there, then they are gone here.
+    """Moves completed instants into the history: adds them there, then deletes them from the active timeline.
 
-    A crash in between leaves instants in both places, or files of the history that no manifest names; neither matters.
-    Then files of the history are merged, level by level, where there are many.
+    A crash in between leaves instants in both places, or history files that no manifest names; both are harmless.
+    Then levels of the history that have enough files are merged.
     """
     there = Archive(section.ports.storage, section.config, root).holds(instants)
     new = [instant for instant in instants if instant not in there]
@@ -66,10 +66,11 @@ def archive(section: Section, instants: Sequence[Instant], root: str = "") -> No
 
 
 def finish_archiving(section: Section) -> None:
-    """Ends what a process left that died between both steps: what the history has is no longer on the timeline.
+    """Finishes an archiving run that died half way: deletes instants that the history has from the active timeline.
 
-    Whoever takes completed instants back does this first. The history would still tell of them. It would do so, too,
-    if a process that has lost the lock while it archived them could still have its manifest count.
+    A restore or a rollback of completed instants calls this first; else the history would still list what it undoes.
+    If the lock can be lost, it also publishes a new manifest, so that a manifest prepared by a stale archiver fails
+    its compare-and-swap.
     """
     if section.ports.lock.can_be_lost:
         _renew_manifest(section)
@@ -90,10 +91,10 @@ def _row(section: Section, instant: Instant, root: str) -> ArchivedInstant:
 
 
 def _add_file(section: Section, file: HistoryFile, data: bytes, root: str, merged: Collection[str] = ()) -> None:
-    """Puts a file into the history, in the place of those that were merged into it.
+    """Adds a file to the history and removes the `merged` files from the manifest.
 
-    Whoever lost the lock may still have its manifest count, if nobody else had one since: so a file that is there is
-    never taken away here, nor taken for one's own.
+    The manifest of a process that lost the lock may still become current, if no other was published since. So an
+    existing file is never deleted here, nor assumed to be our own.
     """
     storage, folder = section.ports.storage, f"{root}{section.config.history_path}"
     stored = storage.find_with_etag(f"{folder}/_version_")
@@ -111,7 +112,7 @@ def _add_file(section: Section, file: HistoryFile, data: bytes, root: str, merge
 def _put_manifest(
     section: Section, folder: str, number: int, entries: Sequence[ManifestEntry], etag: str | None
 ) -> bool:
-    """Has a manifest with a new number count, unless another one has come to count since `etag` was seen."""
+    """Publishes a manifest under a new number; False if another was published since `etag` was read."""
     storage = section.ports.storage
     while not create_file(storage, f"{folder}/manifest_{number}", encode_manifest(entries)):
         number += 1  # One that a crashed attempt left is not taken away: it may be that of who has the lock by now.
@@ -119,7 +120,7 @@ def _put_manifest(
 
 
 def _renew_manifest(section: Section) -> None:
-    """The same manifest under a new number: no other that is on its way can come to count any more."""
+    """Publishes the current manifest under a new number: one prepared by a stale process then fails its swap."""
     storage, folder = section.ports.storage, section.config.history_path
     for _ in range(_NAMES_MAX):
         stored = storage.find_with_etag(f"{folder}/_version_")
@@ -131,14 +132,14 @@ def _renew_manifest(section: Section) -> None:
 
 
 def _create_file(section: Section, folder: str, file: HistoryFile, data: bytes) -> str:
-    """The name of a new file, under which nobody has stored one: its range may be a little too wide."""
+    """Stores a new history file under a free name, and returns the name; its range may be slightly too wide."""
     for _ in range(_NAMES_MAX):
         name = encode_history_name(file)
         if section.ports.storage.create(f"{folder}/{name}", data) is Outcome.DONE:
             return name
         file = replace(file, max=InstantTime(f"{int(file.max) + 1:0{len(file.max)}}"))
     raise StorageUnavailableError(
-        f"{section.ports.storage.url}: no file could be added to the history",
+        f"{section.ports.storage.url}: could not add a file to the timeline history",
         hint="run the call again when the store answers",
     )
 
@@ -178,7 +179,7 @@ def _of_level(entry: ManifestEntry, level: int) -> HistoryFile | None:
 def _drop_old_files(section: Section, root: str, kept: int) -> None:
     """Removes old manifests, and then the files that none of the `kept` newest ones names.
 
-    To be called once this section has put a manifest there: by now nobody else can have one count that names them.
+    Call it only after this section has published a manifest: then no stale manifest that names them can become current.
     """
     version, _ = _load_manifest(section, root)
     storage, folder = section.ports.storage, f"{root}{section.config.history_path}"
@@ -197,10 +198,11 @@ def _drop_old_files(section: Section, root: str, kept: int) -> None:
 
 
 def _remove(section: Section, instant: Instant, root: str) -> None:
-    """The completed file goes last: without it the instant would look as if it were still pending.
+    """Deletes the files of an instant, the completed file last: without it the instant would look pending.
 
-    All of them, if there are two: for Apache Hudi, what lies behind the first instant here and is not here does not
-    count, and its compactions would leave out the logs of all writes that are archived with this one.
+    If there are two completed files, both go. Apache Hudi ignores writes that come after the first instant of the
+    active timeline and are not on it, so its compactions would skip the logs of all writes archived together with this
+    one.
     """
     for action in _pending_actions(instant):
         for state in (State.REQUESTED, State.INFLIGHT):

@@ -17,9 +17,9 @@ from lakebed.transaction.section import Look, Section, open_section, revoke_tick
 
 @dataclass(slots=True)
 class Attempt:
-    """One process at work on one instant. `ticket` is renewed when a takeover of the lock ended it.
+    """One process working on one instant. `ticket` is renewed if a takeover of the lock revoked it.
 
-    `look` is the table as the last section of the attempt left it; None if others were at work on it since.
+    `look` is the table as the last section of the attempt left it; None if others have changed it since.
     """
 
     instant: InstantTime
@@ -39,7 +39,7 @@ class Attempt:
 
     @contextmanager
     def given_up_on_failure(self) -> Iterator[None]:
-        """Lets the heartbeat grow old if what follows fails: then others may take the instant for dead."""
+        """Lets the heartbeat expire if the body fails, so that others can take over the instant."""
         try:
             yield
         except BaseException:
@@ -51,7 +51,7 @@ class Attempt:
         return Instant(self.instant, self.action, state)
 
     def completed(self, completed_at: InstantTime) -> Instant:
-        """The instant once it has taken place."""
+        """The completed instant."""
         return Instant(self.instant, self.action.when_completed, State.COMPLETED, completed_at)
 
 
@@ -62,7 +62,7 @@ def open_section_of(ports: Ports, timing: Timing, attempt: Attempt) -> AbstractC
 
 
 def begin_attempt(section: Section, action: Action) -> Attempt:
-    """Draws a time and takes on the instant that it will be: its heartbeat beats, a ticket is alive."""
+    """Draws a time for a new instant, starts its heartbeat and opens its ticket."""
     ports = section.ports
     ports.at("begin.1")
     heartbeat = Heartbeat(ports, section.timing, section.next_time(), ports.tokens())
@@ -78,7 +78,7 @@ def begin_attempt(section: Section, action: Action) -> Attempt:
 
 
 def start_attempt(section: Section, instant: InstantTime, action: Action) -> Attempt:
-    """Takes an instant on again: its heartbeat beats, earlier tickets are dead, a new one is alive."""
+    """Takes over an existing instant: starts its heartbeat, revokes earlier tickets and opens a new one."""
     ports = section.ports
     owner = ports.tokens()
     heartbeat = Heartbeat(ports, section.timing, instant, owner)
@@ -91,9 +91,9 @@ def start_attempt(section: Section, instant: InstantTime, action: Action) -> Att
 
 
 def put_in_flight(section: Section, attempt: Attempt) -> None:
-    """Has the timeline say that the attempt is at work, unless an earlier one has said so.
+    """Publishes the inflight file of the attempt, unless an earlier attempt did.
 
-    In the section, by the ticket: a process that stood still must not bring back an instant that others took away.
+    It is published in the section, by the ticket: a paused process must not revive an instant that others removed.
     """
     inflight = attempt.in_state(State.INFLIGHT)
     if inflight not in section.timeline.pending():
@@ -103,8 +103,8 @@ def put_in_flight(section: Section, attempt: Attempt) -> None:
 
 
 def taken_over(instant: InstantTime) -> RolledBackError:
-    """What the owner of an instant is told when another process undid it, or is about to."""
+    """The error for the owner of an instant that another process has rolled back, or is about to."""
     return RolledBackError(
-        f"the write {instant} was taken for dead and rolled back by another process",
-        hint="run it again; if its process was not paused, ask for a longer heartbeat interval",
+        f"another process presumed the write {instant} dead and rolled it back",
+        hint="run it again; if its process was not paused, set a longer heartbeat interval",
     )

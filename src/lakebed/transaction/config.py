@@ -1,4 +1,4 @@
-"""Changing hoodie.properties: under the table's lock, whole or not at all, and never over another's change."""
+"""Changes hoodie.properties under the table lock, atomically and by compare-and-swap."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lakebed.timeline.config import BACKUP, PROPERTIES, load_config
 from lakebed.transaction.section import Section
 
 _CHECKSUM = ".hoodie/.hoodie.properties.crc"
-"""What Hadoop keeps beside the file on a local disk: it is of the old bytes, so it must go first."""
+"""Hadoop's checksum file on local disks; deleted first, because it describes the old bytes."""
 
 
 def change_config(section: Section, changes: Mapping[str, str]) -> None:
-    """Gives properties new values, for this section and for all after it.
+    """Sets properties, for this section and all later ones.
 
-    The file is swapped for the one that was read: a holder that lost the lock does not undo what another one did.
+    The file is replaced by compare-and-swap: a process that lost the lock cannot overwrite another's change.
     """
     section.check_lease()
     storage = section.ports.storage
@@ -47,5 +47,5 @@ def encode_config(properties: Mapping[str, str], now_ms: int) -> bytes:
 
 def _changed(url: str) -> WriteConflictError:
     return WriteConflictError(
-        f"{url}: another process changed {PROPERTIES} meanwhile", hint="run the call again: it then starts from there"
+        f"{url}: another process changed {PROPERTIES} meanwhile", hint="run the call again: it will use the new config"
     )

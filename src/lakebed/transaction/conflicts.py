@@ -1,4 +1,4 @@
-"""Which writes exclude each other: the rules as data, and the check that applies them.
+"""Which writes conflict: the rules as data, and the check that applies them.
 
 Two writes that overlap in time conflict when they touch the same file groups, except that a log file may be appended
 while its file group is compacted. The first to complete wins; the other has no effect and may run again.
@@ -18,10 +18,10 @@ from lakebed.timeline import Timeline
 
 
 class WriteKind(Enum):
-    """What a write does, as far as other writes care."""
+    """The kind of a write, as far as conflicts depend on it."""
 
     UPSERT = "upsert"
-    """Changes file groups that were there: upserts, deletes, and inserts that fill small files."""
+    """Changes existing file groups: upserts, deletes, and inserts that fill small files."""
     INSERT = "insert"
     """Only adds new file groups."""
     COMPACTION = "compaction"
@@ -31,13 +31,13 @@ class WriteKind(Enum):
 
     @property
     def is_service(self) -> bool:
-        """Whether it is the work of a table service, which no other service makes way for."""
+        """Whether it is a table service, to which no other service yields."""
         return self in (WriteKind.COMPACTION, WriteKind.CLUSTERING)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSet:
-    """What a write touches: file groups it appends logs to, those it rewrites or replaces, partitions it replaces."""
+    """The write set: file groups it appends logs to, those it rewrites or replaces or adds, partitions it replaces."""
 
     kind: WriteKind
     appended: frozenset[FileGroupId] = frozenset()
@@ -47,12 +47,12 @@ class WriteSet:
 
     @property
     def changed(self) -> frozenset[FileGroupId]:
-        """File groups that were there before and are no longer the same."""
+        """Existing file groups that the write changes."""
         return self.appended | self.rewritten
 
     @property
     def touched_partitions(self) -> frozenset[str]:
-        """Every partition in which something happens."""
+        """Every partition that the write touches."""
         groups = self.changed | self.added
         return self.partitions | frozenset(group.partition for group in groups)
 
@@ -74,7 +74,7 @@ def _none(mine: WriteSet, other: WriteSet) -> frozenset[FileGroupId]:
 
 
 def _same_group(mine: WriteSet, other: WriteSet) -> frozenset[FileGroupId]:
-    """Also file groups that the other added: we saw them, but our files would sort below those that made them."""
+    """Includes file groups that the other added: we saw them, but our files would sort below those that made them."""
     return mine.changed & (other.changed | other.added)
 
 
@@ -121,7 +121,7 @@ RULES: dict[tuple[WriteKind, WriteKind], Overlap] = {
 
 
 def find_conflict(mine: WriteSet, rivals: Iterable[Rival]) -> tuple[Instant, tuple[str, ...]] | None:
-    """The first rival that excludes `mine`, and the file groups or partitions that both touch."""
+    """The first rival that conflicts with `mine`, and the file groups or partitions that both touch."""
     for rival in rivals:
         shared = RULES[mine.kind, rival.writes.kind](mine, rival.writes)
         if shared:
@@ -143,7 +143,7 @@ def overlapping(timeline: Timeline, requested_at: InstantTime, seen: frozenset[I
 
 
 def write_set_of(instant: Instant, metadata: CommitMetadata) -> WriteSet:
-    """What a completed write touched, as its metadata says."""
+    """The write set of a completed write, from its commit metadata."""
     replaced = _groups(metadata.replaced_file_ids.items())
     appended, rewritten, added = set(), set(), set()
     for partition, stats in metadata.write_stats.items():

@@ -1,8 +1,8 @@
-"""Plans of table services: scheduled by one process, executed by any, by one at a time, however often it is tried.
+"""Plans of table services: scheduled by one process, executed by any, but only by one at a time.
 
-A plan is immutable: it stays until it is executed, and what a dead attempt left is undone before the next one. Or it is
-removable, as its own extra metadata say: once begun it completes or is rolled back, plan and all, and until then it
-can be cancelled. A clean is executed again as it is: deleting a file twice does no harm.
+An immutable plan stays until it is executed; the files of a dead attempt are rolled back before the next one. A
+removable plan is marked so in its extra metadata: once begun it completes or is rolled back together with the plan, and
+until it completes it can be cancelled. A clean is executed again as it is: deleting a file twice does no harm.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lakebed.transaction.rollback import Rollbacks, rollbacks_by_target, targets
 from lakebed.transaction.section import Section, lost_lock, open_section, revoke_ticket, revoke_tickets
 
 Planner = Callable[[Section, InstantTime], "bytes | None"]
-"""What a plan with that time says, from the table as it is under the lock; None if there is nothing to do."""
+"""Makes the content of a plan with that time, from the table as it is under the lock; None if nothing is to be done."""
 
 
 class Executions:
@@ -58,7 +58,7 @@ class Executions:
         return instant
 
     def begin(self, instant: InstantTime) -> Attempt:
-        """X1 to X7: the right to execute a plan, with what an earlier attempt left undone, and the plan in flight."""
+        """X1 to X7: claims a plan, rolls back what an earlier attempt left, and puts the plan in flight."""
         with open_section(self._ports, self._timing) as section:
             section.check_no_restore()
             plan = find_plan(section.timeline, instant)
@@ -107,13 +107,13 @@ class Executions:
             raise
 
     def give_up(self, attempt: Attempt, *, is_idle: bool) -> None:
-        """Ends an attempt that failed. Unless it `is_idle`, a task may still write: then its heartbeat grows old."""
+        """Ends a failed attempt. Unless it `is_idle`, a task may still write: then its heartbeat is left to expire."""
         attempt.heartbeat.rest()
         if is_idle:
             attempt.heartbeat.stop()
 
     def cancel(self, instant: InstantTime) -> None:
-        """Sees to it that a removable plan never completes; one that is gone is as good as cancelled."""
+        """Cancels a removable plan, so that it never completes; a plan that no longer exists counts as cancelled."""
         with open_section(self._ports, self._timing) as section:
             section.check_no_restore()  # What it has made pending again is for it to undo.
             plan = next((i for i in section.timeline.pending() if i.requested_at == instant), None)
@@ -121,7 +121,8 @@ class Executions:
                 return
             if plan is None or not is_removable(section, plan):
                 raise InvalidInputError(
-                    f"{instant} cannot be cancelled", hint="only pending plans that were scheduled as removable can be"
+                    f"{instant} cannot be cancelled",
+                    hint="only pending plans that were scheduled as removable can be cancelled",
                 )
             cancel_plan(section, plan)
 
@@ -148,15 +149,15 @@ def find_plan(timeline: Timeline, instant: InstantTime) -> Instant:
     if any(i.requested_at == instant for i in timeline.completed()):
         raise InvalidInputError(f"{instant} has already been executed", hint="schedule a new plan")
     raise InvalidInputError(
-        f"there is no plan {instant} to execute", hint="table.timeline.pending() shows the plans that wait"
+        f"there is no plan {instant} to execute", hint="table.timeline.pending() lists the pending plans"
     )
 
 
 def cancel_plan(section: Section, plan: Instant) -> None:
-    """Whoever revokes first wins: after it the plan can no longer complete, and if it did, it stays.
+    """Cancels a plan. Once its tickets are revoked it can no longer complete; if it completed before, it stays.
 
-    The mark appears by a ticket of the plan, alive before the others die: an executor ends it before it looks for the
-    mark, so that none appears late of whoever has lost the lock.
+    The cancel marker is published by a ticket of the plan, opened before the others are revoked. An executor revokes
+    that ticket before it looks for the marker, so a process that has lost the lock cannot publish the marker late.
     """
     ports, instant = section.ports, plan.requested_at
     ports.at("service.cancel")
@@ -166,7 +167,7 @@ def cancel_plan(section: Section, plan: Instant) -> None:
         section.forget_timeline()
         if all(other.requested_at != instant for other in section.timeline.pending()):
             raise WriteConflictError(
-                f"{plan.action} {instant} completed first, or was taken away", hint="run the call again"
+                f"{plan.action} {instant} completed first, or was removed", hint="run the call again"
             )
         is_done = ports.storage.publish(ticket, cancel_marker(instant), b"") is Outcome.DONE
     finally:
@@ -176,7 +177,7 @@ def cancel_plan(section: Section, plan: Instant) -> None:
 
 
 def _check_free(section: Section, plan: Instant) -> None:
-    """X2 to X4: nobody is at the plan, and it may be executed still."""
+    """X2 to X4: raises unless the plan is not being executed and may still be."""
     instant = plan.requested_at
     if section.heartbeats.get(instant, False):
         raise _alive(section, instant)
@@ -197,22 +198,22 @@ def _alive(section: Section, instant: InstantTime) -> ServiceRunningError:
     age = load_ages(section.ports, HEARTBEATS).get(instant, timedelta(0))
     wait = spell_wait(section.timing.dead_after - age)
     return ServiceRunningError(
-        f"another process is executing {instant}; its last sign of life was {max(0, int(age.total_seconds()))} s ago",
-        hint=f"leave it to that process; without another sign of life it counts as dead in {wait}",
+        f"another process is executing {instant}; its last heartbeat was {max(0, int(age.total_seconds()))} s ago",
+        hint=f"leave it to that process; without another heartbeat it is considered dead in {wait}",
     )
 
 
 def _begun_elsewhere(section: Section, plan: Instant) -> ServiceRunningError:
     return ServiceRunningError(
-        f"another engine has begun {plan.action} {plan.requested_at}, and may be executing it: it has no heartbeat",
-        hint=f"leave it to that engine; it counts as dead in {spell_wait(time_left(section, plan))}, as the option "
-        "table_service_rollback_delay says",
+        f"another engine began {plan.action} {plan.requested_at} and may still be executing it: it has no heartbeat",
+        hint=f"leave it to that engine; it is considered dead in {spell_wait(time_left(section, plan))} (option "
+        "table_service_rollback_delay)",
     )
 
 
 def _running(instant: InstantTime) -> ServiceRunningError:
     return ServiceRunningError(
-        f"another process is executing {instant}, or undoing what is left of it", hint="leave it to that process"
+        f"another process is executing {instant}, or rolling back an earlier attempt", hint="leave it to that process"
     )
 
 

@@ -15,14 +15,14 @@ from lakebed.transaction.ports import Ports
 FOLDER = ".hoodie/.heartbeat"
 _IN_MINUTES_FROM_S = 120
 _CLOCK = ".hoodie/.tickets/.clock"
-"""Written to learn what time it is for the store: its mtime is compared with those of heartbeats."""
+"""A file written to read the clock of the store: its mtime is compared with those of heartbeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long things may take. `skew_ms` is how far clocks of different machines may stand apart.
+    """Timeouts of the protocol. `skew_ms` is the maximum clock skew between machines.
 
-    A removable plan of a table service that nobody executes is taken away after `service_delay_seconds`.
+    A removable plan that nobody executes is rolled back after `service_delay_seconds`.
     """
 
     heartbeat_seconds: float = 60.0
@@ -33,14 +33,14 @@ class Timing:
 
     @property
     def dead_after(self) -> timedelta:
-        """The age at which others take a heartbeat for dead; its owner gives up one interval earlier."""
+        """The age at which others consider a heartbeat dead; its owner gives up one interval earlier."""
         return timedelta(seconds=self.heartbeat_seconds * (self.heartbeat_misses + 1), milliseconds=self.skew_ms)
 
 
 class Heartbeat:
-    """The heartbeat of one instant, beating in the background until it is stopped or lost.
+    """The heartbeat of one instant, renewed in the background until it is stopped or lost.
 
-    With a `path` of its own it is something else that lives as long as its process does.
+    With a `path` it is the heartbeat of something else that lives as long as its process, such as a reader lease.
     """
 
     def __init__(
@@ -57,26 +57,26 @@ class Heartbeat:
         self._stop: Callable[[], None] | None = None
 
     def claim(self) -> bool:
-        """The first beat of a new instant; False if another process has drawn the same time.
+        """Writes the first heartbeat of a new instant; False if another process has drawn the same time.
 
-        A holder that lost the lock before its instant was requested may still be about to request it, and a clock that
-        stands behind the timeline gives the next holder the same time.
+        A process that lost the lock before it requested its instant may still be about to do so, and a clock that is
+        behind the timeline gives the next holder of the lock the same time.
         """
         self._beaten_ms = self._ports.clock.now_ms()
         return create_file(self._ports.storage, self.path, self._content())
 
     def start(self) -> None:
-        """The first beat of an instant that is taken on again, there when this returns, and then the others."""
+        """Writes the first heartbeat of an instant that is taken over, and renews it from then on."""
         self._beaten_ms = self._ports.clock.now_ms()
         replace_file(self._ports.storage, self.path, self._content())
         self.go_on()
 
     def go_on(self) -> None:
-        """One beat after the other."""
+        """Starts renewing the heartbeat in the background."""
         self._stop = self._ports.background.every(self._timing.heartbeat_seconds, self.beat)
 
     def beat(self) -> bool:
-        """One more beat; False, and the heartbeat is lost, if its file is missing or someone else's."""
+        """Renews the heartbeat once; False, and the heartbeat is lost, if its file is missing or has another owner."""
         found = self._ports.storage.find_with_etag(self.path)
         if found is None or not self._is_ours(found[0]):
             self._is_lost = True
@@ -88,7 +88,7 @@ class Heartbeat:
         return True
 
     def is_certain(self) -> bool:
-        """Whether the owner may go on: its file is there with its name, and the last beat is young enough."""
+        """Whether the owner may continue: the file exists and names it, and the last renewal is recent enough."""
         late_ms = self._ports.clock.now_ms() - self._beaten_ms
         if self._is_lost or late_ms > self._timing.heartbeat_seconds * self._timing.heartbeat_misses * 1000:
             return False
@@ -96,7 +96,7 @@ class Heartbeat:
         return found is not None and self._is_ours(found)
 
     def rest(self) -> None:
-        """No further beats; the file stays and grows old."""
+        """Stops renewing; the file stays and expires."""
         if self._stop is not None:
             self._stop()
             self._stop = None
@@ -116,12 +116,12 @@ class Heartbeat:
 
 
 def heartbeat_path(instant: InstantTime) -> str:
-    """Where the heartbeat of an instant lies."""
+    """The path of an instant's heartbeat."""
     return f"{FOLDER}/{instant}"
 
 
 def load_heartbeats(ports: Ports, timing: Timing) -> dict[str, bool]:
-    """Whether each instant that has a heartbeat file is alive. Asked under the lock, when the answer decides."""
+    """Whether each instant that has a heartbeat file is alive. Call it under the lock if a decision depends on it."""
     return load_beats(ports, timing, FOLDER)
 
 
@@ -140,7 +140,7 @@ def load_ages(ports: Ports, folder: str) -> dict[str, timedelta]:
 
 
 def spell_wait(wait: timedelta) -> str:
-    """A time to wait as people say it: in seconds, and from two minutes on in minutes; never less than it takes."""
+    """A waiting time as text, rounded up: in seconds, from two minutes on in minutes."""
     seconds = max(0, ceil(wait.total_seconds()))
     return f"{seconds} s" if seconds < _IN_MINUTES_FROM_S else f"{ceil(seconds / 60)} min"
 

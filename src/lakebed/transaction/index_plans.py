@@ -31,10 +31,10 @@ class PendingPlan:
         return int(said) if said.isdecimal() else None
 
     def owns(self, build: str) -> bool:
-        """Whether a delta commit of the metadata table that no write has made may be the work of this plan.
+        """Whether this plan may own a delta commit of the metadata table that has no write on the table's timeline.
 
-        A plan of another engine does not say which one is: each may be, while the plan is in flight. How long it has
-        been proves nothing, for a large index takes hours and its engine writes no heartbeats.
+        A plan of another engine does not name its delta commit: any may be its own while the plan is in flight. The
+        age of the plan proves nothing: a large index takes hours, and its engine writes no heartbeats.
         """
         said = {self._extra(each.partition).get(BUILD) for each in self.plan.partitions} or {None}
         return build in said or (None in said and self.instant.state is State.INFLIGHT)
@@ -44,7 +44,7 @@ class PendingPlan:
 
 
 def pending_plans(section: Section) -> Iterator[PendingPlan]:
-    """The plans that are pending. One that cannot be read obliges nobody, and owns what is being built."""
+    """The pending index plans. An unreadable one obliges no writer, and is assumed to own whatever is being built."""
     for instant in section.timeline.pending():
         if instant.action is Action.INDEXING:
             path = section.path(Instant(instant.requested_at, Action.INDEXING, State.REQUESTED))

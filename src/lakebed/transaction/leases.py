@@ -1,17 +1,17 @@
-"""Reader leases: what a reader at a completion time needs is left alone by cleaning while its lease is alive.
+"""Reader leases: while a reader's lease is alive, cleaning keeps the files of its snapshot.
 
-A lease is a file that says where the reader stands. It beats as a heartbeat does, and is taken for dead by the same
-rule. Nothing that is right depends on it: files never change, so a reader that lost its lease finds a file or does not.
+A lease is a file with the completion time of the reader's snapshot. It is renewed and expires as a heartbeat does.
+Correctness does not depend on it: files are immutable, so a reader that lost its lease finds a file or does not.
 
-The reader makes its lease durable (L), then looks at the timeline (V). A clean looks at leases when it is planned, is
-put in flight (X7), looks at them again in a section (E), and then deletes. Whoever comes first is seen by the other:
+The reader makes its lease durable (L), then lists the timeline (V). A clean reads leases when it is planned, is put in
+flight (X7), reads them again in a section (E), and then deletes. Whichever comes first is seen by the other:
 
     L before the plan          the plan leaves the reader's files out
     L after it, before E       the execution leaves them out
-                               (if V comes before E, too, the reader cannot tell, and steps back all the same)
-    L after E                  X7 came before E, so V shows the clean in flight or completed: the reader steps back
+                               (if V comes before E as well, the reader cannot tell, and yields too)
+    L after E                  X7 came before E, so V sees the clean in flight or completed: the reader yields
 
-A clean that V shows as requested has not come to X7, so it has E still before it: it is no danger.
+A clean that V sees as requested has not reached X7, so E is still to come: it is harmless.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from lakebed.transaction.ports import Ports
 from lakebed.transaction.section import Section
 
 FOLDER = ".hoodie/.leases"
-"""Other engines do not look there."""
+"""The folder of leases; other engines ignore it."""
 
 
 def start_lease(ports: Ports, timing: Timing, point: InstantTime) -> Heartbeat:
-    """A lease on all that had completed at a completion time: there when this returns, and renewed from then on."""
+    """Starts a lease on the snapshot at a completion time: durable when this returns, and renewed from then on."""
     owner = ports.tokens()
     lease = Heartbeat(ports, timing, point, owner, path=f"{FOLDER}/{owner}")
     ports.at("lease.L")
@@ -37,9 +37,9 @@ def start_lease(ports: Ports, timing: Timing, point: InstantTime) -> Heartbeat:
 
 
 def leased_points(section: Section) -> tuple[InstantTime, ...]:
-    """The completion times at which readers stand, oldest first. Leases that are dead are removed: they are over.
+    """The completion times of leased snapshots, oldest first. Removes dead leases.
 
-    A reader that was paused finds its lease gone, and cannot renew it after a clean has gone by without it.
+    So a paused reader finds its lease gone, and cannot renew it after a clean has ignored it.
     """
     points = set()
     for name, is_alive in load_beats(section.ports, section.timing, FOLDER).items():

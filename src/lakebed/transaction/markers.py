@@ -1,4 +1,4 @@
-"""Markers: the files that an instant set out to write, noted before they are, so that a rollback finds them.
+"""Markers record the files that an instant is about to write, so that a rollback finds them.
 
 Apache Hudi keeps markers in two ways. Ours are of the kind that its timeline server writes: a folder per instant with
 files that list one marker per line. Each task writes one such file for all files that it is about to make.
@@ -21,27 +21,27 @@ _KIND_FILE = "MARKERS.type"
 _KIND = b"TIMELINE_SERVER_BASED"
 _SUFFIX = ".marker."
 _LINE_END = re.compile(r"\r?\n")
-"""Not what Python takes for the end of a line: names of partitions may hold that."""
+"""Line ends in marker files; partition names may contain other characters that Python treats as line ends."""
 
 
 def marker_folder(instant: InstantTime) -> str:
-    """Where the markers of an instant lie."""
+    """The folder of an instant's markers."""
     return f"{FOLDER}/{instant}"
 
 
 def open_markers(storage: Storage, instant: InstantTime) -> None:
-    """Says, before the first of them, of which kind the markers of an instant are."""
+    """Writes the file that declares the kind of an instant's markers, before the first marker."""
     create_file(storage, f"{marker_folder(instant)}/{_KIND_FILE}", _KIND)
 
 
 def write_markers(storage: Storage, instant: InstantTime, paths: Iterable[str], token: str) -> None:
-    """Notes files that a task is about to create; `token` is unique per attempt of the task."""
+    """Records files that a task is about to create; `token` is unique per attempt of the task."""
     lines = "".join(f"{path}{_SUFFIX}CREATE\n" for path in paths)
     create_file(storage, f"{marker_folder(instant)}/MARKERS{token}", lines.encode())
 
 
 def load_markers(storage: Storage, instant: InstantTime) -> frozenset[str]:
-    """Paths of the files that an instant may have made, whichever way they were noted."""
+    """Paths of the files that an instant may have written, from markers of either kind."""
     folder = f"{marker_folder(instant)}/"
     found: set[str] = set()
     for listed in storage.list(marker_folder(instant), recursive=True):
@@ -60,14 +60,14 @@ def load_markers(storage: Storage, instant: InstantTime) -> frozenset[str]:
 
 
 def drop_markers(storage: Storage, instant: InstantTime) -> None:
-    """Removes everything that lies in the folder of an instant, what says the markers' kind last."""
+    """Removes everything in the marker folder of an instant, the file that declares the kind last."""
     files = [listed.path for listed in storage.list(marker_folder(instant), recursive=True)]
     for path in sorted(files, key=lambda path: path.endswith(_KIND_FILE)):
         delete_file(storage, path)
 
 
 def drop_markers_of(storage: Storage, instants: Collection[InstantTime]) -> frozenset[InstantTime]:
-    """Removes the markers of instants that are over; those that had any."""
+    """Removes the markers of finished instants; returns those that had any."""
     folders = storage.list_folders(FOLDER) if instants else ()
     marked = frozenset(InstantTime(folder.rpartition("/")[2]) for folder in folders) & frozenset(instants)
     for instant in sorted(marked):

@@ -1,4 +1,4 @@
-"""What plans that are still to be executed, and writers that are at work, have laid their hands on."""
+"""File groups claimed by pending plans and in-flight writers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from lakebed.transaction.section import Section, instant_path
 def pending_rivals(
     storage: Storage, config: TableConfig, timeline: Timeline, own: InstantTime | None = None
 ) -> Iterator[Rival]:
-    """Compactions and clusterings that are planned or under way, as writes of the file groups in their plans.
+    """Pending compactions and clusterings, as writes of the file groups in their plans.
 
-    Without the lock a removable plan may be gone by now, and is no rival any more.
+    Without the lock, a removable plan may have been removed meanwhile; then it is skipped.
     """
     for instant in timeline.pending():
         if instant.requested_at != own and instant.action in _KINDS:
@@ -33,22 +33,22 @@ def pending_rivals(
 
 
 def planned_groups(storage: Storage, config: TableConfig, plan: Instant) -> frozenset[FileGroupId]:
-    """The file groups that the plan of a compaction, log compaction or clustering is about."""
+    """The file groups in the plan of a compaction, log compaction or clustering."""
     path = instant_path(config, Instant(plan.requested_at, plan.action, State.REQUESTED))
     return _groups(plan.action, storage.get(path), path)
 
 
 def live_writers(section: Section) -> Iterator[tuple[Instant, WriteSet | None]]:
-    """Writers whose hearts beat, and what they set out to change; None if that is not known, or is the whole table."""
+    """Live writers and their declared write sets; None if a write set is unknown, or is the whole table."""
     for instant in section.timeline.pending():
         if instant.action.changes_data and section.heartbeats.get(instant.requested_at, False):
             yield instant, _declared(section, instant) if instant.state is State.INFLIGHT else None
 
 
 def foreign_writes(section: Section, own: InstantTime) -> tuple[InstantTime, ...]:
-    """Writes and running services of other engines that are under way, as far as anybody knows.
+    """In-flight writes and services of other engines, as far as can be told.
 
-    Their heartbeats are empty files, or they have none. A write of ours that died without one looks the same.
+    Their heartbeats are empty files or missing. A dead write of ours without a heartbeat looks the same.
     """
     pending = [i.requested_at for i in section.timeline.pending() if i.requested_at != own and _may_complete(i)]
     sizes = {each.path.rpartition("/")[2]: each.size for each in section.ports.storage.list(FOLDER)} if pending else {}
@@ -56,12 +56,12 @@ def foreign_writes(section: Section, own: InstantTime) -> tuple[InstantTime, ...
 
 
 def _may_complete(instant: Instant) -> bool:
-    """Whether somebody is at work on it: a plan of a service may lie there for long."""
+    """Whether it is in flight; the plan of a service may stay requested for long."""
     return instant.action.changes_data or (instant.action in _KINDS and instant.state is State.INFLIGHT)
 
 
 def _declared(section: Section, instant: Instant) -> WriteSet | None:
-    """What an inflight file says. Overwrites name the partitions that they write to, not what they hide there."""
+    """The write set in an inflight file. Overwrites declare partitions, not the file groups that they replace."""
     path = section.path(instant)
     metadata = decode_commit(section.ports.storage.get(path), path=path)
     if not metadata.write_stats:

@@ -1,4 +1,4 @@
-"""What the protocol layer is handed: the world outside, as few verbs."""
+"""The ports of the protocol layer: everything that it needs from outside."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakebed.storage import Storage
 
 
 class Lock(Protocol):
-    """THE lock of one table, held by at most one process; it serves the data table and its metadata table."""
+    """The lock of one table, held by at most one process; it protects the data table and its metadata table."""
 
     @property
     def can_be_lost(self) -> bool:
@@ -32,10 +32,10 @@ class Lock(Protocol):
 
 
 class Background(Protocol):
-    """Something that goes on while protocol code waits or works: a thread, or a simulated actor."""
+    """Runs actions in the background: on a thread, or as a simulated actor."""
 
     def later(self, action: Callable[[], None]) -> None:
-        """Runs `action` once, beside the caller; the process does not end before it has."""
+        """Runs `action` once in the background; the process does not exit before it has run."""
         ...
 
     def drain(self) -> None:
@@ -48,7 +48,7 @@ class Background(Protocol):
 
 
 Tokens = Callable[[], str]
-"""A new text that no one else has: letters and digits."""
+"""Makes a unique token of letters and digits."""
 
 
 def _pass(label: str) -> None:
@@ -57,7 +57,7 @@ def _pass(label: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The world of one table. `at` is told each step of the protocol before its effect; tests crash there."""
+    """The ports of one table. `at` is called with the label of each step before its effect; tests crash there."""
 
     storage: Storage
     clock: Clock

@@ -1,6 +1,7 @@
-"""Undoing writes: scheduled under the lock, executed without it, by whichever process gets to it.
+"""Rollbacks: scheduled under the lock, executed without it, by any process.
 
-A plan says which instant is undone and which files go. Executing it twice, or half and then again, ends the same way.
+A rollback plan names the instant to undo and the files to delete. Executing it is idempotent, also after a crash half
+way.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ class Rollbacks:
         self._timing = timing
 
     def run(self) -> tuple[InstantTime, ...]:
-        """Rolls back every dead write; the instants that were undone."""
+        """Rolls back every dead write; returns the instants that were rolled back."""
         with open_section(self._ports, self._timing) as section:
             pending = self.schedule(section)
             self.sweep(section)
         return self.execute_all(pending)
 
     def schedule(self, section: Section, own: InstantTime | None = None) -> tuple[InstantTime, ...]:
-        """R1: plans to undo dead writes, and `own`, which its owner gives up; the rollbacks that wait for execution.
+        """R1: plans rollbacks of dead writes, and of `own`, which its owner gives up; returns the pending rollbacks.
 
         Plans of table services stay, unless they are removable and were cancelled or not executed for some time.
         """
@@ -63,12 +64,12 @@ class Rollbacks:
         return tuple(i.requested_at for i in section.timeline.pending() if i.action is Action.ROLLBACK)
 
     def schedule_attempt(self, section: Section, plan: Instant) -> InstantTime:
-        """Plans to undo what a dead process left of its attempt at a plan, which stays; the rollback to execute."""
+        """Plans the rollback of a dead attempt at a plan, which itself stays; returns the rollback to execute."""
         self._ports.at("rollback.R1")
         return self._plan_files(section, plan)
 
     def schedule_completed(self, target: InstantTime) -> InstantTime:
-        """Plans to undo the newest completed write; the rollback that waits for execution."""
+        """Plans the rollback of the newest completed write; returns the rollback to execute."""
         with open_section(self._ports, self._timing) as section:
             section.check_no_restore()
             finish_archiving(section)
@@ -77,7 +78,7 @@ class Rollbacks:
             return self._plan_files(section, instant)
 
     def execute_all(self, rollbacks: Iterable[InstantTime]) -> tuple[InstantTime, ...]:
-        """Carries plans out; the instants undone. A plan that cannot be carried out now waits for the next process."""
+        """Executes rollbacks; returns the instants undone. One that cannot run now is left to the next process."""
         undone = []
         for rollback in rollbacks:
             with suppress(WriteConflictError, LockUnavailableError, StorageUnavailableError):
@@ -85,7 +86,7 @@ class Rollbacks:
         return tuple(target for target in undone if target is not None)
 
     def execute(self, rollback: InstantTime) -> InstantTime | None:
-        """R2 to R4: carries a plan out; the instant undone, or None if another process is at it or was faster."""
+        """R2 to R4: executes a rollback; the instant undone, or None if another process executes it or was faster."""
         with open_section(self._ports, self._timing) as section:
             if not _waits(section, rollback):
                 return None
@@ -103,9 +104,9 @@ class Rollbacks:
         return InstantTime(plan.target.requested_at)
 
     def _delete_files(self, plan: RollbackPlan, *, stays: bool) -> None:
-        """Deletes what was planned and, unless the target's plan `stays`, what it made since, of which markers tell.
+        """Deletes the planned files and, unless the target's plan `stays`, files that markers have named since.
 
-        One that stays is executed again: whoever stood still would find the markers of the next attempt.
+        A plan that stays is executed again: a paused process would find the markers of the next attempt.
         """
         storage, target = self._ports.storage, InstantTime(plan.target.requested_at)
         for path in sorted({*_paths(plan), *(() if stays else load_markers(storage, target))}):
@@ -113,7 +114,7 @@ class Rollbacks:
         drop_markers(storage, target)
 
     def _is_overdue(self, section: Section, plan: Instant) -> bool:
-        """Whether a plan is removable and nobody is to execute it any more."""
+        """Whether a plan is removable and due for removal."""
         if plan.action not in SERVICES or not is_removable(section, plan):
             return False
         if is_cancelled(self._ports.storage, plan.requested_at):
@@ -124,7 +125,7 @@ class Rollbacks:
         return instant.requested_at == own or not section.heartbeats.get(instant.requested_at, False)
 
     def _plan(self, section: Section, instant: Instant) -> None:
-        """Whoever revokes first wins: after it the write can no longer complete, and if it did, it stays."""
+        """Plans a rollback. Once tickets are revoked the write cannot complete; if it completed before, it stays."""
         self._ports.at("rollback.R1")
         revoke_tickets(self._ports, instant.requested_at)
         section.forget_timeline()
@@ -164,9 +165,9 @@ class Rollbacks:
         attempt.heartbeat.stop()
 
     def delete_late_files(self, instant: InstantTime) -> None:
-        """Deletes what tasks of a write made after another process had rolled it back: their markers tell.
+        """Deletes files that tasks of a write created after another process had rolled it back, as named by markers.
 
-        Of one that has taken place after all, only the markers go.
+        If the write has completed after all, only the markers are deleted.
         """
         marked = load_markers(self._ports.storage, instant)
         with open_section(self._ports, self._timing) as section:
@@ -179,7 +180,7 @@ class Rollbacks:
         drop_markers(self._ports.storage, instant)
 
     def sweep(self, section: Section) -> None:
-        """Removes what dead processes left: of instants that completed or never were, and in the metadata table."""
+        """Removes leftovers of dead processes: of completed or never requested instants, and in the metadata table."""
         # A savepoint that is begun shares its time with a write that has completed.
         pending = {i.requested_at for i in section.timeline.pending() if i.action is not Action.SAVEPOINT}
         for instant, is_alive in section.heartbeats.items():
@@ -198,10 +199,11 @@ class Rollbacks:
 
 
 def _ownerless(section: Section) -> tuple[InstantTime, ...]:
-    """Delta commits of the metadata table that nobody will complete: no instant of the table has their time.
+    """Orphaned delta commits of the metadata table: no instant of the table has their time.
 
-    A writer that lost the lock in the middle of a commit may have written there after it was rolled back. Those that
-    build an index belong to its pending plan: they are left alone, whoever is at work on it, or was.
+    A writer that lost the lock in the middle of a commit may have written there after it was rolled back. A delta
+    commit that builds an index belongs to the pending plan of that index and is left alone, even if its builder is
+    dead.
     """
     known = {i.requested_at for i in section.timeline}
     pending = (i for i in section.metadata_timeline.pending() if i.action is Action.DELTA_COMMIT)
@@ -224,7 +226,7 @@ def rollbacks_by_target(section: Section) -> dict[str, InstantTime]:
 def undone_times(section: Section) -> frozenset[str]:
     """The times of all instants that a rollback on the timeline has undone, or is about to.
 
-    One whose archiving was interrupted may have lost its plan, and has long been through.
+    A rollback whose archiving was interrupted may have lost its plan; it completed long ago, and is skipped.
     """
     undone = set(targets_of_rollbacks(section))
     for rollback in section.timeline.completed():
@@ -238,10 +240,10 @@ def undone_times(section: Section) -> frozenset[str]:
 def undo_metadata(
     section: Section, target: InstantTime, rollback: Attempt | None = None, *, may_have_strays: bool = False
 ) -> None:
-    """Takes an instant out of the metadata table: its completed file first, then its files, then the instant.
+    """Removes an instant from the metadata table: its completed file first, then its files, then the instant.
 
-    With a `rollback` the metadata table's own timeline tells of it under the rollback's time, as Apache Hudi does. A
-    plan that is executed again `may_have_strays`: files of an attempt that woke up after it had been undone.
+    With a `rollback` the metadata table's timeline records it under the rollback's time, as Apache Hudi does. A plan
+    that is executed again `may_have_strays`: files of a stale attempt, written after that was rolled back.
     """
     found = [i for i in section.metadata_timeline if i.requested_at == target and i.action in _WRITES]
     is_half_told = rollback is not None and any(
@@ -279,9 +281,9 @@ def _record_metadata_rollback(section: Section, target: InstantTime, rollback: A
 
 
 def _tell(section: Section, rollback: Attempt, instant: Instant, data: bytes) -> None:
-    """Puts a state of a rollback on the metadata table's timeline, unless an earlier attempt has.
+    """Publishes a state of a rollback on the metadata table's timeline, unless an earlier attempt did.
 
-    By the ticket: whoever stood still does not begin again what others have ended.
+    By the ticket: a paused process cannot restart a rollback that others have finished.
     """
     if section.ports.storage.find(section.path(instant, METADATA)) is not None:
         return
@@ -313,7 +315,7 @@ def _check_can_undo(section: Section, target: InstantTime) -> Instant:
 
 
 def _check_not_indexed(section: Section, commit: Instant) -> None:
-    """No index of the table was built, or given other shards, since: it has taken in what the write did."""
+    """Raises if an index was built or resharded since the write: it contains what the write did."""
     timeline = section.metadata_timeline
     documents = Documents(section.ports.storage, section.config, METADATA)
     owners = {i.requested_at for i in section.timeline if i.action is not Action.INDEXING} | timeline.log_compactions
@@ -324,7 +326,7 @@ def _check_not_indexed(section: Section, commit: Instant) -> None:
         built = ready & _built_by(documents.commit(delta)) if is_later and is_build else ()
         if built:
             raise InvalidInputError(
-                f"{', '.join(sorted(built))} was built since {commit.requested_at}, or got other shards",
+                f"{', '.join(sorted(built))} was built since {commit.requested_at}, or was resharded",
                 hint="delete the rows, or write the earlier ones again; or drop the index first",
             )
 
@@ -332,7 +334,8 @@ def _check_not_indexed(section: Section, commit: Instant) -> None:
 def _built_by(delta: CommitMetadata) -> set[str]:
     """Partitions of the metadata table that a delta commit built.
 
-    Statistics of partitions that a write added ahead of its own instant are log files alone: they only widen others.
+    Not partition statistics that a write added ahead of its own instant: these are only log files, and only widen
+    others.
     """
     files = (decode_data_file_name(stat.path.rpartition("/")[2]) for stat in delta.stats)
     is_ahead = not any(isinstance(file, BaseFile) for file in files)
@@ -340,14 +343,14 @@ def _built_by(delta: CommitMetadata) -> set[str]:
 
 
 def _check_not_planned(section: Section, commit: Instant) -> None:
-    """No clustering waits for what the write left: it could never be executed, and would hold off every writer."""
+    """Raises if a pending clustering needs what the write wrote: it could never run, and would block every writer."""
     plans = [plan for plan in section.timeline.pending() if plan.action is Action.CLUSTERING]
     changed = groups_of_commit(section, commit) if plans else frozenset()
     for plan in plans:
         if changed & planned_groups(section.ports.storage, section.config, plan):
             raise InvalidInputError(
-                f"{commit.requested_at} wrote what the clustering {plan.requested_at} is planned for",
-                hint="execute the clustering or, if it is removable, cancel it; then only that can be rolled back",
+                f"{commit.requested_at} wrote file groups that the clustering {plan.requested_at} is planned for",
+                hint="cancel the clustering, if it is removable; or execute it: then only that can be rolled back",
             )
 
 
@@ -359,7 +362,7 @@ def groups_of_commit(section: Section, commit: Instant) -> frozenset[FileGroupId
 
 
 def _check_not_cleaned(section: Section, commit: Instant) -> None:
-    """What the write superseded is there, and no clean is about to take it away: without it rows would be lost."""
+    """Raises if files that the write superseded were cleaned or are about to be: without them rows would be lost."""
     cleaned: set[tuple[str, str, str]] = set()
     for clean in section.timeline:
         if clean.action is Action.CLEAN and clean.requested_at > (commit.completed_at or ""):
@@ -375,13 +378,13 @@ def _check_not_cleaned(section: Section, commit: Instant) -> None:
     superseded = ((stat.partition, stat.file_id, stat.prev_commit or "") for stat in metadata.stats)
     if not groups.isdisjoint(hidden) or not cleaned.isdisjoint(superseded):
         raise InvalidInputError(
-            f"what {commit.requested_at} took the place of has been cleaned, or is about to be",
+            f"files that {commit.requested_at} replaced have been cleaned, or are about to be",
             hint="delete the rows, or write the earlier ones again",
         )
 
 
 def _unpublish(section: Section, plan: RollbackPlan) -> None:
-    """A completed target becomes pending again before any of its files goes: readers see it whole or not at all."""
+    """Makes a completed target pending again before any of its files is deleted: readers see all of it or nothing."""
     for instant in section.timeline.commits():
         if instant.requested_at == plan.target.requested_at:
             section.ports.at("rollback.R2")
@@ -402,7 +405,7 @@ def _load_plan(section: Section, rollback: InstantTime) -> RollbackPlan:
 
 
 def files_of(section: Section, instant: Instant) -> dict[str, tuple[str, ...]]:
-    """Names of the files that an instant made or may have made, by partition: by marker and by listing."""
+    """Names of the files that an instant wrote or may have written, by partition: from markers and listings."""
     storage = section.ports.storage
     marked = load_markers(storage, instant.requested_at)
     found = set(marked)
@@ -416,7 +419,7 @@ def files_of(section: Section, instant: Instant) -> dict[str, tuple[str, ...]]:
 
 
 def _folders_of(section: Section, instant: Instant, marked: frozenset[str]) -> Iterator[str]:
-    """Where an instant may have written: the partitions it declared and marked; all, if it declared nothing."""
+    """The folders an instant may have written to: partitions it declared or marked; all, if it declared nothing."""
     if instant.state is State.REQUESTED:
         return
     if instant.action in SERVICES:
@@ -444,7 +447,7 @@ def _list_files(storage: Storage, folder: str, instant: InstantTime) -> Iterator
 
 
 def _stays(section: Section, target: InstantRef) -> bool:
-    """Whether the plan of the target outlives the rollback: then its heartbeat is that of the next attempt."""
+    """Whether the target's plan outlives the rollback; then its heartbeat belongs to the next attempt."""
     plan = Instant(InstantTime(target.requested_at), Action(target.action), State.INFLIGHT)
     return plan.action in SERVICES and not is_removable(section, plan)
 

@@ -1,4 +1,4 @@
-"""The critical section: what one process sees and may do while it holds the table's lock."""
+"""The critical section: what one process sees and may do while it holds the table lock."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _SECONDS_BETWEEN_TRIES = 0.5
 class Look:
     """A table as a section left it: its configuration, and the instant files of both timelines.
 
-    Nobody else completes anything in a section, so one listing shows a prefix of what took place. `commit` is the write
-    that was completed in the section, if one was, and what its file says.
+    Nobody else completes anything during a section, so one listing shows a prefix of the commit order. `commit` is the
+    write that the section completed, if any, with its commit metadata.
     """
 
     config: TableConfig
@@ -46,14 +46,14 @@ class Look:
 
 
 class Section:
-    """Configuration and timelines as they are under the lock; nobody else completes anything meanwhile."""
+    """Configuration and timelines under the lock; nobody else completes anything meanwhile."""
 
     def __init__(self, ports: Ports, timing: Timing, head: Head = _CLOSED) -> None:
         self.ports = ports
         self.timing = timing
         self.config: TableConfig = load_config(ports.storage)
         self.files: Storage = ports.storage
-        """Where files of the instant are created that this section completes."""
+        """The store for files of the instant that this section completes."""
         self._highest: InstantTime | None = None
         self._head = head
         self._is_publishing = False
@@ -68,11 +68,11 @@ class Section:
 
     @property
     def metadata_timeline(self) -> Timeline:
-        """The active timeline of the metadata table; empty if there is none. Both tables lay it out alike."""
+        """The active timeline of the metadata table; empty if there is none. It has the layout of the table's own."""
         return self._timeline(METADATA)
 
     def look(self) -> Look:
-        """The table as it is now, with what this section did."""
+        """The table as it is now, including the changes of this section."""
         return Look(self.config, self._listed(""), self._listed(METADATA))
 
     @cached_property
@@ -81,20 +81,20 @@ class Section:
         return load_heartbeats(self.ports, self.timing)
 
     def next_time(self) -> InstantTime:
-        """A time greater than any the table has seen. Whoever draws it puts it on the timeline in this section."""
+        """Draws a time greater than any on the table. The caller must put it on the timeline in this section."""
         seen = [highest_time(self._listed("")), highest_time(self._listed(METADATA)), self._highest]
         highest = max((time for time in seen if time is not None), default=None)
         drawn = following_time(self._now(0), highest)
         if self.timing.skew_ms and drawn > self._now(self._longest_wait_ms):
             raise LockUnavailableError(
                 f"{self.ports.storage.url}: this machine's clock is far behind the newest time on the table, {drawn}",
-                hint="set the clocks of all writers right: whoever draws a time holds the lock until its own is there",
+                hint="synchronize the clocks of all writers: each holds the lock until its clock passes its new time",
             )
         self._highest = drawn
         return drawn
 
     def leave(self) -> None:
-        """Gives the lock back, when a clock that is behind has passed the times drawn here."""
+        """Releases the lock, once a clock that is behind has passed the times drawn here."""
         try:
             self._close()
             if self.timing.skew_ms:
@@ -103,7 +103,7 @@ class Section:
             self.ports.lock.release()
 
     def _close(self) -> None:
-        """Says that nothing of this section is in flight; if that fails, the next holder revokes as after a crash."""
+        """Closes the head record; if that fails, the next holder revokes our ticket as after a crash."""
         if self._head.open is not None and not self._is_publishing:
             with suppress(LakebedError):
                 close_head(self.ports.storage, self._head.epoch)
@@ -111,7 +111,7 @@ class Section:
     def outwait_skew(self) -> None:
         """Returns once a clock that is behind by the skew has passed the times drawn here.
 
-        Also after the longest wait: then this clock was set back meanwhile, and what was drawn is published already.
+        It also returns after the longest wait: then this clock was set back, and the drawn times are already published.
         """
         pause_ms = self.timing.skew_ms / 4
         for _ in range(int((self._longest_wait_ms + self.timing.skew_ms) / pause_ms) + 1):
@@ -121,31 +121,31 @@ class Section:
 
     @property
     def _longest_wait_ms(self) -> int:
-        """How far this clock may be behind the table, if it is to catch up with the lock held: as long as a section."""
+        """How far this clock may be behind the table, in ms: one section budget, as it catches up under the lock."""
         return int(self.timing.section_seconds * 1000)
 
     def _now(self, shift_ms: int) -> InstantTime:
         return format_time(self.ports.clock.now_ms() + shift_ms, timeline_zone(self.config))
 
     def has_lease(self) -> bool:
-        """Whether the lock is surely held for as long as a section takes."""
+        """Whether the remaining lease covers the section budget and the clock skew."""
         return self.ports.lock.remaining() >= self.timing.section_seconds + self.timing.skew_ms / 1000
 
     def check_lease(self) -> None:
-        """Raises LockUnavailableError unless the lock is surely held for as long as a section takes."""
+        """Raises LockUnavailableError unless the remaining lease covers the section budget and the clock skew."""
         if not self.has_lease():
             raise lost_lock(self.ports)
 
     def check_no_restore(self) -> None:
-        """Raises TableRestoredError while a restore is under way: nothing else may complete."""
+        """Raises TableRestoredError while a restore is pending: nothing else may complete."""
         if any(instant.action is Action.RESTORE for instant in self.timeline.pending()):
             raise TableRestoredError(
-                f"{self.ports.storage.url}: the table is being set back to an earlier instant",
+                f"{self.ports.storage.url}: a restore of the table is in progress",
                 hint="run the call again when the restore has completed",
             )
 
     def path(self, instant: Instant, root: str = "") -> str:
-        """Where the file of an instant's state lies."""
+        """The path of the timeline file of an instant in its state."""
         return instant_path(self.config, instant, root)
 
     def add(self, instant: Instant, data: bytes = b"", root: str = "") -> None:
@@ -156,9 +156,9 @@ class Section:
         self._note(root, (*self._listed(root), instant))
 
     def request(self, instant: Instant, data: bytes, ticket: Ticket | None = None, root: str = "") -> None:
-        """Puts a new instant on the timeline, by its ticket: it does not appear once another process has the lock.
+        """Puts a new instant on the timeline, fenced by its ticket: it cannot appear once another process has the lock.
 
-        That one may draw the same time, or decide by a timeline that lacks this instant.
+        The other process may draw the same time, or make decisions on a timeline without this instant.
         """
         if not self.ports.lock.can_be_lost:
             self.add(instant, data, root)
@@ -184,16 +184,16 @@ class Section:
         return outcome
 
     def take_on(self, instant: InstantTime) -> Ticket:
-        """The only live ticket of an instant that this section works on, for the next holder of the lock to revoke."""
+        """Revokes all tickets of an instant and opens a new one, announced in the head record for the next holder."""
         if self.ports.lock.can_be_lost:
             self._announce(instant)
         revoke_tickets(self.ports, instant)
         return self.open_ticket(instant)
 
     def open_ticket(self, instant: InstantTime) -> Ticket:
-        """A new, live ticket of an instant. Not once the lock is lost: nobody would look for it.
+        """Opens a ticket of an instant. Not after the lock is lost, since nobody would revoke it.
 
-        So one that opened while the lock ran out is ended here: others have looked already.
+        So a ticket that was opened while the lease expired is revoked here: the next holder has already looked.
         """
         storage = self.ports.storage
         for _ in range(3):
@@ -205,23 +205,23 @@ class Section:
                 revoke_ticket(self.ports, ticket, in_use=False)
                 raise lost_lock(self.ports)
         raise StorageUnavailableError(
-            f"{storage.url}: no ticket could be had for {instant}", hint="run the write again"
+            f"{storage.url}: could not open a ticket for {instant}", hint="run the write again"
         )
 
     def fence(self, ticket: Ticket) -> None:
-        """Has files appear by the ticket alone: those of an instant that another process may attempt, too.
+        """From now on, files are created only through the ticket: for an instant that another process may also attempt.
 
-        A file counts if its instant does: also one that appeared late, of an attempt that had lost the lock. And one on
-        the timeline would bring back an instant that others have completed, and taken off it, since.
+        A file is visible if its instant is, even a late one of an attempt that had lost the lock. And a late file on
+        the timeline would revive an instant that others have completed and archived.
         """
         if self.ports.lock.can_be_lost:
             self.files = cast(Storage, _Fenced(self.ports, ticket))
 
     def _settle(self, ticket: Ticket, instant: Instant, data: bytes, root: str) -> Outcome:
-        """Whether it was published after all. Once the ticket is dead what is there stays, and what is not never is.
+        """Finds out whether it was published. Once the ticket is revoked, a missing file can no longer appear.
 
-        As long as it lives the file may still appear, with a time of completion that others have passed by then: so the
-        lock is not given back before the store has been asked several times.
+        While the ticket is alive the file may still appear, with a completion time that others have passed by then. So
+        the lock is not released before the store has been asked several times.
         """
         for _ in range(_TRIES):
             with suppress(StorageUnavailableError):
@@ -232,14 +232,14 @@ class Section:
         return Outcome.UNKNOWN
 
     def _is_archived(self, instant: Instant, root: str) -> bool:
-        """Whether the history has it: it may have gone there since, if we have lost the lock."""
+        """Whether the history has it: another process may have archived it, if we have lost the lock."""
         if not self.ports.lock.can_be_lost:
             return False
         archive = Archive(self.ports.storage, self.config, root)
         return archive.completions([instant.requested_at]).get(instant.requested_at, "") == instant.completed_at
 
     def _announce(self, instant: InstantTime) -> None:
-        """Tells whoever takes the lock over which instant's tickets to revoke."""
+        """Opens the head record: tells the next holder of the lock which instant's tickets to revoke."""
         if self._head.open == instant:
             return
         head, etag = load_head(self.ports.storage)
@@ -250,12 +250,12 @@ class Section:
         self.check_lease()
 
     def remove(self, instant: Instant, root: str = "") -> None:
-        """Takes the file of one state off the timeline."""
+        """Deletes the file of one state from the timeline."""
         delete_file(self.ports.storage, self.path(instant, root))
         self._note(root, tuple(other for other in self._listed(root) if other != instant))
 
     def completed_files(self, instant: Instant, root: str = "") -> tuple[Instant, ...]:
-        """Every file that completes an instant: of a plan that two engines execute at the same time there are two."""
+        """Every completed file of an instant: there are two if two engines executed one plan concurrently."""
         return tuple(
             other
             for other in self._listed(root)
@@ -263,23 +263,23 @@ class Section:
         )
 
     def remove_pending(self, requested_at: InstantTime, action: Action, root: str = "") -> None:
-        """Takes a pending instant off the timeline, its inflight file first."""
+        """Deletes a pending instant from the timeline, its inflight file first."""
         for state in (State.INFLIGHT, State.REQUESTED):
             self.remove(Instant(requested_at, action, state), root)
 
     def forget_timeline(self, root: str = "") -> None:
-        """Makes the next look at the timeline a new listing: after a ticket was revoked, what is there stays."""
+        """Makes the next access list the timeline again: once tickets are revoked, no instant appears by them."""
         self._files.pop(root, None)
         self._timelines.pop(root, None)
 
     def _listed(self, root: str) -> tuple[Instant, ...]:
-        """The instant files of a timeline: listed once, and from then on as this section changes them."""
+        """The instant files of a timeline: listed once, then updated with the changes of this section."""
         if root not in self._files:
             self._files[root] = list_instants(self.ports.storage, self.config, root)
         return self._files[root]
 
     def _note(self, root: str, instants: tuple[Instant, ...]) -> None:
-        """Has the timeline follow what this section did."""
+        """Updates the listed timeline with a change of this section."""
         self._files[root] = instants
         self._timelines.pop(root, None)
 
@@ -290,7 +290,7 @@ class Section:
 
 
 class _Fenced:
-    """A store in which files are created while a ticket is alive."""
+    """A store that creates files only while a ticket is alive."""
 
     def __init__(self, ports: Ports, ticket: Ticket) -> None:
         self._ports = ports
@@ -312,7 +312,7 @@ class _Fenced:
 
 
 def instant_path(config: TableConfig, instant: Instant, root: str = "") -> str:
-    """Where the file that puts an instant into its state lies."""
+    """The path of the timeline file of an instant in its state."""
     name = encode_instant_name(instant, layout=config.timeline_layout)
     return f"{root}{config.timeline_path}/{name}"
 
@@ -321,10 +321,10 @@ def instant_path(config: TableConfig, instant: Instant, root: str = "") -> str:
 def open_section(
     ports: Ports, timing: Timing, opens: InstantTime | None = None, ticket: Ticket | None = None
 ) -> Iterator[Section]:
-    """Holds the lock. `opens` names the instant that the section is to complete, for whoever takes the lock over.
+    """Holds the lock. `opens` names the instant that the section is to complete, so that the next holder can fence it.
 
-    `ticket` is the caller's own, by which nothing is in flight. Where clocks may differ the lock is given back some
-    time after the section, beside the caller; the next section of the same ports waits for that.
+    `ticket` is the caller's own, with no publish in flight. If clocks may differ, the lock is released in the
+    background some time after the section; the next section of the same ports waits for the release.
     """
     ports.background.drain()
     ports.lock.acquire()
@@ -348,10 +348,10 @@ def _enter(ports: Ports, timing: Timing, opens: InstantTime | None, ticket: Tick
 
 
 def _take_over(ports: Ports, opens: InstantTime | None, ticket: Ticket | None) -> Head:
-    """Fences off the holder before us, who may be paused in the middle of completing an instant, and takes its place.
+    """Fences the previous holder, which may be paused in the middle of completing an instant, and takes its place.
 
-    The record is swapped, never just written: a holder that lost the lock and wakes up here must not erase the name of
-    the one that has it now. A section that ends in order closes the record, so that nobody waits for its ticket.
+    The head record changes by compare-and-swap: a stale holder that wakes up here must not erase the entry of the
+    current one. A section that ends normally closes the record, so that nobody waits for its ticket.
     """
     head, etag = load_head(ports.storage)
     if head.open is not None:
@@ -365,27 +365,27 @@ def _take_over(ports: Ports, opens: InstantTime | None, ticket: Ticket | None) -
 
 
 def lost_lock(ports: Ports) -> LockUnavailableError:
-    """What the holder of a lock is told when another process has it."""
+    """The error for a process that has lost the lock."""
     return LockUnavailableError(
-        f"{ports.storage.url}: the table's lock ran out while it was held",
-        hint="run the write again; a longer lease helps where machines are paused or the store is slow",
+        f"{ports.storage.url}: the table lock was lost: its lease expired while it was held",
+        hint="run the write again; use a longer lease if machines are paused or the store is slow",
     )
 
 
 def revoke_tickets(ports: Ports, instant: InstantTime, but: Ticket | None = None) -> None:
-    """Ends every ticket of an instant `but` one's own: once this returns no file can appear by them any more."""
+    """Revokes every ticket of an instant `but` one's own: once this returns, nothing can be published with them."""
     for ticket in ports.storage.find_tickets(instant):
         if ticket != but:
             revoke_ticket(ports, ticket)
 
 
 def end_tickets(ports: Ports, instant: InstantTime, outcome: Outcome = Outcome.DONE) -> None:
-    """Ends the tickets of an instant that its owner is done with, without waiting unless the `outcome` is open."""
+    """Revokes the tickets of an instant that its owner has finished; waits only if the `outcome` is unknown."""
     for ticket in ports.storage.find_tickets(instant):
         revoke_ticket(ports, ticket, in_use=outcome is not Outcome.DONE)
 
 
 def revoke_ticket(ports: Ports, ticket: Ticket, *, in_use: bool = True) -> None:
-    """Ends a ticket, however often the store has to be asked."""
+    """Revokes a ticket; retries until the store confirms it."""
     while ports.storage.revoke(ticket, in_use=in_use) is not Outcome.DONE:
         ports.clock.sleep(0.1)

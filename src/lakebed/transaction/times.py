@@ -1,4 +1,4 @@
-"""Instant times: unique, growing, and drawn only under the table's lock."""
+"""Instant times: unique, increasing, and drawn only under the table lock."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant, InstantTime
 
 _RESERVED = "0000"
-"""Instants that build metadata-table partitions count up from zero; they are not moments."""
+"""Prefix of reserved times: instants that build metadata-table partitions are numbered from zero."""
 
 
 def timeline_zone(config: TableConfig) -> tzinfo | None:
-    """The zone in which a table spells its instants: UTC, or None for whatever this machine is set to."""
+    """The time zone of a table's instants: UTC, or None for the local zone of this machine."""
     return timezone.utc if config.timeline_timezone == "UTC" else None
 
 
@@ -23,7 +23,7 @@ def format_time(ms: int, zone: tzinfo | None) -> InstantTime:
 
 
 def highest_time(instants: Iterable[Instant]) -> InstantTime | None:
-    """The greatest requested or completion time; reserved ones do not count."""
+    """The greatest requested or completion time, except reserved ones."""
     # Reserved times are smaller than all others, so one of them is the greatest only where there is no other.
     times = [time for i in instants for time in (i.requested_at, i.completed_at) if time is not None]
     highest = max(times, default=_RESERVED)
@@ -31,7 +31,7 @@ def highest_time(instants: Iterable[Instant]) -> InstantTime | None:
 
 
 def following_time(now: InstantTime, highest: InstantTime | None) -> InstantTime:
-    """`now`, or one millisecond after `highest` if the clock stands behind what the table has seen."""
+    """`now`, or one millisecond after `highest` if the clock is behind the table."""
     return now if highest is None or now > highest else shift_time(highest, 1)
 
 

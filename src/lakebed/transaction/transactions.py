@@ -1,4 +1,4 @@
-"""The life of an instant: begun, in flight, completed. Every step says what the next process does after a crash."""
+"""The life of an instant: requested, in flight, completed. Every step says what the next process does after a crash."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _TRIES = 3
 
 
 class MetadataWriter(Protocol):
-    """What a commit adds to the metadata table. Called in the commit section, when the table's config is certain."""
+    """Writes what a commit adds to the metadata table; called in the commit section, with the final table config."""
 
     def write(self, section: Section, instant: InstantTime) -> CommitMetadata | None:
-        """Writes data files into the metadata table; what its delta commit is to say, or None without such a table."""
+        """Writes files into the metadata table; the metadata of its delta commit, or None without such a table."""
         ...
 
 
 class Transactions:
-    """All that one process does to the timeline of one table."""
+    """The operations of one process on the timeline of one table."""
 
     def __init__(self, ports: Ports, timing: Timing) -> None:
         self.ports = self._ports = ports
@@ -62,7 +62,7 @@ class Transactions:
         return open_section(self._ports, self._timing, opens=opens)
 
     def begin(self, action: Action, plan: bytes = b"") -> Attempt:
-        """A new instant on the timeline. Dead writers that are found on the way are rolled back."""
+        """Requests a new instant. Rolls back dead writers that it finds."""
         with self.section() as section:
             section.check_no_restore()
             pending = self.rollbacks.schedule(section)
@@ -76,7 +76,7 @@ class Transactions:
         return attempt
 
     def declare(self, attempt: Attempt, metadata: CommitMetadata) -> None:
-        """Puts the instant in flight, saying which file groups it sets out to write."""
+        """Puts the instant in flight and declares its write set."""
         self._ports.at("begin.3")
         if not attempt.heartbeat.is_certain():
             raise taken_over(attempt.instant)
@@ -115,7 +115,7 @@ class Transactions:
     def complete(
         self, attempt: Attempt, data: bytes, metadata_table: MetadataWriter, check: Callable[[Section], None]
     ) -> InstantTime:
-        """Completes an instant of any kind with what its file is to say, unless the `check` raises; when it did."""
+        """Completes an instant of any kind with its metadata, unless `check` raises; returns the completion time."""
         for _ in range(_TRIES):
             with self.section(opens=attempt) as section:
                 self._check_alive(section, attempt)
@@ -136,9 +136,9 @@ class Transactions:
         raise taken_over(attempt.instant)
 
     def close(self, attempt: Attempt) -> None:
-        """Clears away what a completed instant no longer needs; whatever is left, the next process clears.
+        """Removes what a completed instant no longer needs; the next process removes whatever is left.
 
-        The heartbeat goes last: by it the next process finds the rest.
+        The heartbeat is removed last: the next process finds the rest by it.
         """
         self._ports.at("commit.P8")
         attempt.heartbeat.rest()
@@ -147,7 +147,7 @@ class Transactions:
         attempt.heartbeat.stop()
 
     def abandon(self, attempt: Attempt) -> None:
-        """Undoes a write of this process that did not complete."""
+        """Rolls back a write of this process that did not complete."""
         with attempt.given_up_on_failure():
             if not attempt.is_publishing:
                 end_tickets(self._ports, attempt.instant)
@@ -160,7 +160,7 @@ class Transactions:
         attempt.heartbeat.stop()
 
     def _check_alive(self, section: Section, attempt: Attempt) -> None:
-        """P3: we are who we think we are and nobody has begun to undo us; a ticket that a takeover ended is renewed."""
+        """P3: raises unless the heartbeat is ours and no rollback is planned; renews a ticket revoked by a takeover."""
         self._ports.at("commit.P3")
         section.check_no_restore()
         is_inflight = attempt.in_state(State.INFLIGHT) in section.timeline.pending()
@@ -190,14 +190,14 @@ class Transactions:
             cancel_plan(section, rival.instant)
 
     def _check_snapshot(self, section: Section, seen: frozenset[InstantTime]) -> None:
-        """What the write was planned on is still there, and nobody is about to take it back."""
+        """Raises if a write in the snapshot was rolled back since, or is about to be."""
         missing = seen - {instant.requested_at for instant in section.timeline.commits()}
         archived = Archive(self._ports.storage, section.config).completions(missing) if missing else {}
         gone = (missing - archived.keys()) | (seen & targets_of_rollbacks(section))
         if gone:
             raise TableRestoredError(
                 f"{min(gone)}, which this write was planned on, was rolled back or is about to be",
-                hint="run the write again: it then starts from the table as it stands now",
+                hint="run the write again: it will use the current state of the table",
             )
 
     def _completed_rivals(self, section: Section, attempt: Attempt, seen: frozenset[InstantTime]) -> Iterable[Rival]:
@@ -232,8 +232,8 @@ def _conflict(other: Instant, shared: tuple[str, ...]) -> WriteConflictError:
     places = ", ".join(shared[:3]) + (f" and {len(shared) - 3} more" if len(shared) > 3 else "")
     if other.is_completed:
         return WriteConflictError(
-            f"{other.action} {other.requested_at} changed what this write changes: {places}",
-            hint="run the write again: it then starts from the table as it stands now",
+            f"{other.action} {other.requested_at} changed the same data as this write: {places}",
+            hint="run the write again: it will use the current state of the table",
         )
     return WriteConflictError(
         f"a {other.action} is planned at {other.requested_at} for what this write changes: {places}",
@@ -243,6 +243,6 @@ def _conflict(other: Instant, shared: tuple[str, ...]) -> WriteConflictError:
 
 def _unknown(instant: InstantTime) -> CommitUnknownError:
     return CommitUnknownError(
-        f"the store did not say whether the write {instant} took place",
-        hint=f"look for {instant} among table.timeline.completed() before you run the write again",
+        f"the store did not confirm whether the write {instant} completed",
+        hint=f"check table.timeline.completed() for {instant} before you run the write again",
     )

@@ -1,4 +1,4 @@
-"""File groups and file slices as of a snapshot, and the log blocks that count in a slice."""
+"""File groups and file slices as of a snapshot, and the visible log blocks of a slice."""
 
 from lakebed.view.blocks import load_blocks
 from lakebed.view.listing import list_data_files

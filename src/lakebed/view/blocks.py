@@ -1,4 +1,4 @@
-"""The log blocks of a file slice that count, in merge order."""
+"""The visible log blocks of a file slice, in merge order."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock, decode_log_f
 from lakebed.model.files import FileSlice, LogFile
 
 BlockFilter = Callable[[str], bool]
-"""Whether blocks of that instant count for the snapshot."""
+"""Whether blocks of that instant are visible in the snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountedInstants:
-    """The writes whose blocks count, in a form that travels to workers; so do archived ones, before `first`."""
+    """The writes whose blocks are visible, picklable for workers; includes archived ones, before `first`."""
 
     completed: frozenset[str]
     first: str
 
     def includes(self, instant: str) -> bool:
-        """Whether blocks of that instant count."""
+        """Whether blocks of that instant are visible."""
         return instant in self.completed or instant < self.first
 
 
@@ -40,13 +40,13 @@ class FiledBlock:
 
     @property
     def replaced(self) -> frozenset[str]:
-        """The instants whose blocks it stands for; none but for a log-compacted block."""
+        """The instants whose blocks a log-compacted block replaces; empty for other blocks."""
         times = self.block.header.get(HeaderKey.COMPACTED_BLOCK_TIMES, "")
         return frozenset(time.strip() for time in times.split(",") if time.strip()) - {self.instant}
 
 
 class Reader(Protocol):
-    """Whatever gives whole files by their path, such as a storage."""
+    """Anything that reads whole files by path, such as a storage."""
 
     def get(self, path: str) -> bytes:
         """The whole file."""
@@ -56,7 +56,7 @@ class Reader(Protocol):
 def load_blocks(
     storage: Reader, file_slice: FileSlice, *, layout: int, counts: BlockFilter, root: str = ""
 ) -> tuple[FiledBlock, ...]:
-    """Blocks of the slice's log files, oldest first, without rolled back, uncommitted and compacted ones."""
+    """Visible blocks of the slice's log files, oldest first: no rolled-back, uncommitted or log-compacted ones."""
     read = [
         filed
         for log in file_slice.logs
@@ -88,7 +88,7 @@ def _read_log(storage: Reader, path: str, log: LogFile, layout: int) -> Iterable
 
 
 def _drop_rolled_back(blocks: list[FiledBlock]) -> list[FiledBlock]:
-    """Without command blocks, and without the earlier blocks of the instants that they roll back."""
+    """Drops command blocks, and the earlier blocks of the instants that they roll back."""
     kept: list[FiledBlock] = []
     for filed in blocks:
         if filed.block.kind is BlockKind.COMMAND:

@@ -10,7 +10,7 @@ from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime
 
 Completions = Callable[[InstantTime], "InstantTime | None"]
-"""When the write requested at a time completed, as far as the snapshot knows; None: it does not count."""
+"""Completion time of the write requested at a time; None if it is not visible in the snapshot."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ def latest_slices(
 ) -> tuple[FileSlice, ...]:
     """The newest slice of every file group that the snapshot sees, ordered by file group.
 
-    `files` maps partitions to their data files; files of instants without a completion time do not count.
+    `files` maps partitions to their data files; files of instants without a completion time are not visible.
     """
     slices = []
     for partition in sorted(files):
@@ -63,7 +63,7 @@ def _latest_slice(group_id: FileGroupId, files: _Files, completion_of: Completio
 
 
 def _in_merge_order(logs: list[LogFile]) -> tuple[LogFile, ...]:
-    """Log files in merge order, mostly that of their instants: hardly ever has one two log files in a slice."""
+    """Log files in merge order: by instant; an instant hardly ever has two log files in a slice."""
     by_instant = {log.instant: log for log in logs}
     if len(by_instant) == len(logs):
         return tuple([by_instant[instant] for instant in sorted(by_instant)])
@@ -71,7 +71,7 @@ def _in_merge_order(logs: list[LogFile]) -> tuple[LogFile, ...]:
 
 
 def _logs_by_completion(logs: list[LogFile], base: BaseFile | None, completion_of: Completions) -> list[LogFile]:
-    """Layout 2: a log lies on the newest base file requested before the log completed.
+    """Layout 2: a log belongs to the newest base file requested before the log completed.
 
     Never sliced by the log's requested time: a write may begin before a compaction and end after it was requested.
     """
@@ -86,7 +86,7 @@ def _logs_by_completion(logs: list[LogFile], base: BaseFile | None, completion_o
 def _logs_by_name(logs: list[LogFile], base: BaseFile | None, completion_of: Completions) -> list[LogFile]:
     """Layout 1: the log's name carries its base instant, or that of a compaction that is still pending.
 
-    Which of its blocks count is decided block by block.
+    Which of its blocks are visible is decided per block.
     """
     del completion_of
     return [log for log in logs if base is None or log.instant >= base.instant]

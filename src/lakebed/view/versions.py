@@ -1,4 +1,4 @@
-"""All versions of a file group, old ones too: for those who decide which of them may go."""
+"""All versions of a file group, including old ones, from which cleaning selects those to delete."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakebed.view.slices import Completions
 
 @dataclass(slots=True)
 class Version:
-    """Names of the files of one file slice, which counts from a completion time on ('' if from ever)."""
+    """Names of the files of one file slice, which is visible from a completion time on ('' if always)."""
 
     since: str
     names: list[str] = field(default_factory=list)
@@ -31,12 +31,12 @@ def group_versions(files: Iterable[BaseFile | LogFile], completion_of: Completio
 
 
 def superseded(versions: list[Version], before: str) -> list[Version]:
-    """The versions that nobody needs who sees at least what had completed before a time."""
+    """The versions that no reader needs whose snapshot includes everything completed before a time."""
     return [version for version in versions if version.since < before][:-1]
 
 
 def _versions(bases: list[BaseFile], logs: list[LogFile], completion_of: Completions) -> list[Version]:
-    """A log lies on the newest base file requested before the log completed; others form a slice without base file."""
+    """A log belongs to the newest base file requested before it completed; others form a slice without base file."""
     versions: dict[InstantTime, Version] = {}
     for base in sorted(bases, key=lambda base: base.instant):
         versions.setdefault(base.instant, Version(completion_of(base.instant) or "")).names.append(base.name)

@@ -97,14 +97,14 @@ def check_record_index(state: TableState, options: WriteOptions) -> None:
     if asked.startswith("record") and not has_record_index(state):
         call = _CALLS["record_partitioned" if asked == "record_partitioned" and config.partition_fields else "record"]
         raise InvalidInputError(
-            f"table {config.name} has no record index to find keys with",
+            f"table {config.name} has no record index for key lookups",
             hint=f"build it once: {_CREATE.format(call)}; or leave the option hoodie.index.type out",
         )
     if asked == ("record_partitioned" if is_global else "record_global") and config.partition_fields:
         raise InvalidInputError(
-            f"the record index of table {config.name} is one {'of the whole table' if is_global else 'per partition'}, "
-            f"but hoodie.index.type asks for one {'per partition' if is_global else 'of the whole table'}",
-            hint="use hoodie.index.type=RECORD_INDEX for the one that is there, or leave the option out",
+            f"the record index of table {config.name} is {'global' if is_global else 'partitioned'}, "
+            f"but hoodie.index.type asks for a {'partitioned' if is_global else 'global'} one",
+            hint="use hoodie.index.type=RECORD_INDEX for the existing one, or leave the option out",
         )
     named = (*config.metadata_partitions, *config.metadata_partitions_inflight)
     switches = {key: is_on for key, is_on in options.indexes.items() if INDEX_SWITCHES[key] != "files"}
@@ -119,7 +119,7 @@ def check_schema(state: TableState, section: Section) -> None:
             if declared and arrow_schema(declared, path=str(instant)) != state.data_schema(state.latest):
                 raise WriteConflictError(
                     f"{instant.action} {instant.requested_at} changed the table's columns",
-                    hint="run the write again: it then starts from the columns as they are now",
+                    hint="run the write again: it will use the current columns",
                 )
 
 

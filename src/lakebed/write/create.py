@@ -156,7 +156,8 @@ def _check(spec: TableSpec, said_in: Mapping[str, str]) -> None:
         for name in names:
             if name not in spec.schema.names:
                 raise InvalidInputError(
-                    f"{said_in[role]} names {name!r}, which is no column", hint=suggest_names(name, spec.schema.names)
+                    f"{said_in[role]} names {name!r}, which is not a column",
+                    hint=suggest_names(name, spec.schema.names),
                 )
     for name in spec.schema.names:
         if name in META_COLUMNS:
@@ -166,7 +167,7 @@ def _check(spec: TableSpec, said_in: Mapping[str, str]) -> None:
             raise InvalidInputError(f"there is no index {index!r}", hint=f"use one of {', '.join(INDEXES)}")
     if {"record", "record_partitioned"} <= {*spec.indexes}:
         raise InvalidInputError(
-            "a table has one record index: of the whole table, or of each partition",
+            "a table has one record index: global or partitioned",
             hint='ask for "record" or for "record_partitioned"',
         )
     if _merge_mode(spec) is MergeMode.EVENT_TIME_ORDERING and not spec.ordering:
@@ -301,7 +302,7 @@ def check_free(storage: Storage) -> None:
         if not listed.path.startswith(".hoodie/"):
             raise InvalidInputError(
                 f"{storage.url} is not empty: it has {listed.path}",
-                hint="give an empty folder, or one that is not there",
+                hint="give an empty folder, or one that does not exist",
             )
     if storage.list(".hoodie/timeline", recursive=True):
         raise InvalidInputError(
@@ -311,4 +312,4 @@ def check_free(storage: Storage) -> None:
 
 
 def _taken(storage: Storage) -> InvalidInputError:
-    return InvalidInputError(f"there is a table at {storage.url} already", hint="open it: lakebed.open_table(path)")
+    return InvalidInputError(f"a table already exists at {storage.url}", hint="open it: lakebed.open_table(path)")

@@ -140,5 +140,5 @@ def _open(storage: Storage, path: str) -> pa.NativeFile:
     except CorruptTableError as error:
         raise WriteConflictError(
             f"rows that this job staged are gone: {path}",
-            hint="run it again: none of its tasks gave a sign of life for too long",
+            hint="run it again: its tasks wrote no heartbeat for too long, so the staging area was removed",
         ) from error

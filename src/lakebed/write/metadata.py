@@ -118,7 +118,7 @@ class CommitChanges:
             if (partition not in known and not (is_keys and is_fit)) or (is_keys and not self.knows_keys):
                 raise WriteConflictError(
                     f"the index {partition} was created while this write ran",
-                    hint="run the write again: it then keeps the index up to date",
+                    hint="run the write again: it will update the index",
                 )
 
     def _check_columns(self, state: TableState) -> None:
@@ -128,7 +128,8 @@ class CommitChanges:
             return
         if not set(definition.source_fields) <= set(self.context.stats_columns):
             raise WriteConflictError(
-                "column_stats got other columns while this write ran", hint="run the write again: it then has them, too"
+                "the columns of column_stats changed while this write ran",
+                hint="run the write again: it will collect statistics of the new columns",
             )
 
     def _was_overtaken(self, state: TableState) -> bool:

@@ -32,7 +32,7 @@ def check_new_keys(state: TableState, plan: WritePlan, section: Section, cache: 
     if len(taken):
         raise WriteConflictError(
             f"another write inserted {len(taken)} of the same keys meanwhile, {taken[0].as_py()!r} among them",
-            hint="run the write again: it then updates them",
+            hint="run the write again: it will update them",
         )
 
 
@@ -40,8 +40,8 @@ def _check_dropped(current: TableState) -> None:
     """Raises unless the record index was dropped meanwhile, and with it the promise of unique keys."""
     if "record_index" in lost_indexes(current):
         raise WriteConflictError(
-            "the record index was lost while this write ran: nobody can tell whether its new keys are new",
-            hint="build the index anew with table.doctor(repair=True), then run the write again",
+            "the record index was lost while this write ran: its new keys cannot be checked for duplicates",
+            hint="rebuild the index with table.doctor(repair=True), then run the write again",
         )
 
 

@@ -105,7 +105,7 @@ class TableWrites:
         if operation.finds_keys and not has_keys:
             raise InvalidInputError(
                 f"table {self._handle.config.name} generates its keys, so no row can be found by key",
-                hint="use insert or bulk_insert; make a table with a key for upserts",
+                hint="use insert or bulk_insert; create a table with a record key for upserts",
             )
         rule = self._rule()
         if operation.finds_keys:
@@ -120,10 +120,10 @@ class TableWrites:
         if rule.by_index or self._options.index != "auto" or not has_lost_global_index(state):
             return
         raise InvalidInputError(
-            f"table {state.config.name} lost its record index, which knew where in the whole table a key is: without "
-            "it a key that is in another partition would be written twice",
-            hint='build it anew with table.doctor(repair=True) or table.indexes.create("record_index"); or, if keys '
-            'need be unique in their partition only, give it up for good: table.indexes.drop("record_index")',
+            f"table {state.config.name} lost its record index, which was global: without it, an upsert "
+            "would duplicate keys that are stored in another partition",
+            hint='rebuild it with table.doctor(repair=True) or table.indexes.create("record_index"); or, if keys need '
+            'to be unique only within their partition, drop it: table.indexes.drop("record_index")',
         )
 
     def _arrangement(self, operation: Operation, rule: TagRule) -> Arrangement:

@@ -257,7 +257,7 @@ def test_a_type_that_avro_lacks(kind: pa.DataType) -> None:
 
 @pytest.mark.parametrize("name", ["a b", "1a", "", "a-b", "ä"])
 def test_a_name_that_avro_lacks(name: str) -> None:
-    with pytest.raises(InvalidInputError, match="cannot be named"):
+    with pytest.raises(InvalidInputError, match="cannot have this name"):
         avro_schema(pa.schema([(name, pa.int32())]), name="r", namespace="n")
 
 

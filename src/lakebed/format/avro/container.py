@@ -145,7 +145,7 @@ class _Bytes:
     def take(self, length: int) -> bytes:
         """The next `length` bytes."""
         if length < 0 or length > len(self.data) - self.at:
-            raise EOFError(f"{length} bytes wanted at byte {self.at} of {len(self.data)}")
+            raise EOFError(f"{length} bytes expected at byte {self.at} of {len(self.data)}")
         self.at += length
         return self.data[self.at - length : self.at]
 

@@ -95,7 +95,7 @@ def _record(fields: list[pa.Field], name: str, namespace: str) -> dict[str, Any]
 def _record_field(field: pa.Field, namespace: str) -> dict[str, Any]:
     if not _NAME.fullmatch(field.name):
         raise InvalidInputError(
-            f"column {field.name!r} cannot be named so in a Hudi table",
+            f"column {field.name!r} cannot have this name in a Hudi table",
             hint="rename it: letters, digits and underscores, no digit first",
         )
     spec = {"name": field.name, "type": _nullable(field, field.name, namespace)}
@@ -127,7 +127,8 @@ def _type(kind: pa.DataType, name: str, namespace: str) -> Any:
     spec = _scalar(kind)
     if spec is None:
         raise InvalidInputError(
-            f"column {name!r} of type {kind} has no counterpart in Avro", hint="cast it to a type that Hudi tables have"
+            f"column {name!r} of type {kind} cannot be stored as Avro",
+            hint="cast it to a type that Hudi tables support",
         )
     return spec
 

@@ -134,7 +134,7 @@ def parse_record(avro_json: str) -> Record:
     """The tree of a record schema; anything else raises ValueError, LookupError or TypeError."""
     node = _Parser().parse(json.loads(avro_json), namespace="")
     if not isinstance(node, Record):
-        raise ValueError(f"a record is wanted, the schema is of type {node.name}")
+        raise ValueError(f"a record is expected, the schema is of type {node.name}")
     _check_extent(node, {})
     return node
 
@@ -232,7 +232,7 @@ def _full_name(name: str, namespace: str) -> str:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"a name is wanted, not {value!r}")
+        raise TypeError(f"a name is expected, not {value!r}")
     return value
 
 

@@ -54,7 +54,7 @@ def _datums(content: bytes, path: str, offset: int) -> Iterator[bytes]:
         (length,) = unpack(content, at)
         at += _LENGTH.size
         if not 0 <= length <= len(content) - at:
-            raise CorruptTableError("a record leaves its block", path=path, offset=offset + at)
+            raise CorruptTableError("a record exceeds its block", path=path, offset=offset + at)
         yield content[at : at + length]
         at += length
     if at != len(content):

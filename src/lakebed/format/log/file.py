@@ -156,7 +156,7 @@ class _Fields:
         """Passes over `length` bytes and gives the offset of the first."""
         start = self.at
         if length < 0 or length > self.end - start:
-            raise CorruptTableError(f"a field of {length} bytes leaves its log block", path=self.path, offset=start)
+            raise CorruptTableError(f"a field of {length} bytes exceeds its log block", path=self.path, offset=start)
         self.at += length
         return start
 

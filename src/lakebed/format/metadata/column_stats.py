@@ -318,7 +318,7 @@ def _outer(lies_beyond: Callable[[Any, Any], bool], older: StatValue | None, new
         return newer if lies_beyond(newer, older) else older
     except TypeError as error:
         raise InvalidInputError(
-            f"bounds {older!r} and {newer!r} are of different types", hint="build the statistics partition anew"
+            f"bounds {older!r} and {newer!r} are of different types", hint="rebuild the statistics partition"
         ) from error
 
 

@@ -88,7 +88,7 @@ def decode_bloom_record(value: bytes, schema: str, *, path: str) -> BloomRecord:
     """One record of a bloom filter; a record of another kind raises CorruptTableError."""
     record = decode_metadata_record(value, schema, path=path)
     if not isinstance(record.payload, BloomRecord):
-        raise CorruptTableError(f"a {record.kind.name} record stands among bloom filters", path=path)
+        raise CorruptTableError(f"a {record.kind.name} record among Bloom filters", path=path)
     return record.payload
 
 

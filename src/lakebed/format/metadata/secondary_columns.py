@@ -49,7 +49,7 @@ def secondary_value_texts(values: ArrowArray) -> ArrowArray:
         if accepts(values.type):
             return text(values)
     raise InvalidInputError(
-        f"values of type {values.type} have no text in a secondary index",
+        f"values of type {values.type} cannot be stored in a secondary index",
         hint="index a column of text, integers, doubles, dates or timestamps",
     )
 
@@ -77,7 +77,7 @@ def _one_element(value: Any) -> ArrowArray:
         return pa.array([value])
     except (OverflowError, TypeError, ValueError) as error:
         raise InvalidInputError(
-            f"{value!r} is no value of a column", hint="give a value of the indexed column's type"
+            f"{value!r} is not a column value", hint="give a value of the indexed column's type"
         ) from error
 
 

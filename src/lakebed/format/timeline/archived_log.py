@@ -71,7 +71,7 @@ def _entries(block: LogBlock, path: str) -> Iterator[dict[str, Any]]:
             (size,) = _INT.unpack_from(block.content, at)
             at += _INT.size
             if not 0 <= size <= len(block.content) - at:
-                raise ValueError(f"a record of {size} bytes leaves the block")
+                raise ValueError(f"a record of {size} bytes exceeds the block")
         yield decode_datum(bytes(block.content[at : at + size]), schema, path=path, offset=block.content_offset + at)
         at += size
 

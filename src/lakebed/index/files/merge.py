@@ -87,7 +87,7 @@ def _merge_file_logs(shard: Shard) -> MergedLogs:
 def _file_entries(stored: StoredValue) -> Mapping[str, FileEntry]:
     payload = decode_metadata_record(stored.value, stored.schema, path=stored.path).payload
     if not isinstance(payload, dict):
-        raise CorruptTableError("a record of another kind stands among lists of files", path=stored.path)
+        raise CorruptTableError("a record of another kind among file lists", path=stored.path)
     return payload
 
 

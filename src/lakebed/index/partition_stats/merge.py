@@ -70,7 +70,7 @@ def _widen(merged: Merged, shard: Shard, stats_version: str) -> Merged:
 def _stats(stored: StoredValue) -> ColumnStats:
     payload = decode_metadata_record(stored.value, stored.schema, path=stored.path).payload
     if not isinstance(payload, ColumnStats):
-        raise CorruptTableError("a record of another kind stands among statistics", path=stored.path)
+        raise CorruptTableError("a record of another kind among statistics", path=stored.path)
     return payload
 
 

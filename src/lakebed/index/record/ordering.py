@@ -44,7 +44,7 @@ def ask_ordering(asked: str, config: TableConfig, schema: pa.Schema) -> EntryOrd
     if len(fields) != 1 or fields[0] not in schema.names or not has_numbers(schema.field(fields[0]).type):
         raise InvalidInputError(
             f"entries of a record index cannot carry the ordering values of table {config.name}",
-            hint="they can if rows are ordered by one column of integers, dates or timestamps in microseconds;"
+            hint="order rows by one column of integers, dates or timestamps in microseconds, or"
             " leave out the option lakebed.record.index.ordering",
         )
     return EntryOrdering(fields[0], asked == "current")

@@ -11,7 +11,7 @@ from lakebed.metadata import MetadataTable
 from lakebed.model.files import FileGroupId
 
 KEYS_FEW = 200
-"""Keys up to which each is looked up by itself."""
+"""Maximum number of keys to look up one by one."""
 
 
 def prune_by_record_index(query: Query, slices: Slices) -> Kept | NotUsed:

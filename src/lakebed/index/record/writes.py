@@ -66,5 +66,5 @@ def _check_shards(keys: KeyFiles, sets: ShardSets) -> None:
     if any(group.shards != sets(group.partition) for group in keys.groups):
         raise WriteConflictError(
             "the shards of the record index changed while this write ran",
-            hint="run the write again: it then splits its keys as the index does now",
+            hint="run the write again: it will use the new shards",
         )

@@ -98,7 +98,7 @@ def state_in(context: ServiceContext, section: Section) -> TableState:
     state = context.handle.state().at(section.config, section.timeline)
     if state.config.version != _WRITTEN_VERSION:
         raise UnsupportedTableError(
-            f"table {state.config.name} has version {state.config.version}; lakebed looks after version 9",
+            f"table {state.config.name} has version {state.config.version}; lakebed runs table services on version 9",
             hint="upgrade it with Apache Hudi 1.2: call upgrade_table(table => 't', to_version => 'NINE')",
         )
     if state.config.metadata_partitions and not isinstance(state.metadata, MetadataTable):

@@ -164,7 +164,7 @@ def _check_is_clustering(state: TableState, instant: InstantTime) -> None:
     """Refuses to begin with the plan of another service; one that is not there is refused later."""
     for pending in state.timeline.pending():
         if pending.requested_at == instant and pending.action is not Action.CLUSTERING:
-            raise InvalidInputError(f"{instant} is a {pending.action}, no clustering", hint="name a clustering plan")
+            raise InvalidInputError(f"{instant} is a {pending.action}, not a clustering", hint="name a clustering plan")
 
 
 def _load(context: ServiceContext, state: TableState, instant: InstantTime) -> _Clustering:
@@ -173,7 +173,8 @@ def _load(context: ServiceContext, state: TableState, instant: InstantTime) -> _
     plan = decode_clustering_plan(state.storage.get(path), path=path)
     if not plan.strategy.endswith(_SORT_AND_SIZE):
         raise UnsupportedTableError(
-            f"clustering {instant} is to be executed by {plan.strategy or 'no class'}", hint="execute it by Apache Hudi"
+            f"clustering {instant} is planned for {plan.strategy or 'no class'}, which lakebed does not have",
+            hint="execute it with Apache Hudi",
         )
     order_by = tuple(name.strip() for name in plan.params.get(SORT_COLUMNS, "").split(",") if name.strip())
     layout = parse_layout(plan.params.get(LAYOUT, "linear"))
@@ -204,15 +205,15 @@ def _current_slices(
     """The slices of a group of the plan, which must still be the newest of their file groups."""
     if len({each.partition for each in group.slices}) != 1:
         raise UnsupportedTableError(
-            f"clustering {instant} has a group of several partitions", hint="execute it by Apache Hudi"
+            f"clustering {instant} has a group of several partitions", hint="execute it with Apache Hudi"
         )
     for each in group.slices:
         found = current.get(FileGroupId(each.partition, each.file_id))
         planned = {*each.log_files, *((each.base_file,) if each.base_file else ())}
         if found is None or {path.rpartition("/")[2] for path in found.paths} != planned:
             raise WriteConflictError(
-                f"file group {each.file_id} is no longer as it was when clustering {instant} was planned",
-                hint="another engine wrote to it although it was planned for; this plan can only be rolled back",
+                f"file group {each.file_id} has changed since clustering {instant} was planned",
+                hint="another engine wrote to it despite the pending plan; the plan can only be rolled back",
             )
         yield found
 
@@ -254,6 +255,7 @@ def _check_no_writer(section: Section, writes: WriteSet) -> None:
     for instant, theirs in live_writers(section):
         if theirs is None or find_conflict(writes, [Rival(instant, theirs)]):
             raise WriteConflictError(
-                f"{instant.action} {instant.requested_at} is at work on what this clustering replaces, or may be",
-                hint="it goes first; table.services.rollback_failed_writes() removes this plan; then schedule anew",
+                f"{instant.action} {instant.requested_at} is in flight and may write to what this clustering replaces",
+                hint="the writer has precedence; table.services.rollback_failed_writes() removes this plan; "
+                "then schedule a new one",
             )

@@ -156,7 +156,7 @@ def _with_sizes(planned: FileSlice, known: dict[str, BaseFile | LogFile]) -> Fil
     for file in (*((planned.base,) if planned.base else ()), *planned.logs):
         if file.name not in known:
             raise CorruptTableError(
-                "a compaction plan names the file, and the table does not have it",
+                "a compaction plan names the file, but it does not exist",
                 path=planned.path(file.name),
                 hint="put the file back, or restore the table to an instant before it was lost",
             )

@@ -119,24 +119,28 @@ def check_request(state: TableState, request: IndexRequest) -> None:
         )
     if request.partition in config.metadata_partitions and not request.rebuild:
         raise InvalidInputError(
-            f"table {config.name} has the index {request.partition} already",
-            hint="pass rebuild=True to build it anew from the rows",
+            f"table {config.name} already has the index {request.partition}",
+            hint="pass rebuild=True to rebuild it from the rows",
         )
     if request.partition == PARTITION_STATS:
         _check_partition_stats(state)
     if request.window is not None and not config.partition_fields:
-        raise InvalidInputError(f"table {config.name} is not partitioned", hint="a window is one of partitions")
+        raise InvalidInputError(
+            f"table {config.name} is not partitioned",
+            hint="a window selects partitions: use another kind of record index",
+        )
     _check_columns(state, request.columns)
 
 
 def _check_partition_stats(state: TableState) -> None:
     if not state.config.partition_fields:
         raise InvalidInputError(
-            f"table {state.config.name} is not partitioned", hint="column_stats serves tables without partitions"
+            f"table {state.config.name} is not partitioned", hint="use column_stats for tables without partitions"
         )
     if COLUMN_STATS not in state.config.metadata_partitions:
         raise InvalidInputError(
-            "partition_stats are made of column_stats, which the table does not have", hint="create column_stats first"
+            "partition_stats are derived from column_stats, which the table does not have",
+            hint="create column_stats first",
         )
 
 

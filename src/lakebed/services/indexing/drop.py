@@ -37,14 +37,12 @@ def _check(section: Section, partition: str) -> None:
         raise InvalidInputError(f"{partition!r} is not the name of an index", hint=f"there are {', '.join(ready)}")
     if partition == FILES:
         raise InvalidInputError(
-            "all other indexes rest on the list of files", hint='to repair it: create("files", rebuild=True)'
+            "all other indexes depend on the file list", hint='to repair it: create("files", rebuild=True)'
         )
     if partition == RECORD_INDEX and any(name.startswith("secondary_index_") for name in ready):
-        raise InvalidInputError(
-            "secondary indexes find rows through record_index", hint="drop the secondary indexes first"
-        )
+        raise InvalidInputError("secondary indexes depend on record_index", hint="drop the secondary indexes first")
     if partition == COLUMN_STATS and PARTITION_STATS in ready:
-        raise InvalidInputError("partition_stats are made of column_stats", hint="drop partition_stats first")
+        raise InvalidInputError("partition_stats are derived from column_stats", hint="drop partition_stats first")
     named = (*ready, *section.config.metadata_partitions_inflight, *lost)
     if partition not in named and not _has_leftovers(section, partition):
         raise InvalidInputError(

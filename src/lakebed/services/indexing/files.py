@@ -114,8 +114,8 @@ def _known_stats(stored: StoredFile, columns: Sequence[str]) -> tuple[ColumnStat
     found = file_stats(stored, columns)
     if not found:
         raise InvalidInputError(
-            f"nothing is known of the values in {stored.path}, so nothing of its partition",
-            hint="partition_stats need base files of type Parquet; do without them",
+            f"{stored.path} has no column statistics, so its partition cannot have any",
+            hint="partition_stats need Parquet base files: do not create them for this table",
         )
     return found
 

@@ -213,8 +213,8 @@ def _duplicates(keys: ArrowArray, homes: Sequence[SliceTask]) -> InvalidInputErr
     named = "; ".join(f"{key!r} in {' and '.join(files[key])}" for key in list(files)[:_EXAMPLES])
     more = f"; and {len(files) - _EXAMPLES} more in the same shard" if len(files) > _EXAMPLES else ""
     return InvalidInputError(
-        f"the index needs unique record keys, and these occur twice: {named}{more}",
-        hint='delete the rows that should not be there, or pass on_duplicate="latest": the newest row is then found',
+        f"the index needs unique record keys, and these occur more than once: {named}{more}",
+        hint='delete the duplicate rows, or pass on_duplicate="latest" to index the newest row',
     )
 
 

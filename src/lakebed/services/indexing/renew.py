@@ -190,8 +190,8 @@ def _check_idle(section: Section) -> None:
     instant = _unsettled(section)
     if instant is not None:
         raise WriteConflictError(
-            f"the write {instant} is about to complete, or to be rolled back, and has put entries into the index",
-            hint="run the call again when it has completed or was rolled back",
+            f"the write {instant} is in flight or about to be rolled back, and has entries in the index",
+            hint="run the call again when it has completed or been rolled back",
         )
 
 

@@ -65,7 +65,7 @@ def parse_request(
     asked = kind or next((k for k, partition in KINDS.items() if name in (k, partition)), name)
     if asked in _NOT_BUILT or asked.startswith(("secondary_index", "expr_index")):
         raise UnsupportedTableError(
-            f"lakebed does not build {asked} indexes yet", hint="create it with Apache Hudi; lakebed reads through it"
+            f"lakebed does not build {asked} indexes yet", hint="create it with Apache Hudi; lakebed can use it"
         )
     if asked not in KINDS:
         raise InvalidInputError(f"there is no index kind {asked!r}", hint=f"use one of {', '.join(KINDS)}")
@@ -86,10 +86,10 @@ def parse_request(
 
 def _check_window(kind: str, window: int | None, outside: str) -> None:
     if (kind == "record_windowed") != (window is not None):
-        hint = 'kind="record_windowed" takes one, and no other: window=30 for the newest 30 partitions'
+        hint = 'only kind="record_windowed" takes one: window=30 for the newest 30 partitions'
         raise InvalidInputError(f"a {kind} index {'needs' if window is None else 'has no'} window", hint=hint)
     if window is not None and window < 1:
-        raise InvalidInputError(f"a window of {window} partitions is none", hint="use a number from 1 up")
+        raise InvalidInputError(f"a window cannot have {window} partitions", hint="use a number from 1 up")
     if outside not in OUTSIDE:
         raise InvalidInputError(f"outside is {outside!r}", hint=f"use one of {', '.join(OUTSIDE)}")
 

@@ -50,7 +50,7 @@ def reshard_index(
     check_shards(shards)
     if KINDS.get(name, name) != RECORD_INDEX:
         raise InvalidInputError(
-            f"{name} cannot be given other shards", hint='only the record index can: reshard("record_index", shards=16)'
+            f"{name} cannot be resharded", hint='only the record index can: reshard("record_index", shards=16)'
         )
     work, plan = Renewal(transactions, table, observer), ByShards(shards)
     if not any(renew_online(work, lambda *_: plan) for _ in range(_COPIES_MAX)):

@@ -199,8 +199,8 @@ def _publish(section: Section, ticket: Ticket, done: Instant, data: bytes, root:
     outcome = section.complete(ticket, done, data, root)
     if outcome is Outcome.UNKNOWN:
         raise CommitUnknownError(
-            f"the store did not say whether {done.action} {done.requested_at} took place",
-            hint="run the call again: it finds out, and begins anew if need be",
+            f"the store did not confirm whether {done.action} {done.requested_at} completed",
+            hint="run the call again: it checks the outcome, and starts over if necessary",
         )
     if outcome is Outcome.REFUSED:
         raise LockUnavailableError(

@@ -148,7 +148,8 @@ def _look(handle: TableHandle, partition: str) -> tuple[TableState, MetadataTabl
         if handle.state() is seen:
             return state, metadata, None if broken is None else f"{broken.what}; {broken.hint}"
     raise WriteConflictError(
-        f"table {handle.config.name} was written to all the while", hint="run the call again when less is written"
+        f"table {handle.config.name} was written to during every attempt",
+        hint="run the call again when there are fewer writes",
     )
 
 

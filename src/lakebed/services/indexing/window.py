@@ -35,7 +35,7 @@ def move_window(transactions: Transactions, table: TableState) -> IndexWindow:
         if definition is None or before is None or RECORD_INDEX not in section.config.metadata_partitions:
             raise InvalidInputError(
                 f"table {section.config.name} has no record index with a window",
-                hint='make one: indexes.create("record_index", kind="record_windowed", window=30)',
+                hint='create one: indexes.create("record_index", kind="record_windowed", window=30)',
             )
         now = IndexWindow.of((s.group.partition for s in state.latest_slices), before.newest, before.outside)
         if now.first <= before.first:

@@ -1,4 +1,4 @@
-"""THE lock of a table, in the kinds that other engines know too, so that all exclude each other.
+"""The lock of a table, in the kinds that other engines support too, so that all of them exclude each other.
 
 | lock            | kept by                         | excludes besides lakebed   | a crashed holder's is free |
 |-----------------|---------------------------------|----------------------------|----------------------------|

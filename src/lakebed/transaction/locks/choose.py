@@ -79,7 +79,7 @@ def _file(wanted: _Wanted) -> Lock:
     storage, path = _lock_file(wanted.storage, wanted.options.file_folder)
     if not _is_local(storage):
         raise InvalidInputError(
-            f"{storage.url} is no place for a lock file",
+            f"{storage.url} cannot hold a lock file",
             hint=f"set hoodie.write.lock.provider to {_PACKAGE}StorageBasedLockProvider for tables in object stores",
         )
     return HudiFileLock(
@@ -112,7 +112,7 @@ def _zookeeper(wanted: _Wanted) -> Lock:
     base = wanted.options.zookeeper_base_path
     if key is None or base is None:
         raise InvalidInputError(
-            "it is not said where in ZooKeeper the lock is",
+            "the path of the lock in ZooKeeper is not set",
             hint="set hoodie.write.lock.zookeeper.base_path and hoodie.write.lock.zookeeper.lock_key",
         )
     return _zookeeper_at(f"{base}/{key}", wanted)
@@ -144,12 +144,13 @@ def _hosts(options: LockOptions) -> str:
     hosts, port = options.zookeeper_hosts, options.zookeeper_port
     if hosts is None:
         raise InvalidInputError(
-            "it is not said where ZooKeeper is", hint="set hoodie.write.lock.zookeeper.url to host:port,host:port,..."
+            "the address of ZooKeeper is not set", hint="set hoodie.write.lock.zookeeper.url to host:port,host:port,..."
         )
     if port not in (None, _DEFAULT_PORT) and f":{port}" not in hosts:
         # Apache Hudi takes no notice of the port option: the two would lock in different places.
         raise InvalidInputError(
-            f"hoodie.write.lock.zookeeper.url is {hosts!r}, without the port {port}", hint=f"make it host:{port}"
+            f"hoodie.write.lock.zookeeper.url is {hosts!r}, which does not name the port {port}",
+            hint=f"set it to host:{port}",
         )
     return hosts
 

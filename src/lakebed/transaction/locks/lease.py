@@ -4,14 +4,13 @@ File, content and rules are those of Apache Hudi's storage-based lock provider, 
 
     absent, expired or run out ──take: create or swap──► held ──renew: swap──► held ──release: swap──► expired
 
-A lease is run out for others only when their clock is past its end by more than the drift between clocks; its holder
-counts on it only until the drift before its end. Renewals come at a tenth of the lease. A holder that is paused for
-longer than that may find the lock taken over, and `remaining` says so; what it had sent off before is the business of
-tickets.
+Others consider a lease expired only when their clock is past its end by more than the clock drift; its holder relies on
+it only until the drift before its end. Renewals come at a tenth of the lease. A holder that is paused for longer than
+the lease may find the lock taken over, and `remaining` says so; tickets fence the requests that it had sent before.
 
-Every write that did not surely take place is settled by reading the file back. A file that names us although our write
-was refused is a ghost: an earlier write of ours, given up for lost, that came through after all. It is released, and
-does not count as acquired.
+Every write with an unknown outcome is settled by reading the file back. A file that names us although our write was
+refused is a ghost: an earlier write of ours, presumed lost, that succeeded after all. It is released, and does not
+count as acquired.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from lakebed.transaction.locks.waiting import Patience
 from lakebed.transaction.ports import Background, Tokens
 
 DRIFT_MS = 500
-"""How far two clocks may differ: Apache Hudi's figure."""
+"""Maximum clock drift between two machines, in ms; Apache Hudi's value."""
 _RELEASE_TRIES = 4
 _RELEASE_PAUSE_S = 0.25
 
@@ -40,11 +39,11 @@ class _Found:
 
 @dataclass(slots=True)
 class _Tenure:
-    """One holding of the lock, from taking it to giving it up. Its owner's name is used for it alone."""
+    """One tenure of the lock, from acquire to release. Its owner name is unique to it."""
 
     owner: str
     until_ms: int
-    """The end of the lease as far as it is surely in the file."""
+    """The end of the lease that is confirmed to be in the file."""
     is_over: bool = False
     """Lost, or being given up."""
     stop: Callable[[], None] = lambda: None
@@ -88,11 +87,11 @@ class StorageLease:
         self._patience = patience
         self._tenure: _Tenure | None = None
         self._strays: set[str] = set()
-        """Owners that we were to be and gave up, or were; a write in their name may still come through."""
+        """Owner names of past or abandoned tenures; a write in their name may still succeed."""
 
     @property
     def can_be_lost(self) -> bool:
-        """Yes: the lease of a holder that is paused runs out."""
+        """True: the lease of a paused holder expires."""
         return True
 
     def acquire(self) -> None:
@@ -111,14 +110,14 @@ class StorageLease:
         ) from (failures[-1] if failures else None)
 
     def remaining(self) -> float:
-        """Seconds of the lease that are left for sure; 0 if it is not held."""
+        """Seconds of the lease that are certain to be left; 0 if it is not held."""
         tenure = self._tenure
         if tenure is None or tenure.is_over:
             return 0.0
         return max(0, tenure.until_ms - DRIFT_MS - self._clock.now_ms()) / 1000
 
     def release(self) -> None:
-        """Gives the lock up. If the store does not answer, the lease runs out by itself."""
+        """Gives the lock up. If the store does not answer, the lease expires by itself."""
         tenure = self._tenure
         if tenure is None:
             return
@@ -129,7 +128,7 @@ class StorageLease:
         self._tenure = None
 
     def _abandon(self, owner: str) -> None:
-        """Leaves nothing held, nor renewed, in the name of an acquire that failed or was interrupted."""
+        """Releases whatever a failed or interrupted acquire may hold, and stops its renewals."""
         self._strays.add(owner)
         if self._tenure is not None and self._tenure.owner == owner:
             self.release()
@@ -190,7 +189,7 @@ class StorageLease:
         return not tenure.is_over
 
     def _give_up(self, owner: str) -> bool:
-        """Whether the file surely does not name `owner` as holder any more. A renewal may be under way meanwhile."""
+        """Whether it is certain that the file no longer names `owner` as holder. A renewal may be running meanwhile."""
         for tried in range(_RELEASE_TRIES):
             try:
                 found = self._read()

@@ -52,7 +52,7 @@ class LockOptions:
         if self.renew_s is not None and self.lease_s < 10 * self.renew_s:
             raise InvalidInputError(
                 f"a lease of {self.lease_s} s is too short for renewals every {self.renew_s} s",
-                hint=f"make {_PREFIX}storage.validity.timeout.secs ten times the renewal interval, or leave that out",
+                hint=f"set {_PREFIX}storage.validity.timeout.secs to ten times the renewal interval, or leave that out",
             )
 
     @property

@@ -33,4 +33,4 @@ class Patience:
 
     def unavailable(self, lock: str, *, hint: str) -> LockUnavailableError:
         """That time was not enough."""
-        return LockUnavailableError(f"{lock} was not to be had within {self.wait_s:g} s", hint=hint)
+        return LockUnavailableError(f"{lock} could not be acquired within {self.wait_s:g} s", hint=hint)

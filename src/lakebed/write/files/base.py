@@ -94,7 +94,8 @@ def store_base_file(
     encoded = _encode(table, context, keys)
     if not create_file(context.storage, stat.path, encoded.data):
         raise WriteConflictError(
-            f"{stat.path} is there already, with other content", hint="run the write again; write tokens must be unique"
+            f"{stat.path} already exists with different content",
+            hint="run the write again; write tokens must be unique",
         )
     size = encoded.data.nbytes
     stat = replace(stat, num_writes=table.num_rows, total_write_bytes=size, file_size=size)

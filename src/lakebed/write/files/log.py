@@ -237,7 +237,7 @@ def _mark(tasks: Sequence[WriteTask]) -> None:
 def _create_files(storage: Storage, files: Mapping[str, bytes]) -> None:
     if not create_files(storage, files):
         raise WriteConflictError(
-            f"one of {', '.join([*files][:3])} is there already, with other content",
+            f"one of {', '.join([*files][:3])} already exists with different content",
             hint="run the write again; write tokens must be unique",
         )
 

@@ -69,7 +69,7 @@ def get_key_generator(config: TableConfig) -> KeyGenerator:
     if found is None:
         raise UnsupportedTableError(
             f"{config.path}: the key generator {config.key_generator or 'CUSTOM'} is not supported",
-            hint="write to this table with Apache Hudi, or make one with a SIMPLE, COMPLEX or TIMESTAMP key generator",
+            hint="write to this table with Apache Hudi, or create one with key generator SIMPLE, COMPLEX or TIMESTAMP",
         )
     return found
 

@@ -160,7 +160,7 @@ def _refused(codes: Ints, code: int, path: str, why: str, first_row: int) -> Inv
     row = first_row + int(np.argmax(codes == code))
     return InvalidInputError(
         f"row {row} is for {path!r}, a partition path {why}",
-        hint="change the value, or make the table with hoodie.datasource.write.partitionpath.urlencode=true",
+        hint="change the value, or create the table with hoodie.datasource.write.partitionpath.urlencode=true",
     )
 
 
@@ -169,7 +169,7 @@ def _check_type(name: str, kind: pa.DataType, config: TableConfig) -> None:
     is_unreadable = pat.is_timestamp(kind) or pat.is_binary(kind) or pat.is_fixed_size_binary(kind)
     if is_unreadable or not has_value_text(kind):
         raise InvalidInputError(
-            f"the partition column {name!r} is of type {kind}, which does not survive as the name of a folder",
+            f"the partition column {name!r} is of type {kind}, which cannot be recovered from the name of a folder",
             hint="partition by a column of dates, numbers or text",
         )
     extractor = config.properties.get("hoodie.table.partition_extractor_class", "")
@@ -177,5 +177,5 @@ def _check_type(name: str, kind: pa.DataType, config: TableConfig) -> None:
     if is_slashed or config.properties.get(_SLASHED, "").strip().lower() == "true":
         raise UnsupportedTableError(
             f"{config.path}: dates in partition paths are separated by slashes",
-            hint="write to this table with Apache Hudi, or make one without slash-separated dates",
+            hint="write to this table with Apache Hudi, or create one without slash-separated dates",
         )

@@ -72,7 +72,7 @@ def check_spelling(table: Iterable[str], given: Iterable[str]) -> None:
             spelled = by_case[name.casefold()]
             raise InvalidInputError(
                 f"the rows have a column {name!r}, which the table spells {spelled!r}",
-                hint=f"rename it to {spelled!r}: upper and lower case count",
+                hint=f"rename it to {spelled!r}: column names are case sensitive",
             )
 
 
@@ -117,7 +117,7 @@ def _evolved(field: pa.Field, incoming: pa.Schema, keep: Collection[str], requir
     evolved = _join_types(field.type, incoming.field(field.name).type, field.name)
     if field.name in keep and evolved != field.type and (field.type, evolved) != (pa.int32(), pa.int64()):
         raise InvalidInputError(
-            f"column {field.name!r} of type {field.type} cannot become {evolved}: keys and paths are spelled with it",
+            f"column {field.name!r} of type {field.type} cannot become {evolved}: keys and paths are derived from it",
             hint=f"cast the column to {field.type}",
         )
     return field.with_type(evolved).with_nullable(is_nullable)

@@ -51,7 +51,7 @@ def to_arrow_schema(schema: object) -> pa.Schema:
     if is_spark_schema(schema):
         return spark_arrow_schema(schema)
     raise InvalidInputError(
-        f"a schema is wanted, not {_type_name(schema)}", hint="give a pyarrow.Schema or the schema of a Spark frame"
+        f"a schema is expected, not {_type_name(schema)}", hint="give a pyarrow.Schema or the schema of a Spark frame"
     )
 
 
@@ -108,7 +108,7 @@ def _from_pandas(frame: Any) -> pa.Table:
         return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError) as error:
         raise InvalidInputError(
-            f"the frame has no counterpart in Arrow: {error}", hint="give each column values of one type"
+            f"the frame cannot be converted to Arrow: {error}", hint="give each column values of one type"
         ) from error
 
 
@@ -125,7 +125,7 @@ def _from_values(values: list[object], name: str) -> pa.Array:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError) as error:
         raise InvalidInputError(
-            f"column {name!r} has no counterpart in Arrow: {error}", hint="give it values of one type"
+            f"column {name!r} cannot be converted to Arrow: {error}", hint="give it values of one type"
         ) from error
 
 

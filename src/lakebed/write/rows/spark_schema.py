@@ -64,5 +64,6 @@ def _scalar(name: str, column: str) -> pa.DataType:
 
 def _unsupported(name: str, column: str) -> InvalidInputError:
     return InvalidInputError(
-        f"column {column!r} is of type {name}, which Hudi tables lack", hint="cast it, e.g. to string or to a number"
+        f"column {column!r} is of type {name}, which Hudi tables do not support",
+        hint="cast it, e.g. to string or to a number",
     )

@@ -97,7 +97,7 @@ def _instants(values: pa.Array, unit_us: int, column: str) -> pa.Array:
     if pat.is_timestamp(kind) and unit_us != 1:
         raise InvalidInputError(
             f"the partition column {column!r} is of type {kind}, and the table counts in other units",
-            hint="make the table with hoodie.keygen.timebased.timestamp.type=EPOCHMICROSECONDS",
+            hint="create the table with hoodie.keygen.timebased.timestamp.type=EPOCHMICROSECONDS",
         )
     if pat.is_timestamp(kind):
         values = pc.cast(values, pa.timestamp("us", kind.tz))

@@ -40,7 +40,7 @@ def tag_in_window(rows: pa.Table, index: KeyIndex, window: IndexWindow, *, every
         path = outer[PARTITION_PATH][0].as_py()
         raise InvalidInputError(
             f"{outer.num_rows} rows are for partitions that the record index no longer covers, {path!r} among them",
-            hint="leave them out, or make the index anew with outside='scan', which reads the keys of such partitions",
+            hint="leave them out, or rebuild the index with outside='scan', which reads the keys of such partitions",
         )
     inside = _with_deleted(tag_by_index(rows.filter(pa.array(is_inside)), index), index)
     found = Tagged(outer, Tags(_NO_ROWS, _NO_ROWS, _NO_ROWS))
