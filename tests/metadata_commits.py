@@ -20,6 +20,7 @@ from lakebed.format.metadata.keys import instant_millis
 from lakebed.format.metadata.records import decode_metadata_record
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.index.change import MetadataChange, change_of_clean, change_of_commit
+from lakebed.index.column_stats.compute import column_stats
 from lakebed.index.record.entries import KeyChanges
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.shard_writes import ShardWrite
@@ -32,7 +33,6 @@ from lakebed.read.arrow import read_arrow
 from lakebed.read.scan import plan_slices, take_snapshot
 from lakebed.table import TableState, open_handle
 from lakebed.view import latest_slices, list_data_files
-from lakebed.write.files.stats import column_stats
 
 ROOT = ".hoodie/metadata/"
 

@@ -14,11 +14,11 @@ from lakebed.api import Table, open_table
 from lakebed.errors import CorruptTableError, InvalidInputError, UnsupportedTableError, WriteConflictError
 from lakebed.format.index_definitions import decode_index_definitions
 from lakebed.format.timeline.metadata import decode_index_commit, encode_index_plan
+from lakebed.index.record import build as keys_module
 from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
 from lakebed.model.commit import IndexedPartition, IndexPlan
 from lakebed.model.words import Action
-from lakebed.services.indexing import keys as keys_module
 from lakebed.table import TableState, open_handle
 from lakebed.write.writer import Writer
 from observers import Recorded

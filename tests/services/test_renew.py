@@ -14,6 +14,7 @@ import pytest
 from lakebed.api import Table, open_table
 from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.index.kinds import merge_shard
+from lakebed.index.record.build import Layout
 from lakebed.index.record.current_entries import are_current
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.upkeep import maintenance as maintenance_module
@@ -24,7 +25,6 @@ from lakebed.services.indexing import changes as changes_module
 from lakebed.services.indexing import rebuild as rebuild_module
 from lakebed.services.indexing import renew as renew_module
 from lakebed.services.indexing import reshard as reshard_module
-from lakebed.services.indexing.keys import Layout
 from lakebed.services.indexing.stored_index import data_partition
 from lakebed.table import open_handle
 from lakebed.write.writer import Writer

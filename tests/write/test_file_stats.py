@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from lakebed.format.metadata.records import decode_column_stats, encode_column_stats_record
 from lakebed.format.metadata.schema import stored_schema
+from lakebed.index.column_stats.compute import column_stats
 from lakebed.index.column_stats.ranges import read_column_stats
 from lakebed.model.metadata import ValueType
 from lakebed.table import open_handle
-from lakebed.write.files.stats import column_stats
 
 UTC = timezone.utc
 

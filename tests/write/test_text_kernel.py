@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.format.hfile.order import binary_buffers
-from lakebed.write.files.text_kernel import find_bounds
+from lakebed.index.column_stats.text_kernel import find_bounds
 
 
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=40))

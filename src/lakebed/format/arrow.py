@@ -9,7 +9,7 @@ than a key lookup may, so what a lookup runs through turns values into arrays, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -96,3 +96,16 @@ def _numbers(values: ArrowArray, kind: pa.DataType, dtype: np.dtype[Any]) -> npt
 
 def _bits(flags: Any) -> Any:
     return pa.py_buffer(np.packbits(np.asarray(flags, bool), bitorder="little"))
+
+
+def identity(column: pa.ChunkedArray) -> Hashable:
+    """What is equal for columns that are the same values in the same memory; of nested ones each is its own."""
+    if pa.types.is_nested(column.type):
+        return object()
+    return str(column.type), *(_place(chunk) for chunk in column.chunks)
+
+
+def _place(array: pa.Array) -> Hashable:
+    nested = _place(array.dictionary) if pa.types.is_dictionary(array.type) else None
+    buffers = tuple(b if b is None else (b.address, b.size) for b in array.buffers())
+    return len(array), array.offset, buffers, nested

@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lakebed.errors import UnsupportedTableError
+from lakebed.errors import InvalidInputError, UnsupportedTableError
+from lakebed.index.build import Build, IndexRequest, Source
 from lakebed.index.change import MetadataChange
+from lakebed.index.check import Checked, Tally
 from lakebed.index.partition_stats.current import StatsReader
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
+from lakebed.metadata.bootstrap import group_ids
 from lakebed.metadata.entries import Entries, split_entries
 from lakebed.metadata.merging import MergeRule, NewestWins
 from lakebed.metadata.shard_writes import Groups, ShardWrite
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import InstantTime
+from lakebed.options import IndexOptions
+from lakebed.table import TableState
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,14 @@ class IndexKind:
     """File groups of a new index, unless told otherwise."""
     is_kept: bool = True
     """Whether writes keep it up to date."""
+    is_built: bool = True
+    """Whether it can be built on an existing table."""
+    takes_columns: bool = False
+    """Whether users choose its columns."""
+    keeps_its_form: bool = False
+    """Whether a rebuild keeps what its definition says, unless told otherwise."""
+    made_of: str = ""
+    """The index from whose entries it is made: it is rebuilt with that one."""
     has_few: bool = False
     """Whether it has entries per file, not per row."""
     needs: tuple[str, ...] = ("files",)
@@ -83,6 +96,31 @@ class IndexKind:
         """What an index of a table without data has, by shard."""
         del file_ids
         return ()
+
+    def check_request(self, state: TableState, request: IndexRequest) -> None:
+        """Raises if the table cannot have the index."""
+
+    def plan_definition(
+        self, state: TableState, request: IndexRequest, options: IndexOptions, known: IndexDefinition | None
+    ) -> IndexDefinition | None:
+        """What index.json is to say of a new index, None if nothing; one that keeps its form has a `known` one."""
+        del state, request, options, known
+        return None
+
+    def plan_build(self, build: Build) -> tuple[Sequence[str], Source]:
+        """The file ids of the shards of a new index, and where their entries come from."""
+        file_ids = group_ids(build.request.partition, build.request.shards or self.shards)
+        return file_ids, self.source(build, file_ids)
+
+    def source(self, build: Build, file_ids: Sequence[str]) -> Source:
+        """Where the entries of a new index come from."""
+        del file_ids
+        raise unsupported(build.request.partition)
+
+    def check(self, checked: Checked, tally: Tally) -> None:
+        """Compares an index with the data that it is of, both ways and completely."""
+        del tally
+        raise InvalidInputError(f"{checked.partition} cannot be validated", hint="validate another index")
 
     def writes(self, partition: str, change: MetadataChange, update: Update) -> Sequence[ShardWrite]:
         """What a change writes to the shards of an index."""

@@ -41,6 +41,11 @@ def kind_of(partition: str) -> IndexKind:
     return next((kind for kind in KINDS if kind.matches(partition)), _Unknown(partition))
 
 
+def named_partitions() -> dict[str, str]:
+    """The metadata-table partition, which is the index's name, by what users call each kind that can be built."""
+    return {word: kind.partition for kind in KINDS if kind.is_built for word in kind.words}
+
+
 def empty_partitions(shards: Mapping[str, int]) -> list[EmptyPartition]:
     """Partitions of the metadata table of a table without data, with so many shards each, as Hudi orders them."""
     found = []

@@ -22,12 +22,12 @@ from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import FileEntry
 from lakebed.view.listing import parse_data_files
 
-_FILES = "files"
+FILES = "files"
 
 
 def list_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | LogFile, ...]]:
     """Data files by partition path ('' for the one partition of a table that is not partitioned)."""
-    shards = metadata.shard_files(_FILES)
+    shards = metadata.shard_files(FILES)
     if shards is None:
         return read_metadata_files(metadata)
     (files,) = shards
@@ -35,7 +35,7 @@ def list_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | L
     known = metadata.kept.listing.find(sources)
     listing = None if known is None else _extended(known, files, metadata)
     if listing is None:
-        (shard,) = metadata.shards(_FILES)
+        (shard,) = metadata.shards(FILES)
         listing = Listing(sources, _listed(shard), shard.replaced)
     metadata.kept.listing.note(listing)
     return dict(listing.files)
@@ -43,7 +43,7 @@ def list_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | L
 
 def read_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | LogFile, ...]]:
     """As `list_metadata_files`, whatever this process has listed before: for those who doubt the files that say so."""
-    (shard,) = metadata.shards(_FILES)
+    (shard,) = metadata.shards(FILES)
     return _listed(shard)
 
 
@@ -52,7 +52,7 @@ def note_added(metadata: MetadataTable, sizes: Mapping[str, Mapping[str, int]], 
 
     Nobody else's file has that path, and nothing is known by it if the write does not complete.
     """
-    shards = metadata.shard_files(_FILES)
+    shards = metadata.shard_files(FILES)
     if shards is None:
         return
     (files,) = shards
@@ -136,7 +136,7 @@ def _with(files: DataFiles, entries: Mapping[str, Mapping[str, FileEntry]]) -> D
 
 def find_partition_files(metadata: MetadataTable, partition: str) -> dict[str, int]:
     """Names and sizes of the data files of one partition."""
-    (shard,) = metadata.shards(_FILES)
+    (shard,) = metadata.shards(FILES)
     key = partition_key(partition)
     merged: dict[str, FileEntry] = {}
     for stored in shard.find_many([key]).get(key, ()):

@@ -10,8 +10,8 @@ from lakebed.metadata import Unusable
 from lakebed.observe import SILENT, Observer
 
 if TYPE_CHECKING:
+    from lakebed.index.check import IndexCheck
     from lakebed.services.indexing.indexes import IndexInfo
-    from lakebed.services.indexing.validate import IndexCheck
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lakebed.format.metadata.records import MetadataRecord, encode_bloom_record
+from lakebed.index.bloom.build import bloom_source
+from lakebed.index.bloom.check import check_bloom_filters
 from lakebed.index.bloom.entries import bloom_entries
 from lakebed.index.bloom.prune import prune_by_bloom_filters
+from lakebed.index.build import Build, Source
 from lakebed.index.change import MetadataChange
+from lakebed.index.check import Checked, Tally
 from lakebed.index.kind import IndexKind, Update
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.metadata.entries import Entries
@@ -36,6 +42,15 @@ class BloomFilters(IndexKind):
     def prune(self, query: Query, slices: Slices) -> Kept | NotUsed:
         """The slices that it cannot exclude."""
         return prune_by_bloom_filters(query, slices)
+
+    def source(self, build: Build, file_ids: Sequence[str]) -> Source:
+        """The footers of base files."""
+        commits = build.state.timeline.commits()
+        return bloom_source(build.state, commits[-1].requested_at if commits else "0" * 17, file_ids)
+
+    def check(self, checked: Checked, tally: Tally) -> None:
+        """Entries and the filters in footers."""
+        check_bloom_filters(checked, tally)
 
 
 BLOOM_FILTERS = BloomFilters()

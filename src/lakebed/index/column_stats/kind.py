@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
+from lakebed.errors import InvalidInputError
 from lakebed.format.metadata.column_stats import value_type_of
 from lakebed.format.metadata.records import MetadataRecord, encode_column_stats_record
+from lakebed.index.build import Build, IndexRequest, Source
 from lakebed.index.change import MetadataChange
+from lakebed.index.check import Checked, Tally
+from lakebed.index.column_stats.build import column_stats_source
+from lakebed.index.column_stats.check import check_column_stats
 from lakebed.index.column_stats.entries import column_stats_entries
 from lakebed.index.column_stats.prune import prune_by_column_stats
 from lakebed.index.column_stats.ranges import COLUMN_STATS as PARTITION
@@ -18,7 +24,9 @@ from lakebed.metadata.entries import Entries
 from lakebed.metadata.merging import Form, NewestWins
 from lakebed.model.index import IndexDefinition
 from lakebed.model.metadata import ColumnStats, RecordKind
-from lakebed.model.words import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
+from lakebed.model.words import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from lakebed.options import IndexOptions
+from lakebed.table import TableState
 
 
 def encode_again(record: MetadataRecord, form: Form) -> bytes | None:
@@ -41,12 +49,18 @@ def column_stats_definition(schema: pa.Schema, *, has_meta_columns: bool) -> Ind
     return IndexDefinition(PARTITION, PARTITION, PARTITION, source_fields=fields, version="V2")
 
 
+def _of_columns(known: IndexDefinition, names: Collection[str]) -> IndexDefinition:
+    """A definition without columns that the table does not have any more: it was set back to before they came."""
+    return replace(known, source_fields=tuple(n for n in known.source_fields if n.partition(".")[0] in names))
+
+
 class ColumnStatistics(IndexKind):
     """Statistics of each column and file, base or log."""
 
     partition = PARTITION
     words = ("column_stats",)
     shards = 2
+    takes_columns = True
     has_few = True
     merge = NewestWins("ColumnStatsMetadata", encode_again)
 
@@ -66,6 +80,36 @@ class ColumnStatistics(IndexKind):
     def prune(self, query: Query, slices: Slices) -> Kept | NotUsed:
         """The slices that it cannot exclude."""
         return prune_by_column_stats(query, slices)
+
+    def check_request(self, state: TableState, request: IndexRequest) -> None:
+        """The columns must be the table's."""
+        known = state.data_schema(state.latest).names if request.columns else []
+        for column in request.columns:
+            if column not in known:
+                raise InvalidInputError(
+                    f"table {state.config.name} has no column {column!r}", hint=f"the columns are {', '.join(known)}"
+                )
+
+    def plan_definition(
+        self, state: TableState, request: IndexRequest, options: IndexOptions, known: IndexDefinition | None
+    ) -> IndexDefinition | None:
+        """The columns that are asked for, those of before, or the first ones of the table."""
+        del options
+        schema = state.data_schema(state.latest)
+        if known is not None:
+            return _of_columns(known, (*schema.names, *META_COLUMNS))
+        if request.columns:
+            schema = schema.empty_table().select(list(request.columns)).schema
+        return column_stats_definition(schema, has_meta_columns=state.config.has_meta_columns)
+
+    def source(self, build: Build, file_ids: Sequence[str]) -> Source:
+        """Every data file."""
+        assert build.definition is not None
+        return column_stats_source(build.state, build.definition, file_ids)
+
+    def check(self, checked: Checked, tally: Tally) -> None:
+        """Entries and files."""
+        check_column_stats(checked, tally)
 
 
 COLUMN_STATS = ColumnStatistics()

@@ -23,6 +23,7 @@ class ExpressionIndexes(IndexKind):
     partition = PREFIX
     words = ("expression",)
     is_kept = False
+    is_built = False
     merge = NewestWins(None, _encode_again)
 
     @property

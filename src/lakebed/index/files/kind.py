@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from lakebed.index.build import Build, Source
 from lakebed.index.change import MetadataChange
+from lakebed.index.check import Checked, Tally
+from lakebed.index.files.build import check_files, files_source
 from lakebed.index.files.entries import file_entries, no_files
 from lakebed.index.files.merge import MergeFiles
 from lakebed.index.kind import IndexKind, Update
@@ -28,6 +31,14 @@ class Files(IndexKind):
         """Files and partitions that came and went."""
         del partition, update
         return file_entries(change.added, change.deleted, change.removed_partitions)
+
+    def source(self, build: Build, file_ids: Sequence[str]) -> Source:
+        """One listing of the table."""
+        return files_source(build.state, file_ids)
+
+    def check(self, checked: Checked, tally: Tally) -> None:
+        """The list of files and the folders."""
+        check_files(checked, tally)
 
 
 FILES = Files()

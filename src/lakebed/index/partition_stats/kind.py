@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from lakebed.errors import InvalidInputError
+from lakebed.index.build import Build, IndexRequest, Source
 from lakebed.index.change import MetadataChange
+from lakebed.index.check import Checked, Tally
 from lakebed.index.column_stats.ranges import COLUMN_STATS
 from lakebed.index.column_stats.ranges import PARTITION_STATS as PARTITION
 from lakebed.index.kind import IndexKind, Update, unsupported
+from lakebed.index.partition_stats.build import partition_stats_source
+from lakebed.index.partition_stats.check import check_partition_stats
 from lakebed.index.partition_stats.current import StatsReader
 from lakebed.index.partition_stats.entries import partition_stats_entries, stats_of_files, widened_stats
 from lakebed.index.partition_stats.merge import WIDENING
 from lakebed.index.partition_stats.prune import prune_by_partition_stats
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
+from lakebed.metadata import MetadataTable
 from lakebed.metadata.entries import Entries
 from lakebed.model.index import IndexDefinition
 from lakebed.model.metadata import ColumnStats
+from lakebed.table import TableState
 
 
 class PartitionStatistics(IndexKind):
@@ -25,6 +32,7 @@ class PartitionStatistics(IndexKind):
     words = ("partition_stats",)
     has_few = True
     needs = (COLUMN_STATS,)
+    made_of = COLUMN_STATS
     newest_request_wins = True
     merge = WIDENING
 
@@ -48,6 +56,29 @@ class PartitionStatistics(IndexKind):
     def prune(self, query: Query, slices: Slices) -> Kept | NotUsed:
         """The slices that it cannot exclude."""
         return prune_by_partition_stats(query, slices)
+
+    def check_request(self, state: TableState, request: IndexRequest) -> None:
+        """It is made of the statistics of files, for tables with partitions."""
+        del request
+        if not state.config.partition_fields:
+            raise InvalidInputError(
+                f"table {state.config.name} is not partitioned", hint="column_stats serves tables without partitions"
+            )
+        if COLUMN_STATS not in state.config.metadata_partitions:
+            raise InvalidInputError(
+                "partition_stats are made of column_stats, which the table does not have",
+                hint="create column_stats first",
+            )
+
+    def source(self, build: Build, file_ids: Sequence[str]) -> Source:
+        """The statistics of current files."""
+        metadata = build.state.metadata
+        assert isinstance(metadata, MetadataTable), "its column statistics are ready"
+        return partition_stats_source(build.state, metadata, build.state.definitions[COLUMN_STATS], file_ids)
+
+    def check(self, checked: Checked, tally: Tally) -> None:
+        """Entries and the current files of partitions."""
+        check_partition_stats(checked, tally)
 
 
 PARTITION_STATS = PartitionStatistics()

@@ -28,6 +28,7 @@ class SecondaryIndexes(IndexKind):
     partition = PREFIX
     words = ("secondary",)
     is_kept = False
+    is_built = False
     needs = ("record_index",)
     merge = NewestWins("SecondaryIndexMetadata", _encode_again)
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from lakebed.errors import CorruptTableError, InvalidInputError
+from lakebed.index.kinds import kind_of
 from lakebed.index.record.entries import ShardSizing
 from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.metadata.files import FILES
 from lakebed.model.words import Action, State
 from lakebed.options import parse_index_options, parse_write_options, storage_options, warn_of_unknown
 from lakebed.services.doctor.configuration import find_config_problems
@@ -34,8 +36,7 @@ from lakebed.services.doctor.pending import find_dead_instants
 from lakebed.services.doctor.repair import Surgery, repair
 from lakebed.services.doctor.under_way import UnderWay, find_under_way
 from lakebed.services.indexing.indexes import BROKEN, describe_indexes
-from lakebed.services.indexing.request import FILES
-from lakebed.services.indexing.validate import CHECKS, validate_index
+from lakebed.services.indexing.validate import validate_index
 from lakebed.storage import Storage, open_storage
 from lakebed.table import TableHandle
 from lakebed.table.lost import lost_indexes
@@ -172,7 +173,7 @@ def _find_in_entries(look: Look, options: Mapping[str, str], *, quick: bool) -> 
         sizing = ShardSizing(*(given.partitioned_sizing if is_partitioned else given.global_sizing))
         yield from find_outgrown(look.metadata.slices(RECORD_INDEX), sizing)
     if not quick and not _is_cleaned(look):
-        wanted = [name for name in look.config.metadata_partitions if name in CHECKS and name != FILES]
+        wanted = [name for name in look.config.metadata_partitions if kind_of(name).is_built and name != FILES]
         for name in sorted({*wanted} - broken - {*look.definitions.without_window}):
             yield from _compared(look, name)
 

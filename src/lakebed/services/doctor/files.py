@@ -21,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lakebed.metadata.files import FILES
 from lakebed.services.doctor.finding import Finding, Kind, Remedy, some
 from lakebed.services.doctor.listing import FileFacts, FoundFile
 from lakebed.services.doctor.look import Moment
-from lakebed.services.indexing.request import FILES
 
 NEVER, UNNAMED, CLEANED = "never", "unnamed", "cleaned"
 _WHY = {

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
+from lakebed.index.check import IndexCheck
+from lakebed.index.kinds import named_partitions
 from lakebed.index.record.entries import ShardSizing
 from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.metadata.files import FILES
 from lakebed.model.files import FileSlice
 from lakebed.services.doctor.finding import Finding, Kind, Remedy
 from lakebed.services.doctor.look import Definitions
 from lakebed.services.indexing.indexes import BROKEN, UNFINISHED, IndexInfo
-from lakebed.services.indexing.request import FILES, KINDS
-from lakebed.services.indexing.validate import IndexCheck
 
-_BUILT = frozenset(KINDS.values())
+_BUILT = frozenset(named_partitions().values())
 _DROP = "drop it, lakebed index drop PATH {}, and create it again with Apache Hudi"
 
 

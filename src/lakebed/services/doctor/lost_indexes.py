@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lakebed.index.kinds import named_partitions
 from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.metadata.files import FILES
 from lakebed.services.doctor.finding import Finding, Kind, Remedy
-from lakebed.services.indexing.request import FILES, KINDS
 from lakebed.table import TableState
 from lakebed.table.lost import has_lost_global_index, lost_indexes
 
-_BUILT = frozenset(KINDS.values())
+_BUILT = frozenset(named_partitions().values())
 
 
 def find_lost_indexes(state: TableState) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from lakebed.engine.threads import map_bounded
 from lakebed.format.file_names import decode_data_file_name, log_merge_order
 from lakebed.index.column_stats.ranges import PARTITION_STATS
 from lakebed.index.kinds import merge_logs
+from lakebed.index.record.build import Layout
 from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.entries import Entries, concat_entries, split_entries
@@ -27,7 +28,6 @@ from lakebed.model.files import FileGroupId, FileSlice, LogFile
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action
-from lakebed.services.indexing.keys import Layout
 from lakebed.services.indexing.stored_index import StoredIndex, data_partition
 from lakebed.storage import Storage
 from lakebed.timeline import Timeline

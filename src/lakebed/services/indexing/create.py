@@ -15,33 +15,23 @@ by the next call; Apache Hudi ignores it, and clears it when it builds the index
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
-from lakebed.index.bloom.probe import BLOOM_FILTERS
-from lakebed.index.column_stats.kind import column_stats_definition
-from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS
-from lakebed.index.kinds import kind_of
+from lakebed.index.build import Build, IndexRequest, Source, Target, store_shards
+from lakebed.index.kinds import KINDS, kind_of
 from lakebed.index.record.current_entries import first_extra, next_extra
-from lakebed.index.record.entries import ShardSizing
-from lakebed.index.record.kind import record_index_definition
-from lakebed.index.record.ordering import ask_ordering
 from lakebed.index.record.probe import RECORD_INDEX
-from lakebed.metadata import MetadataTable
 from lakebed.metadata.bootstrap import (
     create_shards,
     group_ids,
     metadata_properties,
 )
+from lakebed.metadata.files import FILES
 from lakebed.metadata.table import ROOT
-from lakebed.model.index import IndexDefinition, IndexWindow
-from lakebed.model.words import META_COLUMNS
+from lakebed.model.index import IndexDefinition
 from lakebed.observe import SILENT, Meter, Observer
 from lakebed.options import IndexOptions
-from lakebed.services.indexing.files import bloom_source, column_stats_source, files_source, partition_stats_source
-from lakebed.services.indexing.keys import Layout, key_source, plan_layout, rows_in_window
-from lakebed.services.indexing.request import FILES, IndexRequest
-from lakebed.services.indexing.shards import Source, Target, store_shards
+from lakebed.services.indexing.scans import scan_table
 from lakebed.services.indexing.steps import (
     clear_partition,
     complete_commit,
@@ -91,12 +81,12 @@ def create_index(
 
 
 def _resting_on(partition: str) -> tuple[str, ...]:
-    """Indexes that are made of the entries of another one, and are built anew with it.
+    """Indexes that are made of the entries of another one, and are rebuilt with it.
 
     Its columns may be others than before: of a new one, statistics of partitions would have what later writes add, and
     lack the rows that are there; of one that it does not have any more, nobody would keep them up to date.
     """
-    return (PARTITION_STATS,) if partition == COLUMN_STATS else ()
+    return tuple(kind.partition for kind in KINDS if kind.made_of == partition)
 
 
 def fresh_state(table: TableState, section: Section) -> TableState:
@@ -112,45 +102,12 @@ def check_request(state: TableState, request: IndexRequest) -> None:
             f"table {config.name} has version {config.version}; lakebed builds indexes for version {_WRITTEN_VERSION}",
             hint="upgrade it with Apache Hudi 1.2: call upgrade_table(table => 't', to_version => 'NINE')",
         )
-    if request.partition == RECORD_INDEX and not config.has_meta_columns:
-        raise UnsupportedTableError(
-            f"table {config.name} has no meta columns, so its rows do not carry their keys",
-            hint="rewrite it with meta columns",
-        )
     if request.partition in config.metadata_partitions and not request.rebuild:
         raise InvalidInputError(
             f"table {config.name} already has the index {request.partition}",
             hint="pass rebuild=True to rebuild it from the rows",
         )
-    if request.partition == PARTITION_STATS:
-        _check_partition_stats(state)
-    if request.window is not None and not config.partition_fields:
-        raise InvalidInputError(
-            f"table {config.name} is not partitioned",
-            hint="a window selects partitions: use another kind of record index",
-        )
-    _check_columns(state, request.columns)
-
-
-def _check_partition_stats(state: TableState) -> None:
-    if not state.config.partition_fields:
-        raise InvalidInputError(
-            f"table {state.config.name} is not partitioned", hint="use column_stats for tables without partitions"
-        )
-    if COLUMN_STATS not in state.config.metadata_partitions:
-        raise InvalidInputError(
-            "partition_stats are derived from column_stats, which the table does not have",
-            hint="create column_stats first",
-        )
-
-
-def _check_columns(state: TableState, columns: Sequence[str]) -> None:
-    known = state.data_schema(state.latest).names if columns else []
-    for column in columns:
-        if column not in known:
-            raise InvalidInputError(
-                f"table {state.config.name} has no column {column!r}", hint=f"the columns are {', '.join(known)}"
-            )
+    kind_of(request.partition).check_request(state, request)
 
 
 def _build(
@@ -158,7 +115,7 @@ def _build(
 ) -> None:
     partition = request.partition
     definition = plan_definition(state, request, options)
-    file_ids, source = _plan(state, request, definition, options)
+    file_ids, source = kind_of(partition).plan_build(Build(state, request, definition, options, scan_table))
     out = (partition, *_resting_on(partition))
     ready = [name for name in section.config.metadata_partitions if name not in out]
     _take_out(section, out)
@@ -221,7 +178,8 @@ def _build_files(section: Section, state: TableState, observer: Observer) -> Non
         section.forget_timeline(ROOT)
         properties = encode_config(metadata_properties(section.config.name), section.ports.clock.now_ms())
         create_file(storage, f"{ROOT}{PROPERTIES}", properties)
-    store_index(section, FILES, file_ids, files_source(state, file_ids), None, observer)
+    build = Build(state, IndexRequest(FILES, FILES), None, IndexOptions(), scan_table)
+    store_index(section, FILES, file_ids, kind_of(FILES).source(build, file_ids), None, observer)
     set_ready(section, [*ready, FILES])
 
 
@@ -229,65 +187,4 @@ def plan_definition(state: TableState, request: IndexRequest, options: IndexOpti
     """What index.json is to say of an index; None if nothing."""
     known = state.definitions.get(request.partition) if request.keeps else None
     known = known.as_finished() if known is not None else None
-    if request.partition == RECORD_INDEX:
-        return _record_index_definition(state, request, options, known)
-    if request.partition != COLUMN_STATS:
-        return None
-    schema = state.data_schema(state.latest)
-    if known is not None:
-        return _of_columns(known, (*schema.names, *META_COLUMNS))
-    if request.columns:
-        schema = schema.empty_table().select(list(request.columns)).schema
-    return column_stats_definition(schema, has_meta_columns=state.config.has_meta_columns)
-
-
-def _of_columns(known: IndexDefinition, names: Collection[str]) -> IndexDefinition:
-    """A definition without columns that the table does not have any more: it was set back to before they came."""
-    return replace(known, source_fields=tuple(n for n in known.source_fields if n.partition(".")[0] in names))
-
-
-def _record_index_definition(
-    state: TableState, request: IndexRequest, options: IndexOptions, known: IndexDefinition | None
-) -> IndexDefinition:
-    """That of a record index; of one that is `known` what the request and the options leave as it is."""
-    asked = options.ordering  # A table without rows may have no schema yet.
-    if known is not None and asked == "off":
-        return known
-    ordering = None if asked == "off" else ask_ordering(asked, state.config, state.data_schema(state.latest))
-    if known is not None:
-        return record_index_definition(is_partitioned=known.is_partitioned, ordering=ordering, window=known.window)
-    window = None
-    if request.window is not None:
-        paths = (file_slice.group.partition for file_slice in state.latest_slices)
-        window = IndexWindow.of(paths, request.window, request.outside)
-    return record_index_definition(is_partitioned=request.kind != "record", ordering=ordering, window=window)
-
-
-def _plan(
-    state: TableState, request: IndexRequest, definition: IndexDefinition | None, options: IndexOptions
-) -> tuple[Sequence[str], Source]:
-    """The shards of the index, and where their entries come from."""
-    if request.partition == RECORD_INDEX:
-        assert definition is not None
-        layout, rows = plan_key_shards(state, request, definition, options)
-        return layout.file_ids, key_source(state, layout, rows, definition, on_duplicate=request.on_duplicate)
-    file_ids = group_ids(request.partition, request.shards or kind_of(request.partition).shards)
-    if request.partition == BLOOM_FILTERS:
-        commits = state.timeline.commits()
-        return file_ids, bloom_source(state, commits[-1].requested_at if commits else "0" * 17, file_ids)
-    if request.partition == COLUMN_STATS:
-        assert definition is not None
-        return file_ids, column_stats_source(state, definition, file_ids)
-    assert isinstance(state.metadata, MetadataTable), "its column statistics are ready"
-    return file_ids, partition_stats_source(state, state.metadata, state.definitions[COLUMN_STATS], file_ids)
-
-
-def plan_key_shards(
-    state: TableState, request: IndexRequest, definition: IndexDefinition, options: IndexOptions
-) -> tuple[Layout, int]:
-    """The shards of a record index, and about how many rows it is to know."""
-    rows = rows_in_window(state, definition.window)
-    is_partitioned = definition.is_partitioned
-    sizing = ShardSizing(*(options.partitioned_sizing if is_partitioned else options.global_sizing))
-    layout = plan_layout(state, rows, is_partitioned=is_partitioned, shards=request.shards, sizing=sizing)
-    return layout, sum(rows.values())
+    return kind_of(request.partition).plan_definition(state, request, options, known)

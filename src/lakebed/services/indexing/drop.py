@@ -6,9 +6,10 @@ import re
 
 from lakebed.errors import InvalidInputError
 from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS
+from lakebed.index.kinds import named_partitions
 from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.metadata.files import FILES
 from lakebed.metadata.table import ROOT
-from lakebed.services.indexing.request import FILES, KINDS
 from lakebed.services.indexing.steps import clear_partition, set_ready, settle, store_definition
 from lakebed.table.definitions import load_stored
 from lakebed.transaction.section import Section
@@ -19,7 +20,7 @@ _NAMED = re.compile(r"(?:secondary|expr)_index_[^/,]+")
 
 def drop_index(transactions: Transactions, name: str) -> None:
     """Takes an index out of the table: its name, its definition, its files. What a crash leaves, a new call drops."""
-    partition = KINDS.get(name, name)
+    partition = named_partitions().get(name, name)
     with transactions.section() as section:
         settle(transactions, section, partition)
         _check(section, partition)
@@ -33,7 +34,7 @@ def drop_index(transactions: Transactions, name: str) -> None:
 
 def _check(section: Section, partition: str) -> None:
     ready, lost = section.config.metadata_partitions, section.config.lost_partitions
-    if partition not in KINDS.values() and not _NAMED.fullmatch(partition):
+    if partition not in named_partitions().values() and not _NAMED.fullmatch(partition):
         raise InvalidInputError(f"{partition!r} is not the name of an index", hint=f"there are {', '.join(ready)}")
     if partition == FILES:
         raise InvalidInputError(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptTableError
+from lakebed.index.check import IndexCheck
 from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata import MetadataTable
 from lakebed.model.index import IndexDefinition
@@ -17,7 +18,7 @@ from lakebed.services.indexing.drop import drop_index
 from lakebed.services.indexing.rebuild import build_index
 from lakebed.services.indexing.request import parse_request
 from lakebed.services.indexing.reshard import reshard_index
-from lakebed.services.indexing.validate import IndexCheck, validate_index
+from lakebed.services.indexing.validate import validate_index
 from lakebed.services.indexing.window import move_window
 from lakebed.table import TableHandle, TableState
 from lakebed.transaction.transactions import Transactions

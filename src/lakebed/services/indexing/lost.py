@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 
 from lakebed.errors import LakebedError
+from lakebed.index.build import IndexRequest
+from lakebed.index.kinds import named_partitions
 from lakebed.options import IndexOptions
 from lakebed.services.indexing.rebuild import build_index
-from lakebed.services.indexing.request import KINDS, IndexRequest
 from lakebed.table import TableHandle
 from lakebed.table.lost import lost_indexes
 from lakebed.transaction.transactions import Transactions
@@ -22,7 +23,7 @@ def rebuild_lost(transactions: Transactions, handle: TableHandle, options: Index
     repair, tries again.
     """
     for name in lost_indexes(handle.state()):
-        if name in KINDS.values():
+        if name in named_partitions().values():
             _rebuild(transactions, handle, name, options)
         handle.forget()
     missing = lost_indexes(handle.state())
@@ -42,5 +43,5 @@ def _rebuild(transactions: Transactions, handle: TableHandle, name: str, options
         _LOG.warning("%s could not be built anew: %s", name, error)
 
 
-_KINDS = {partition: kind for kind, partition in reversed(KINDS.items())}
+_KINDS = {partition: kind for kind, partition in reversed(named_partitions().items())}
 """The first kind of each metadata-table partition; one that is built anew stays what its definition says."""

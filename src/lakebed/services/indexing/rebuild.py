@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptTableError
+from lakebed.index.build import IndexRequest, Source
+from lakebed.index.record.build import Layout, key_source, plan_key_shards
 from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata import MetadataTable
 from lakebed.model.index import IndexDefinition
 from lakebed.observe import SILENT, Observer
 from lakebed.options import IndexOptions
-from lakebed.services.indexing.create import check_request, create_index, plan_definition, plan_key_shards
-from lakebed.services.indexing.keys import Layout, key_source
+from lakebed.services.indexing.create import check_request, create_index, plan_definition
 from lakebed.services.indexing.renew import Renewal, renew_online
-from lakebed.services.indexing.request import IndexRequest
-from lakebed.services.indexing.shards import Source
+from lakebed.services.indexing.scans import scan_table
 from lakebed.services.indexing.stored_index import StoredIndex
 from lakebed.table import TableState
 from lakebed.transaction.transactions import Transactions
@@ -87,7 +87,7 @@ class FromRows:
     def source(self, index: StoredIndex, layout: Layout) -> Source:
         """The keys of the rows."""
         del index
-        return key_source(self.table, layout, self.rows, self.definition, on_duplicate=self.on_duplicate)
+        return key_source(self.table, scan_table, layout, self.rows, self.definition, on_duplicate=self.on_duplicate)
 
     def is_done(self, index: StoredIndex) -> bool:
         """Never: something is wrong with what is there."""

@@ -34,6 +34,8 @@ from typing import Protocol
 
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CommitUnknownError, CorruptTableError, SnapshotExpiredError, WriteConflictError
+from lakebed.index.build import Source, Target
+from lakebed.index.record.build import Layout
 from lakebed.index.record.current_entries import first_extra, next_extra
 from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata.bootstrap import create_shards
@@ -44,8 +46,6 @@ from lakebed.model.instant import InstantTime
 from lakebed.observe import SILENT, Meter, Observer
 from lakebed.services.indexing.changes import ChangeReader, Seen, find_changes, is_contested
 from lakebed.services.indexing.create import fresh_state
-from lakebed.services.indexing.keys import Layout
-from lakebed.services.indexing.shards import Source, Target
 from lakebed.services.indexing.staging import StagedShard, Staging, store_staged
 from lakebed.services.indexing.steps import (
     clear_partition,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakebed.errors import InvalidInputError
+from lakebed.index.build import Source
+from lakebed.index.kinds import named_partitions
+from lakebed.index.record.build import Layout
 from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.observe import SILENT, Observer
-from lakebed.services.indexing.keys import Layout
 from lakebed.services.indexing.renew import Renewal, renew_locked, renew_online
-from lakebed.services.indexing.request import KINDS, check_shards
-from lakebed.services.indexing.shards import Source
+from lakebed.services.indexing.request import check_shards
 from lakebed.services.indexing.stored_index import StoredIndex
 from lakebed.table import TableState
 from lakebed.transaction.transactions import Transactions
@@ -48,7 +49,7 @@ def reshard_index(
 ) -> None:
     """Spreads the entries of the record index over `shards` shards, of each data partition if it is partitioned."""
     check_shards(shards)
-    if KINDS.get(name, name) != RECORD_INDEX:
+    if named_partitions().get(name, name) != RECORD_INDEX:
         raise InvalidInputError(
             f"{name} cannot be resharded", hint='only the record index can: reshard("record_index", shards=16)'
         )

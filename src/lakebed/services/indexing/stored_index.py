@@ -10,15 +10,15 @@ import pyarrow as pa
 from lakebed.engine.threads import map_bounded
 from lakebed.errors import InvalidInputError
 from lakebed.format.metadata.keys import data_partition_of_group
+from lakebed.index.build import Source, join_unique
 from lakebed.index.kinds import merge_shard
+from lakebed.index.record.build import Layout, global_layout, partitioned_layout
 from lakebed.index.record.probe import RECORD_INDEX, is_partitioned
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.entries import Entries, split_entries
 from lakebed.metadata.merging import Form
 from lakebed.model.files import FileSlice
 from lakebed.model.index import IndexDefinition
-from lakebed.services.indexing.keys import Layout, global_layout, partitioned_layout
-from lakebed.services.indexing.shards import Source, join_unique
 from lakebed.table import TableState
 
 _SLICES_PER_PASS = 64

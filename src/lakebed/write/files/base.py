@@ -23,6 +23,7 @@ from lakebed.errors import InvalidInputError, WriteConflictError
 from lakebed.format.bloom import BloomFilter
 from lakebed.format.file_names import encode_base_file_name
 from lakebed.format.parquet_footer import BLOOM, footer_metadata
+from lakebed.index.column_stats.compute import column_stats
 from lakebed.index.record.ordering import ordering_numbers
 from lakebed.model.commit import WriteStat
 from lakebed.model.config import TableConfig
@@ -34,7 +35,6 @@ from lakebed.transaction.markers import write_markers
 from lakebed.write.files.meta_columns import meta_columns
 from lakebed.write.files.parquet_columns import column_options, known_options
 from lakebed.write.files.scratch import encode_file, parquet_bytes_max
-from lakebed.write.files.stats import column_stats
 from lakebed.write.values import IS_DELETE, NOT_COUNTED, FileSizing, WriteContext, WriteTask, WrittenFile
 
 _BLOOM_PARTITION = "bloom_filters"

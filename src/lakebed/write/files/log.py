@@ -14,6 +14,7 @@ from lakebed.engine.threads import aside, map_bounded, start
 from lakebed.errors import WriteConflictError
 from lakebed.format.file_names import encode_log_file_name, log_merge_order
 from lakebed.format.metadata.column_stats import merge_column_stats
+from lakebed.index.column_stats.compute import column_stats, spread_stats
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.metadata import ColumnStats
@@ -33,7 +34,6 @@ from lakebed.write.files.log_blocks import (
     plan_record_blocks,
 )
 from lakebed.write.files.log_lot import LogLot, prepare_lot
-from lakebed.write.files.stats import column_stats, spread_stats
 from lakebed.write.plan import Picked
 from lakebed.write.rows.columns import joined
 from lakebed.write.values import (

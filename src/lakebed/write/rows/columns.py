@@ -5,13 +5,12 @@ The record key is often one of the data columns: what is done to the values of b
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.engine.threads import map_tasks
+from lakebed.format.arrow import identity
 
 Ints = npt.NDArray[np.int64]
 
@@ -37,16 +36,3 @@ def take_rows(table: pa.Table, rows: Ints) -> pa.Table:
     taken = map_tasks([*distinct.values()], lambda column: column.take(numbers), threads=threads)
     of_place = dict(zip(distinct, taken, strict=True))
     return pa.table([of_place[place] for place in places], schema=table.schema)
-
-
-def identity(column: pa.ChunkedArray) -> Hashable:
-    """What is equal for columns that are the same values in the same memory; of nested ones each is its own."""
-    if pa.types.is_nested(column.type):
-        return object()
-    return str(column.type), *(_place(chunk) for chunk in column.chunks)
-
-
-def _place(array: pa.Array) -> Hashable:
-    nested = _place(array.dictionary) if pa.types.is_dictionary(array.type) else None
-    buffers = tuple(b if b is None else (b.address, b.size) for b in array.buffers())
-    return len(array), array.offset, buffers, nested

@@ -1,10 +1,11 @@
-"""Base files of many shards: entries are gathered piece by piece and stored on threads, a few shards at a time."""
+"""Building an index: entries are gathered piece by piece, and base files stored on threads, a few shards at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -14,13 +15,19 @@ from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.hfile import key_order
 from lakebed.metadata.bootstrap import gather_shards, store_base
-from lakebed.metadata.entries import Entries, concat_entries
+from lakebed.metadata.entries import Entries, concat_entries, split_entries
 from lakebed.model.commit import WriteStat
+from lakebed.model.config import TableConfig
+from lakebed.model.files import FileSlice
+from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import InstantTime
 from lakebed.observe import Meter
+from lakebed.options import IndexOptions
 from lakebed.storage import Storage
+from lakebed.table import TableState
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 Read = Callable[[Collection[str]], Iterable[Mapping[str, Entries]]]
 """Gives the entries of some shards piece by piece, by file id."""
@@ -37,6 +44,63 @@ class Source:
     pieces: int
     join: Join
     passes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRequest:
+    """An index to create. `shards` are those of the whole index, or of each data partition of a partitioned one.
+
+    A record index with a `window` knows the keys of so many of the newest partitions; rows for others are handled as
+    `outside` says. One that is built anew `keeps` its kind, window and ordering values unless told otherwise; so
+    statistics may keep their columns.
+    """
+
+    partition: str
+    kind: str
+    columns: tuple[str, ...] = ()
+    shards: int | None = None
+    on_duplicate: str = "fail"
+    rebuild: bool = False
+    window: int | None = None
+    outside: str = "scan"
+    keeps: bool = False
+
+
+class Scan(Protocol):
+    """A scan of one file slice."""
+
+    @property
+    def file_slice(self) -> FileSlice:
+        """What is read."""
+        ...
+
+    @property
+    def config(self) -> TableConfig:
+        """The table's configuration."""
+        ...
+
+    def read(self, columns: Sequence[str] | None = None, keys: frozenset[str] | None = None) -> pa.Table:
+        """The rows, with other columns or of some keys only if that is asked for."""
+        ...
+
+
+class Scanner(Protocol):
+    """Reads rows of a table; handed in by whoever builds or checks an index."""
+
+    def __call__(self, state: TableState, columns: Sequence[str]) -> Sequence[Scan]:
+        """A scan of each file slice of the newest snapshot."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What an index is built from: the table, what was asked for, and what its definition will say."""
+
+    state: TableState
+    request: IndexRequest
+    definition: IndexDefinition | None
+    options: IndexOptions
+    scan: Scanner
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +178,16 @@ def join_sorted(parts: Sequence[Entries]) -> tuple[Entries, ArrowArray]:
     keys = entries.keys.take(order)
     repeated = pc.equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
     return Entries(keys, entries.values.take(order), entries.deletes), repeated
+
+
+def pieces_source(items: Sequence[T], entries: Callable[[T], Entries], file_ids: Sequence[str]) -> Source:
+    """Entries of items, made piece by piece on threads and hashed over shards; no key occurs twice."""
+
+    def read(wanted: Collection[str]) -> Iterator[Mapping[str, Entries]]:
+        split = partial(split_entries, file_ids=file_ids, wanted=wanted)
+        return map_bounded(items, lambda item: split(entries(item)))
+
+    return Source(read, len(items), join_unique)
 
 
 def _with_empty(

@@ -9,7 +9,7 @@ the instant of the group's base file.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -22,6 +22,7 @@ from lakebed.format.metadata.keys import group_file_id
 from lakebed.format.metadata.record_index import RecordLocation, decode_entry_values
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.parquet_footer import decode_parquet_footer
+from lakebed.index.build import IndexRequest, Scan, Scanner, Source, join_sorted
 from lakebed.index.record.entries import KeyChanges, ShardSizing, key_entries, shard_count
 from lakebed.index.record.ordering import ordering_numbers
 from lakebed.index.record.probe import RECORD_INDEX
@@ -30,9 +31,7 @@ from lakebed.metadata.entries import Entries, split_entries
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.index import EntryOrdering, IndexDefinition, IndexWindow
 from lakebed.model.words import COMMIT_TIME, RECORD_KEY
-from lakebed.read.file_slice import SliceTask, read_slice
-from lakebed.read.scan import plan_slices
-from lakebed.services.indexing.shards import Source, join_sorted
+from lakebed.options import IndexOptions
 from lakebed.table import TableState
 from lakebed.transaction.times import instant_ms, timeline_zone
 
@@ -75,6 +74,17 @@ def plan_layout(
     return partitioned_layout({p: shards or shard_count(rows.get(p, 0), sizing) for p in partitions if p in rows})
 
 
+def plan_key_shards(
+    state: TableState, request: IndexRequest, definition: IndexDefinition, options: IndexOptions
+) -> tuple[Layout, int]:
+    """The shards of a record index, and about how many rows it is to know."""
+    rows = rows_in_window(state, definition.window)
+    is_partitioned = definition.is_partitioned
+    sizing = ShardSizing(*(options.partitioned_sizing if is_partitioned else options.global_sizing))
+    layout = plan_layout(state, rows, is_partitioned=is_partitioned, shards=request.shards, sizing=sizing)
+    return layout, sum(rows.values())
+
+
 def count_rows(state: TableState) -> dict[str, int]:
     """About how many rows each data partition has, from what commits say of files, or else from footers."""
     known = {
@@ -95,32 +105,38 @@ def rows_in_window(state: TableState, window: IndexWindow | None) -> dict[str, i
 
 
 def key_source(
-    state: TableState, layout: Layout, rows: int, definition: IndexDefinition | None, *, on_duplicate: str = "fail"
+    state: TableState,
+    scan: Scanner,
+    layout: Layout,
+    rows: int,
+    definition: IndexDefinition | None,
+    *,
+    on_duplicate: str = "fail",
 ) -> Source:
     """The entries of all record keys of the newest snapshot that an index of this definition knows."""
     ordering = definition.ordering if definition is not None else None
     window = definition.window if definition is not None else None
-    scans = tuple(s for s in scan_keys(state, ordering) if window is None or window.holds(s.file_slice.group.partition))
+    scans = tuple(
+        s for s in scan_keys(state, scan, ordering) if window is None or window.holds(s.file_slice.group.partition)
+    )
     keys = KeyReader(scans, layout, ordering)
     passes = max(1, -(-rows * _HELD_ENTRY_BYTES // _HELD_BYTES_MAX))
     join = partial(_join, scans=scans, on_duplicate=on_duplicate, has_ordering=ordering is not None)
     return Source(keys.read, len(scans), join, passes)
 
 
-def scan_keys(state: TableState, ordering: EntryOrdering | None = None) -> tuple[SliceTask, ...]:
+def scan_keys(state: TableState, scan: Scanner, ordering: EntryOrdering | None = None) -> Sequence[Scan]:
     """One task per file slice that gives its record keys, and ordering values if they are wanted."""
-    slices = state.latest_slices
-    if not slices:  # A table without rows may have no schema yet.
+    if not state.latest_slices:  # A table without rows may have no schema yet.
         return ()
-    columns = [RECORD_KEY, *([ordering.field] if ordering is not None else [])]
-    return plan_slices(state, state.latest, slices, columns=columns, where=None, is_latest=True).tasks
+    return scan(state, [RECORD_KEY, *([ordering.field] if ordering is not None else [])])
 
 
 @dataclass(frozen=True, slots=True)
 class KeyReader:
     """Reads keys slice by slice and spreads their entries over shards."""
 
-    scans: Sequence[SliceTask]
+    scans: Sequence[Scan]
     layout: Layout
     ordering: EntryOrdering | None = None
 
@@ -129,8 +145,8 @@ class KeyReader:
         scans = [s for s in self.scans if not set(self._shards(s)).isdisjoint(wanted)]
         return map_bounded(scans, partial(self._read_slice, wanted))
 
-    def _read_slice(self, wanted: Collection[str], scan: SliceTask) -> Mapping[str, Entries]:
-        rows = read_slice(scan)
+    def _read_slice(self, wanted: Collection[str], scan: Scan) -> Mapping[str, Entries]:
+        rows = scan.read()
         keys, group = rows[RECORD_KEY].combine_chunks(), scan.file_slice.group
         if keys.null_count:
             raise InvalidInputError(
@@ -143,7 +159,7 @@ class KeyReader:
         entries = key_entries(change, instant_ms=moment, has_ordering=self.ordering is not None)
         return split_entries(entries, self._shards(scan), wanted=wanted)
 
-    def _shards(self, scan: SliceTask) -> tuple[str, ...]:
+    def _shards(self, scan: Scan) -> tuple[str, ...]:
         return self.layout.shards[scan.file_slice.group.partition]
 
 
@@ -160,9 +176,7 @@ def _count_rows(state: TableState, file_slice: FileSlice, known: Mapping[str, in
         return rows + decode_parquet_footer(file, path=path).rows
 
 
-def _join(
-    parts: Sequence[Entries], *, scans: Sequence[SliceTask], on_duplicate: str, has_ordering: bool = False
-) -> Entries:
+def _join(parts: Sequence[Entries], *, scans: Sequence[Scan], on_duplicate: str, has_ordering: bool = False) -> Entries:
     """The entries of a shard, each key once: of rows with one key, that of the newest row, if that is asked for."""
     entries, repeated = join_sorted(parts)
     if not repeated.any():
@@ -180,7 +194,7 @@ def _join(
     return Entries(entries.keys.take(rows), entries.values.take(rows), entries.deletes)
 
 
-def _homes(entries: Entries, scans: Sequence[SliceTask], schema: str) -> list[SliceTask]:
+def _homes(entries: Entries, scans: Sequence[Scan], schema: str) -> list[Scan]:
     """The scan of the file slice that each entry points to."""
     by_group = {(s.file_slice.group.partition, s.file_slice.group.file_id): s for s in scans}
     decoded = decode_entry_values(entries.values, schema, path="<new entries>")
@@ -191,12 +205,12 @@ def _group(location: RecordLocation) -> tuple[str, str]:
     return location.partition, location.file_id
 
 
-def _newest(keys: ArrowArray, homes: Sequence[SliceTask]) -> list[int]:
+def _newest(keys: ArrowArray, homes: Sequence[Scan]) -> list[int]:
     """Of the entries of each key, the position of the one whose file slice has the key's newest row."""
     times: dict[tuple[FileGroupId, str], str] = {}
     wanted = frozenset(keys.to_pylist())
     for scan in {scan.file_slice.group: scan for scan in homes}.values():
-        rows = read_slice(replace(scan, columns=(RECORD_KEY, COMMIT_TIME), keys=wanted))
+        rows = scan.read((RECORD_KEY, COMMIT_TIME), wanted)
         newest = rows.group_by(RECORD_KEY).aggregate([(COMMIT_TIME, "max")])
         for key, time in zip(newest[RECORD_KEY].to_pylist(), newest[f"{COMMIT_TIME}_max"].to_pylist(), strict=True):
             times[scan.file_slice.group, key] = time
@@ -206,7 +220,7 @@ def _newest(keys: ArrowArray, homes: Sequence[SliceTask]) -> list[int]:
     return [row for _, row in best.values()]
 
 
-def _duplicates(keys: ArrowArray, homes: Sequence[SliceTask]) -> InvalidInputError:
+def _duplicates(keys: ArrowArray, homes: Sequence[Scan]) -> InvalidInputError:
     files: dict[str, list[str]] = {}
     for key, scan in zip(keys.to_pylist(), homes, strict=True):
         files.setdefault(key, []).append(_place(scan.file_slice))

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from lakebed.format.arrow import identity
 from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.metadata.column_stats import value_type_of
 from lakebed.format.parquet_encode import Spread
 from lakebed.model.metadata import ColumnStats, StatValue
-from lakebed.write.rows.columns import identity
 
 _Bounds = tuple[StatValue | None, StatValue | None]
 _EPOCH = datetime(1970, 1, 1)
@@ -137,7 +137,7 @@ def _bounds(column: pa.ChunkedArray) -> _Bounds:
 
 def _text_bounds(column: pa.ChunkedArray) -> _Bounds:
     """As `_bounds`, in a tenth of the time, where compiled code is loaded anyway."""
-    from lakebed.write.files.text_kernel import find_bounds
+    from lakebed.index.column_stats.text_kernel import find_bounds
 
     ends = []
     for chunk in column.chunks:

@@ -1,0 +1,67 @@
+"""Data files of a table, for indexes that are made of files: which there are, and what their footers say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakebed.format.parquet_footer import BaseFileFooter, decode_parquet_footer
+from lakebed.model.files import BaseFile, LogFile
+from lakebed.storage import Storage
+from lakebed.table import TableState
+from lakebed.view import list_data_files
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A data file of a completed instant."""
+
+    storage: Storage
+    partition: str
+    file: BaseFile | LogFile
+
+    @property
+    def path(self) -> str:
+        """Where it lies in the table."""
+        return f"{self.partition}/{self.file.name}" if self.partition else self.file.name
+
+
+def stored_files(state: TableState) -> list[StoredFile]:
+    """Every data file that the table knows, of older slices too, but for change records."""
+    snapshot = state.latest
+    snapshot.prefetch(file.instant for files in state.files.values() for file in files)
+    return [
+        StoredFile(state.storage, partition, file)
+        for partition, files in state.files.items()
+        for file in files
+        if snapshot.completion_of(file.instant) is not None and not (isinstance(file, LogFile) and file.is_cdc)
+    ]
+
+
+def listed_files(state: TableState) -> dict[str, dict[str, int]]:
+    """Sizes of the files of completed instants by name, by partition, as they lie in the folders."""
+    snapshot, listed = state.latest, list_data_files(state.storage)
+    snapshot.prefetch(file.instant for files in listed.values() for file in files)
+    return {
+        partition: {f.name: f.size or 0 for f in files if snapshot.completion_of(f.instant) is not None}
+        for partition, files in listed.items()
+    }
+
+
+def base_files(state: TableState) -> list[StoredFile]:
+    """Every base file that the table knows."""
+    return [stored for stored in stored_files(state) if isinstance(stored.file, BaseFile)]
+
+
+def current_files(state: TableState) -> dict[str, tuple[str, ...]]:
+    """Names of the files in the latest slices of each data partition."""
+    found: dict[str, tuple[str, ...]] = {}
+    for file_slice in state.latest_slices:
+        names = tuple(path.rpartition("/")[2] for path in file_slice.paths)
+        found[file_slice.group.partition] = found.get(file_slice.group.partition, ()) + names
+    return found
+
+
+def read_footer(stored: StoredFile) -> BaseFileFooter:
+    """The footer of a base file."""
+    with stored.storage.arrow_file(stored.path) as file:
+        return decode_parquet_footer(file, path=stored.path)
