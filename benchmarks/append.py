@@ -35,6 +35,7 @@ from lakebed.format.log.blocks import decode_records, encode_avro_records
 from lakebed.format.log.file import decode_log_file
 from lakebed.format.timeline.instant_names import encode_instant_name
 from lakebed.format.timeline.metadata import encode_commit
+from lakebed.index.facts import FileFacts
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import Instant, InstantTime
@@ -44,7 +45,7 @@ from lakebed.table import open_handle
 from lakebed.table.state import TableState
 from lakebed.view.blocks import CountedInstants
 from lakebed.write.files.log import append_log_file
-from lakebed.write.values import POSITION, FileSizing, InMemory, WriteContext, WriteTask, WrittenFile
+from lakebed.write.values import POSITION, FileSizing, InMemory, WriteContext, WriteTask
 
 ROUNDS, ROUNDS_OF_PEERS = 7, 3
 ENCODE_SECONDS_MAX = 0.04
@@ -163,7 +164,7 @@ class Writes:
         self._context = context_of(state, way.files)
         slices = enumerate(state.latest_slices)
         self._tasks = [task_of(number, file_slice, self._context, rows) for number, file_slice in slices]
-        self._written: list[WrittenFile] = []
+        self._written: list[FileFacts] = []
 
     def append(self) -> float:
         """Writes all log files once more, one after the other; the CPU seconds that it takes."""

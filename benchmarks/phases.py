@@ -60,8 +60,8 @@ PHASES = (
     ("  markers of log files", "lakebed.write.files.log.write_markers"),
     ("  delete strays", "lakebed.write.writer.delete_strays"),
     ("commit", "lakebed.write.writer.Writer._commit"),
-    ("  metadata table", "lakebed.write.metadata.CommitChanges.write"),
-    ("    log files", "lakebed.write.metadata.write_change"),
+    ("  metadata table", "lakebed.commit.entries.CommitEntries.write"),
+    ("    log files", "lakebed.commit.entries.write_change"),
     ("maintain the metadata table", "lakebed.write.writer.Writer._maintain"),
 )
 

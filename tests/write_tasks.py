@@ -12,13 +12,14 @@ import pyarrow.parquet as pq
 
 from lakebed.format.avro.schema import avro_schema
 from lakebed.format.file_names import decode_data_file_name
+from lakebed.index.facts import FileFacts
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import META_COLUMNS
 from lakebed.storage import Storage, open_storage
 from lakebed.view.blocks import CountedInstants
-from lakebed.write.values import FileSizing, InMemory, WriteContext, WriteTask, WrittenFile
+from lakebed.write.values import FileSizing, InMemory, WriteContext, WriteTask
 
 FILE_ID = "9e1ff7e7-7578-4c65-9921-704ef5274d85-0"
 FIRST, SECOND = InstantTime("20261115235530634"), InstantTime("20261116000018877")
@@ -71,15 +72,15 @@ def prepared(rows: pa.Table, *, partition: str = "eu", key: str = "id") -> pa.Ta
 
 
 def a_task(
-    context: WriteContext, rows: pa.Table, *, onto: WrittenFile | FileSlice | None = None, partition: str = "eu"
+    context: WriteContext, rows: pa.Table, *, onto: FileFacts | FileSlice | None = None, partition: str = "eu"
 ) -> WriteTask:
     """A task for prepared rows, with a token of its own."""
-    before = slice_of(onto) if isinstance(onto, WrittenFile) else onto
+    before = slice_of(onto) if isinstance(onto, FileFacts) else onto
     group = before.group if before else FileGroupId(partition, FILE_ID)
     return WriteTask(context, 3, group, before, InMemory(rows), f"3-{next(_NUMBERS)}-0")
 
 
-def slice_of(written: WrittenFile) -> FileSlice:
+def slice_of(written: FileFacts) -> FileSlice:
     stat = written.stat
     base = decode_data_file_name(stat.path.rpartition("/")[2], size=stat.file_size)
     return FileSlice(FileGroupId(stat.partition, stat.file_id), base.instant, base)

@@ -138,6 +138,12 @@ def test_what_goes_is_a_prefix_by_request_and_by_completion(plain: Modelled) -> 
 
 
 class NoMetadata:
+    def is_ready(self, section: object) -> bool:
+        raise AssertionError("the table has none")
+
+    def get_ready(self) -> None:
+        raise AssertionError("the table has none")
+
     def write(self, section: object, instant: object) -> None:
         raise AssertionError("there is no metadata table")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -425,31 +426,73 @@ def test_index_work_waits_for_an_index_that_is_being_built(tmp_path: Path) -> No
     assert table.indexes.create("bloom").state == "ready"
 
 
-def test_a_write_that_began_before_the_index_is_in_it_or_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = made(tmp_path / "t")
-    other = open_table(tmp_path / "t")
+def before_commit(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
+    """Has something be done when the next write is about to commit."""
     commit = Writer._commit
 
-    def between(kind: str) -> None:
-        def late(self: Writer, *arguments: object) -> object:
-            monkeypatch.setattr(Writer, "_commit", commit)
-            other.indexes.create(kind)
-            return commit(self, *arguments)  # type: ignore[arg-type]
+    def late(self: Writer, *arguments: object) -> object:
+        monkeypatch.setattr(Writer, "_commit", commit)
+        do()
+        return commit(self, *arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(Writer, "_commit", late)
+    monkeypatch.setattr(Writer, "_commit", late)
 
-    between("record_index")
-    table.upsert(rows(40, 6, ts=5))
+
+WRITES: dict[str, Callable[[Table], object]] = {
+    "new keys": lambda table: table.upsert(rows(400, 6)),
+    "updates": lambda table: table.upsert(rows(40, 6, ts=5)),
+    "overwrite": lambda table: table.overwrite(rows(0, 3, ts=5)),
+    "delete": lambda table: table.delete(["k000"]),
+    "delete partitions": lambda table: table.delete_partitions([table.to_arrow()["_hoodie_partition_path"][0].as_py()]),
+}
+APPEARING = ("record_index", "bloom_filters", "partition_stats", "column_stats")
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize("name", APPEARING)
+@pytest.mark.parametrize("write", WRITES)
+def test_a_write_that_began_before_the_index_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_type: str, name: str, write: str
+) -> None:
+    table = made(tmp_path / "t", table_type=table_type)
+    other = open_table(tmp_path / "t")
+    there = {found.name for found in table.indexes.list()}
+    for index in ("partition_stats", "column_stats") if name == "column_stats" else (name,):
+        if index in there:
+            table.indexes.drop(index)
+    before_commit(monkeypatch, lambda: other.indexes.create(name))
+    WRITES[write](table)
+    check = table.indexes.validate(name)
+    assert check.is_sound, (check, check.examples)
+    assert open_table(tmp_path / "t").doctor() == ()
+
+
+def test_a_write_has_the_columns_that_statistics_got_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(tmp_path / "t")
+    table.indexes.create("column_stats", on=["ts"], rebuild=True)
+    other = open_table(tmp_path / "t")
+    before_commit(monkeypatch, lambda: other.indexes.create("column_stats", rebuild=True))
+    table.upsert(rows(400, 6))
+    assert table.indexes.validate("column_stats").is_sound
+    assert table.indexes.validate("partition_stats").is_sound
+
+
+def test_of_two_writes_that_began_before_the_index_one_inserts_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(tmp_path / "t")
+    new_groups = {"hoodie.parquet.small.file.limit": "0"}
+    table, other = (open_table(tmp_path / "t", options=new_groups) for _ in range(2))
+
+    def insert_and_index() -> None:
+        other.upsert(rows(400, 6))
+        other.indexes.create("record_index")
+
+    before_commit(monkeypatch, insert_and_index)
+    with pytest.raises(WriteConflictError, match="inserted the same keys meanwhile"):
+        table.upsert(rows(400, 6, ts=2))
     assert table.indexes.validate("record_index").is_sound
-    table.indexes.drop("record_index")
-    for kind, name in (("record_index", "record_index"), ("bloom", "bloom_filters")):
-        between(kind)
-        with pytest.raises(WriteConflictError, match=f"{name} was created while"):
-            table.upsert(rows(400, 6))
-        assert table.upsert(rows(400, 6)).inserted == (6 if kind == "record_index" else 0)
-        assert table.indexes.validate(name).is_sound
+    assert table.upsert(rows(400, 6, ts=2)).updated == 6
 
 
 @pytest.mark.parametrize("change", ["create", "rebuild", "reshard"])

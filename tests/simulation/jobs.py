@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+import lakebed.commit.commit as commit_module
 import lakebed.metadata.upkeep.maintenance as maintenance
 import lakebed.services.clean.run as clean
 import lakebed.services.clustering.run as clustering
@@ -24,8 +25,10 @@ import lakebed.services.compaction.service as compaction
 import lakebed.services.restore as restore
 import lakebed.table.state as state_module
 import lakebed.transaction.archive as archiving
+from lakebed.commit.prepared import PreparedCommit
 from lakebed.errors import LakebedError, StorageUnavailableError
 from lakebed.format.file_names import encode_base_file_name, encode_log_file_name
+from lakebed.index.facts import FileFacts
 from lakebed.index.obliged import complete_groups
 from lakebed.metadata.upkeep.clean import plan_clean
 from lakebed.model.commit import CommitMetadata, WriteStat
@@ -38,7 +41,7 @@ from lakebed.storage.confirm import create_file
 from lakebed.table import TableState
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.section import METADATA, Section
-from lakebed.write.values import WriteContext, WrittenFile
+from lakebed.write.values import WriteContext
 
 from .codecs import Swap, swapped
 from .scheduler import Process
@@ -70,6 +73,13 @@ class Listing:
     paths: tuple[str, ...] = ()
     places: Places = field(default_factory=dict)
     gone: tuple[str, ...] = ()
+
+    def is_ready(self, section: Section) -> bool:
+        """Names are all that it has."""
+        return True
+
+    def get_ready(self) -> None:
+        """Nothing is missing."""
 
     def write(self, section: Section, instant: InstantTime) -> CommitMetadata | None:
         """One log file in each partition that the table has now."""
@@ -165,18 +175,18 @@ def _read(storage: Any, slices: Iterable[FileSlice], *, bases: bool = True) -> R
     return rows
 
 
-def _write(context: WriteContext, stat: WriteStat, rows: Rows) -> tuple[WrittenFile, ...]:
+def _write(context: WriteContext, stat: WriteStat, rows: Rows) -> tuple[FileFacts, ...]:
     storage: Any = context.storage
     write_markers(storage, context.instant, [stat.path], storage._world.token())
     create_file(storage, stat.path, encode_rows(rows))
-    return (WrittenFile(stat, inserted_keys=tuple(rows)),)
+    return (FileFacts(stat, inserted_keys=tuple(rows)),)
 
 
 def _token(storage: Any, task: int) -> str:
     return f"{task}-0-{storage._world.token()[1:]}"
 
 
-def compact_slice(task: CompactionTask) -> tuple[WrittenFile, ...]:
+def compact_slice(task: CompactionTask) -> tuple[FileFacts, ...]:
     """The base file that takes the place of a slice."""
     context, each = task.context, task.file_slice
     task.check_not_cancelled()
@@ -185,7 +195,7 @@ def compact_slice(task: CompactionTask) -> tuple[WrittenFile, ...]:
     return _write(context, stat, _read(context.storage, [each]))
 
 
-def compact_logs(task: CompactionTask) -> tuple[WrittenFile, ...]:
+def compact_logs(task: CompactionTask) -> tuple[FileFacts, ...]:
     """The log file that stands for those of a slice."""
     context, each = task.context, task.file_slice
     task.check_not_cancelled()
@@ -194,7 +204,7 @@ def compact_logs(task: CompactionTask) -> tuple[WrittenFile, ...]:
     return _write(context, stat, _read(context.storage, [each], bases=False))
 
 
-def cluster_slices(task: ClusteringTask) -> tuple[WrittenFile, ...]:
+def cluster_slices(task: ClusteringTask) -> tuple[FileFacts, ...]:
     """The file group that takes the place of several."""
     context, partition = task.context, task.slices[0].group.partition
     token = _token(context.storage, task.number)
@@ -203,14 +213,13 @@ def cluster_slices(task: ClusteringTask) -> tuple[WrittenFile, ...]:
     return _write(context, stat, _read(context.storage, task.slices))
 
 
-def _changes(state: TableState, context: WriteContext, written: Sequence[WrittenFile], *_: Any, **__: Any) -> Listing:
+def _entries(state: TableState, prepared: PreparedCommit, *_: Any) -> Listing:
     """What a service adds to the metadata table."""
-    del context
     storage: Any = state.storage
-    stats = [file.stat for file in written]
+    stats = [file.stat for file in prepared.facts]
     places = {
         key: (file.stat.partition, file.stat.file_id)
-        for file in written
+        for file in prepared.facts
         for key in file.inserted_keys  # type: ignore[union-attr]
     }
     return Listing(storage._world.token, tuple(stat.path for stat in stats), places)
@@ -265,7 +274,7 @@ _JOBS: tuple[Swap, ...] = (
     _swap(clustering, "write_context", _context),
     _swap(clustering, "run_clustering_task", cluster_slices),
     *(_swap(module, "declared_schema", lambda *_, **__: "") for module in (compaction_run, clustering)),
-    *(_swap(module, "CommitChanges", _changes) for module in (compaction_run, clustering)),
+    _swap(commit_module, "CommitEntries", _entries),
     _swap(clean, "InProcess", Inline),
     _swap(clean, "FilesGone", _files_gone),
     _swap(restore, "rebuild_lost", lambda *_: ()),  # Indexes are made of rows, and there are none here.

@@ -26,6 +26,12 @@ from .conftest import commit_of, ports_of
 
 
 class NoMetadataTable:
+    def is_ready(self, section: object) -> bool:
+        raise AssertionError("the table has none")
+
+    def get_ready(self) -> None:
+        raise AssertionError("the table has none")
+
     def write(self, section: Section, instant: InstantTime) -> None:
         raise AssertionError("the table has none")
 

@@ -86,7 +86,7 @@ def test_a_write_that_does_not_come_to_be_adds_nothing(tmp_path: Path, monkeypat
         raise RuntimeError
 
     noted = files.note_added
-    monkeypatch.setattr("lakebed.write.metadata.note_added", lambda *args: (noted(*args), fail()))
+    monkeypatch.setattr("lakebed.commit.entries.note_added", lambda *args: (noted(*args), fail()))
     with pytest.raises(RuntimeError):
         table.upsert(rows(2, 1, 5))
     monkeypatch.undo()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.format.timeline.metadata import decode_commit
+from lakebed.index.facts import FileFacts
 from lakebed.model.words import META_COLUMNS
 from lakebed.read.file_slice import read_slice
 from lakebed.read.scan import plan_scan
@@ -21,7 +22,7 @@ from lakebed.table import open_handle
 from lakebed.transaction.markers import load_markers
 from lakebed.write.files.base import create_base_file
 from lakebed.write.files.merge import merge_base_file
-from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WrittenFile
+from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext
 from write_tasks import FIRST, SECOND, a_context, a_task, later, prepared, read_file
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("region", pa.string()), ("note", pa.string())])
@@ -33,7 +34,7 @@ def a_row(key: str, ts: int | None = 0, note: str | None = "old") -> Row:
     return {"id": key, "ts": ts, "region": "eu", "note": note}
 
 
-def a_file(rows: Sequence[Row], schema: pa.Schema = SCHEMA, **about: Any) -> tuple[WriteContext, WrittenFile]:
+def a_file(rows: Sequence[Row], schema: pa.Schema = SCHEMA, **about: Any) -> tuple[WriteContext, FileFacts]:
     """A base file with some rows, and the context of the write that is to follow."""
     context = a_context(schema, **about)
     (written,) = create_base_file(a_task(context, prepared(pa.Table.from_pylist(list(rows), schema))))
@@ -51,7 +52,7 @@ def bare_deletes(keys: Sequence[str]) -> pa.Table:
     return rows.select(["_hoodie_record_key", "_hoodie_partition_path", IS_DELETE])
 
 
-def merged(context: WriteContext, before: WrittenFile, rows: pa.Table) -> tuple[WrittenFile, list[Row]]:
+def merged(context: WriteContext, before: FileFacts, rows: pa.Table) -> tuple[FileFacts, list[Row]]:
     (written,) = merge_base_file(a_task(context, rows, onto=before))
     return written, read_file(context, written.stat.path).to_pylist()
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.commit.entries import metadata_commit
 from lakebed.format.metadata.schema import committed_schema, stored_schema
 from lakebed.format.timeline.metadata import encode_commit
 from lakebed.index.column_stats.ranges import PARTITION_STATS, find_column_ranges
@@ -26,7 +27,6 @@ from lakebed.model.metadata import ColumnStats, ValueType
 from lakebed.storage import open_storage
 from lakebed.table import open_handle
 from lakebed.transaction.transactions import Transactions
-from lakebed.write.metadata import metadata_commit
 from services.compaction_tables import before_commit
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])

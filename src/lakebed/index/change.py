@@ -4,51 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
-
-import pyarrow as pa
 
 from lakebed.format.file_names import decode_data_file_name
+from lakebed.index.facts import FileFacts
 from lakebed.index.record.entries import KeyChanges
 from lakebed.index.record.stored_keys import KeyFiles
 from lakebed.index.secondary.entries import ValueChanges
 from lakebed.model.commit import CleanMetadata, WriteStat
 from lakebed.model.files import BaseFile
 from lakebed.model.metadata import ColumnStats
-
-
-class Written(Protocol):
-    """A file that a write made, and what is to be known of it."""
-
-    @property
-    def stat(self) -> WriteStat:
-        """The file, as the commit will name it."""
-        ...
-
-    @property
-    def column_stats(self) -> tuple[ColumnStats, ...]:
-        """Statistics of its columns."""
-        ...
-
-    @property
-    def bloom_text(self) -> bytes | None:
-        """The bloom filter in the footer of a base file."""
-        ...
-
-    @property
-    def inserted_keys(self) -> pa.Array | None:
-        """Record keys whose entry is to be written: those that were not in its file group before."""
-        ...
-
-    @property
-    def ordering(self) -> pa.Array | None:
-        """The numbers of their ordering values, null for none; None for none at all."""
-        ...
-
-    @property
-    def deleted_keys(self) -> pa.Array | None:
-        """Record keys that were in its file group and no longer are."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +37,7 @@ class MetadataChange:
 
 
 def change_of_commit(
-    written: Iterable[Written],
+    written: Iterable[FileFacts],
     *,
     replaced: Iterable[str] = (),
     replaced_keys: Iterable[KeyChanges] = (),
@@ -125,7 +89,7 @@ def _supersedes(stat: WriteStat) -> bool:
     return stat.prev_commit is not None and isinstance(decode_data_file_name(_name(stat.path)), BaseFile)
 
 
-def key_changes(file: Written) -> KeyChanges:
+def key_changes(file: FileFacts) -> KeyChanges:
     """What a record index is to know of a file."""
     return KeyChanges(file.stat.partition, file.stat.file_id, file.inserted_keys, file.deleted_keys, file.ordering)
 

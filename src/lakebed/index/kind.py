@@ -6,20 +6,24 @@ outside the folder and `KINDS` names it: whoever needs an index loops over `KIND
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.index.build import Build, IndexRequest, Source
 from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
+from lakebed.index.data_files import StoredFile
+from lakebed.index.facts import FileFacts
 from lakebed.index.partition_stats.current import StatsReader
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
+from lakebed.metadata import MetadataTable
 from lakebed.metadata.bootstrap import group_ids
 from lakebed.metadata.entries import Entries, split_entries
 from lakebed.metadata.merging import MergeRule, NewestWins
 from lakebed.metadata.shard_writes import Groups, ShardWrite
-from lakebed.model.index import IndexDefinition
+from lakebed.model.files import FileGroupId
+from lakebed.model.index import EntryOrdering, IndexDefinition
 from lakebed.model.instant import InstantTime
 from lakebed.options import IndexOptions
 from lakebed.table import TableState
@@ -46,6 +50,26 @@ class Update:
     building: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The indexes that the facts of a write are enough for: those that the table had when it began.
+
+    `columns` have statistics, `ordering` is that of entries of the record index. A partitioned one gives a new data
+    partition `partition_shards`.
+    """
+
+    partitions: frozenset[str] = frozenset()
+    columns: tuple[str, ...] = ()
+    ordering: EntryOrdering | None = None
+    partition_shards: int = 1
+
+    def grown(self, partitions: Iterable[str], definitions: Mapping[str, IndexDefinition]) -> Expected:
+        """The same, with more indexes, and with all columns that definitions name."""
+        named = (column for definition in definitions.values() for column in definition.source_fields)
+        columns = tuple(dict.fromkeys((*self.columns, *named)))
+        return replace(self, partitions=self.partitions.union(partitions), columns=columns)
+
+
 class IndexKind:
     """What is common to all kinds of index; each overrides what it does in its own way."""
 
@@ -69,6 +93,8 @@ class IndexKind:
     """Whether it has entries per file, not per row."""
     needs: tuple[str, ...] = ("files",)
     """Partitions that it is made of, or cannot be read without."""
+    wants_keys: bool = False
+    """Whether it has entries of record keys: of those that came into a file group, and those that left it."""
     newest_request_wins: bool = False
     """Readers take the entry of the instant that was requested last, whenever it completed, for the whole truth."""
     merge: MergeRule = NewestWins()
@@ -91,6 +117,19 @@ class IndexKind:
         """Whether it is known what entries must say: without that, nothing can be written to the index."""
         del definitions
         return True
+
+    def is_expected(self, partition: str, expected: Expected, definitions: Mapping[str, IndexDefinition]) -> bool:
+        """Whether the facts of a write are enough to make its entries."""
+        del definitions
+        return partition in expected.partitions
+
+    def complete(self, facts: FileFacts, stored: StoredFile, definitions: Mapping[str, IndexDefinition]) -> FileFacts:
+        """The facts of a file with what entries need, read from it: it was written before the index was there."""
+        del stored, definitions
+        return facts
+
+    def check_new(self, metadata: MetadataTable, facts: Sequence[FileFacts], replaced: Collection[FileGroupId]) -> None:
+        """Raises if a write that began before the index was built brings what the index does not allow."""
 
     def first_entries(self, file_ids: Sequence[str]) -> Iterable[tuple[str, Entries]]:
         """What an index of a table without data has, by shard."""

@@ -41,6 +41,14 @@ _TRIES = 3
 class MetadataWriter(Protocol):
     """Writes what a commit adds to the metadata table; called in the commit section, with the final table config."""
 
+    def is_ready(self, section: Section) -> bool:
+        """Whether it has all that it must write. If not, the section is left and entered again after `get_ready`."""
+        ...
+
+    def get_ready(self) -> None:
+        """Gets what was missing, without the lock."""
+        ...
+
     def write(self, section: Section, instant: InstantTime) -> CommitMetadata | None:
         """Writes files into the metadata table; the metadata of its delta commit, or None without such a table."""
         ...
@@ -116,16 +124,23 @@ class Transactions:
         self, attempt: Attempt, data: bytes, metadata_table: MetadataWriter, check: Callable[[Section], None]
     ) -> InstantTime:
         """Completes an instant of any kind with its metadata, unless `check` raises; returns the completion time."""
-        for _ in range(_TRIES):
+        losses = 0
+        while losses < _TRIES:
             with self.section(opens=attempt) as section:
                 self._check_alive(section, attempt)
                 check(section)
-                if not self._commit_metadata(section, attempt, metadata_table):
+                is_ready = not _has_metadata(section) or metadata_table.is_ready(section)
+                if is_ready and not self._commit_metadata(section, attempt, metadata_table):
+                    losses += 1
                     continue
-                self._ports.at("commit.P7")
-                completed_at = section.next_time()
-                outcome = attempt.publish(section, attempt.completed(completed_at), data)
-                attempt.look = section.look()
+                if is_ready:
+                    self._ports.at("commit.P7")
+                    completed_at = section.next_time()
+                    outcome = attempt.publish(section, attempt.completed(completed_at), data)
+                    attempt.look = section.look()
+            if not is_ready:
+                metadata_table.get_ready()
+                continue
             if outcome is Outcome.DONE:
                 # The write has taken place, whatever becomes of what is left to clear away.
                 with suppress(StorageUnavailableError):
@@ -133,6 +148,7 @@ class Transactions:
                 return completed_at
             if outcome is Outcome.UNKNOWN:
                 raise _unknown(attempt.instant)
+            losses += 1
         raise taken_over(attempt.instant)
 
     def close(self, attempt: Attempt) -> None:
@@ -208,7 +224,7 @@ class Transactions:
     def _commit_metadata(self, section: Section, attempt: Attempt, metadata_table: MetadataWriter) -> bool:
         """P5 and P6: the metadata table first, so that a committed file is never missing from its listing."""
         self._ports.at("commit.P6")
-        has_metadata = bool(section.config.metadata_partitions or section.config.metadata_partitions_inflight)
+        has_metadata = _has_metadata(section)
         undo_metadata(section, attempt.instant, may_have_strays=has_metadata and attempt.action in SERVICES)
         delta = Attempt(attempt.instant, Action.DELTA_COMMIT, attempt.heartbeat, attempt.ticket)
         if not has_metadata:
@@ -226,6 +242,10 @@ class Transactions:
         if outcome is Outcome.UNKNOWN:
             raise _unknown(attempt.instant)
         return outcome is Outcome.DONE
+
+
+def _has_metadata(section: Section) -> bool:
+    return bool(section.config.metadata_partitions or section.config.metadata_partitions_inflight)
 
 
 def _conflict(other: Instant, shared: tuple[str, ...]) -> WriteConflictError:

@@ -14,6 +14,7 @@ from lakebed.engine.randomness import new_write_token
 from lakebed.errors import RolledBackError, ServiceCancelledError, WriteConflictError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.index.change import key_changes
+from lakebed.index.facts import FileFacts
 from lakebed.index.obliged import complete_groups, list_groups
 from lakebed.index.record.entries import KeyChanges
 from lakebed.index.record.probe import RECORD_INDEX
@@ -30,10 +31,10 @@ from lakebed.write.files.base import create_base_file
 from lakebed.write.files.log import append_log_file, append_log_files
 from lakebed.write.files.merge import merge_base_file
 from lakebed.write.plan import is_append
-from lakebed.write.values import WriteContext, WriteTask, WrittenFile
+from lakebed.write.values import WriteContext, WriteTask
 
 
-def run_write_task(task: WriteTask) -> tuple[WrittenFile, ...]:
+def run_write_task(task: WriteTask) -> tuple[FileFacts, ...]:
     """The files that a task makes. Running it again makes others, with another write token."""
     task = _attempt(task)
     if task.file_slice is None:
@@ -46,7 +47,7 @@ def run_write_tasks(
     engine: Engine,
     before: Callable[[], None] = lambda: None,
     meanwhile: Callable[[], None] = lambda: None,
-) -> tuple[WrittenFile, ...]:
+) -> tuple[FileFacts, ...]:
     """The files that tasks make; log files that this process makes are stored together.
 
     What is to be done `before` any file is stored may be done while rows are got ready; what is to be done `meanwhile`
@@ -71,7 +72,7 @@ def _attempt(task: WriteTask) -> WriteTask:
 class WrittenGroup:
     """What a task of a large write made: files, and keys that are stored by themselves."""
 
-    files: tuple[WrittenFile, ...]
+    files: tuple[FileFacts, ...]
     keys: tuple[StoredKeys, ...]
 
 
@@ -128,7 +129,7 @@ def hidden_keys(scan: SliceTask, rows: pa.Table) -> KeyChanges:
     return KeyChanges(group.partition, group.file_id, deleted=rows[RECORD_KEY])
 
 
-def find_strays(context: WriteContext, written: Sequence[WrittenFile]) -> tuple[str, ...]:
+def find_strays(context: WriteContext, written: Sequence[FileFacts]) -> tuple[str, ...]:
     """Files that were marked but that no result names: those of task attempts that failed or came second.
 
     The markers of a plan that another process has taken over are that one's, too: strays of a table service are deleted
@@ -138,9 +139,7 @@ def find_strays(context: WriteContext, written: Sequence[WrittenFile]) -> tuple[
     return tuple(sorted(load_markers(context.storage, context.instant) - kept))
 
 
-def find_rival_files(
-    context: WriteContext, written: Sequence[WrittenFile], partitions: Iterable[str]
-) -> tuple[str, ...]:
+def find_rival_files(context: WriteContext, written: Sequence[FileFacts], partitions: Iterable[str]) -> tuple[str, ...]:
     """Strays of a table service, and files that attempts before this one left in `partitions` without a marker.
 
     A paused attempt may store a file after whoever took over has removed its markers. Where a metadata table says what
@@ -159,14 +158,14 @@ def _instant_of(path: str) -> InstantTime | None:
     return file.instant if file is not None else None
 
 
-def delete_strays(context: WriteContext, written: Sequence[WrittenFile]) -> None:
+def delete_strays(context: WriteContext, written: Sequence[FileFacts]) -> None:
     """Deletes the strays of a write, whose instant no other process takes on."""
     for path in find_strays(context, written):
         delete_file(context.storage, path)
 
 
 @contextmanager
-def deleted_if_refused(context: WriteContext, written: Sequence[WrittenFile]) -> Iterator[None]:
+def deleted_if_refused(context: WriteContext, written: Sequence[FileFacts]) -> Iterator[None]:
     """Deletes the files of an attempt at a plan whose commit is refused: they may be younger than what undid it.
 
     Their names are this attempt's alone, so nobody has committed them. A failure of another kind leaves them to the

@@ -8,12 +8,12 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
-from lakebed.model.commit import NO_LOGS, WriteStat
+from lakebed.index.kind import Expected
+from lakebed.model.commit import NO_LOGS
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.index import EntryOrdering
 from lakebed.model.instant import InstantTime
-from lakebed.model.metadata import ColumnStats
 from lakebed.storage import Storage
 from lakebed.view.blocks import CountedInstants
 from lakebed.write.files.parquet_columns import Encodings
@@ -99,6 +99,12 @@ class WriteContext:
     encodings: Encodings = field(default_factory=dict, repr=False, compare=False)
     """How columns are encoded, as tasks in this process find it."""
 
+    @property
+    def expected(self) -> Expected:
+        """The indexes that files of this write have facts for."""
+        partitions = (*self.config.metadata_partitions, *self.config.metadata_partitions_inflight)
+        return Expected(frozenset(partitions), self.stats_columns, self.entry_ordering, self.partition_shards)
+
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
@@ -116,21 +122,3 @@ class WriteTask:
     token: str
     has_inserts: bool = False
     is_blind: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A file that a task made, and what the metadata table is to know of it.
-
-    `inserted_keys` were not in the file group before, or get a new entry for another reason; `ordering` has their
-    ordering values, if entries carry them. `deleted_keys` were there and no longer are, which is so of `deleted` keys,
-    if that is not what the write stat counts.
-    """
-
-    stat: WriteStat
-    column_stats: tuple[ColumnStats, ...] = ()
-    bloom_text: bytes | None = None
-    inserted_keys: pa.Array | None = None
-    deleted_keys: pa.Array | None = None
-    ordering: pa.Array | None = None
-    deleted: int | None = None

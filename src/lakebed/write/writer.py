@@ -10,12 +10,17 @@ from functools import partial
 
 import pyarrow as pa
 
+from lakebed.commit.commit import commit
+from lakebed.commit.entries import Ahead
+from lakebed.commit.prepared import PreparedCommit
 from lakebed.engine.engines import Engine, InProcess
 from lakebed.engine.exchange import lots
 from lakebed.engine.randomness import new_file_id
 from lakebed.engine.threads import shared_threads
 from lakebed.errors import CommitUnknownError, LakebedError, WriteConflictError
 from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
+from lakebed.index.facts import FileFacts
+from lakebed.index.kinds import kind_of
 from lakebed.index.record.current_entries import are_current
 from lakebed.index.record.entries import KeyChanges
 from lakebed.index.record.new_tables import NewTables
@@ -46,7 +51,6 @@ from lakebed.write.context import write_context
 from lakebed.write.early_keys import prepare_entries
 from lakebed.write.execute import RunStaged, delete_strays, hidden_keys, key_shards, run_write_tasks
 from lakebed.write.files.scratch import trim_scratch
-from lakebed.write.metadata import CommitChanges
 from lakebed.write.metrics import METRICS, Phases, probe_metrics, uses_tables
 from lakebed.write.new_keys import check_new_keys
 from lakebed.write.operations import DELETE_PARTITION, Operation
@@ -69,7 +73,7 @@ from lakebed.write.tag.buckets import plan_split
 from lakebed.write.tag.index import KeyIndex, tag_by_index
 from lakebed.write.tag.staged import TaggedLot, TagLot, tag_in_worker
 from lakebed.write.tag.window import tag_in_window
-from lakebed.write.values import WriteContext, WriteTask, WrittenFile
+from lakebed.write.values import WriteContext, WriteTask
 
 _LOG = logging.getLogger(__name__)
 _LOT_BYTES = 64 << 20
@@ -103,7 +107,7 @@ class WriteResult:
 class _Made:
     """What a write has made before it commits: its files, keys of a large one, and what is on its way to an index."""
 
-    files: tuple[WrittenFile, ...] = ()
+    files: tuple[FileFacts, ...] = ()
     keys: KeyFiles | None = None
     tables: NewTables | None = None
     prepared: PreparedKeys | None = None
@@ -266,7 +270,7 @@ class Writer:
             declare()
             shards = key_shards(state, shards_of_new=context.partition_shards)
             run, made.knows_keys = RunStaged(plan.shelf, shards), shards is not None
-            tasks: list[WriteTask | SliceTask] = [*plan.tasks, *_hidden_scans(state, plan)]
+            tasks: list[WriteTask | SliceTask] = [*plan.tasks, *(_hidden_scans(state, plan) if made.knows_keys else ())]
             results = plan.engine.map(tasks, run)
             made.files = tuple(file for result in results for file in result.files)
             made.keys = KeyFiles(plan.shelf, tuple(stored for result in results for stored in result.keys))
@@ -293,21 +297,28 @@ class Writer:
             extra_metadata={"schema": schema, METRICS: json.dumps(metrics)},
         )
         seen = frozenset(instant.requested_at for instant in state.timeline.commits())
-        changes = CommitChanges(
-            state,
-            context,
+        prepared = PreparedCommit(
+            attempt.instant,
+            metadata,
+            plan.write_set,
+            seen,
+            context.expected,
             written,
-            plan.replaced_groups,
-            _replaced_keys(state, plan),
-            made.keys,
+            replaced=plan.replaced_groups,
+            hidden_keys=_replaced_keys(state, plan) if _has_key_index(state) else (),
+            key_files=made.keys,
+            knows_keys=made.knows_keys,
             # Late rows among updates are told by the index alone.
             keeps_current=plan.counts is not None or not plan.operation.finds_keys,
-            tables=made.tables,
-            prepared=made.prepared,
-            knows_keys=made.knows_keys,
         )
-        completed_at = self._transactions.commit(
-            attempt, plan.write_set, seen, metadata, changes, also=self._last_checks(state, plan)
+        completed_at = commit(
+            self._transactions,
+            attempt,
+            prepared,
+            state,
+            check=self._last_checks(state, plan),
+            ahead=Ahead(made.prepared, made.tables),
+            hidden_keys=lambda: _replaced_keys(state, plan),
         )
         if made.tables is not None:
             self._keep_tables(attempt, made.tables)
@@ -363,8 +374,14 @@ def _create_partitions(state: TableState, context: WriteContext, partitions: Ite
             create_file(context.storage, path, encode_partition_metafile(metafile, date=context.instant))
 
 
+def _has_key_index(state: TableState) -> bool:
+    """Whether there is an index of record keys, ready or being built."""
+    config = state.config
+    return any(kind_of(p).wants_keys for p in (*config.metadata_partitions, *config.metadata_partitions_inflight))
+
+
 def _replaced_keys(state: TableState, plan: WritePlan) -> tuple[KeyChanges, ...]:
-    """The keys that a write hides, for a record index: those of the file groups that it replaces."""
+    """The keys that a write hides: those of the file groups that it replaces."""
     if plan.shelf is not None:
         return ()  # Tasks have read them.
     scans = _hidden_scans(state, plan)
@@ -372,9 +389,8 @@ def _replaced_keys(state: TableState, plan: WritePlan) -> tuple[KeyChanges, ...]
 
 
 def _hidden_scans(state: TableState, plan: WritePlan) -> Sequence[SliceTask]:
-    """Scans of the keys that a write hides, if there is a record index to be told."""
+    """Scans of the keys that a write hides."""
     hidden = tuple(s for s in state.latest_slices if s.group in plan.replaced_groups)
-    config = state.config
-    if not hidden or RECORD_INDEX not in (*config.metadata_partitions, *config.metadata_partitions_inflight):
+    if not hidden:
         return ()
     return plan_slices(state, state.latest, hidden, columns=[RECORD_KEY], where=None, is_latest=True).tasks

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from lakebed.format.metadata.records import MetadataRecord, encode_bloom_record
 from lakebed.index.bloom.build import bloom_source
@@ -12,10 +13,14 @@ from lakebed.index.bloom.prune import prune_by_bloom_filters
 from lakebed.index.build import Build, Source
 from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
+from lakebed.index.data_files import StoredFile, read_footer
+from lakebed.index.facts import FileFacts
 from lakebed.index.kind import IndexKind, Update
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.metadata.entries import Entries
 from lakebed.metadata.merging import Form, NewestWins
+from lakebed.model.files import BaseFile
+from lakebed.model.index import IndexDefinition
 from lakebed.model.metadata import BloomRecord
 
 
@@ -33,6 +38,12 @@ class BloomFilters(IndexKind):
     shards = 4
     has_few = True
     merge = NewestWins("BloomFilterMetadata", encode_again)
+
+    def complete(self, facts: FileFacts, stored: StoredFile, definitions: Mapping[str, IndexDefinition]) -> FileFacts:
+        """The filter in the footer of a base file."""
+        del definitions
+        is_base = isinstance(stored.file, BaseFile)
+        return replace(facts, bloom_text=read_footer(stored).bloom_text) if is_base else facts
 
     def entries(self, partition: str, change: MetadataChange, update: Update) -> Entries:
         """Filters of new base files, and those of files that are gone."""

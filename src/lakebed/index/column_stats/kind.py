@@ -13,12 +13,14 @@ from lakebed.format.metadata.records import MetadataRecord, encode_column_stats_
 from lakebed.index.build import Build, IndexRequest, Source
 from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
-from lakebed.index.column_stats.build import column_stats_source
+from lakebed.index.column_stats.build import column_stats_source, file_stats
 from lakebed.index.column_stats.check import check_column_stats
 from lakebed.index.column_stats.entries import column_stats_entries
 from lakebed.index.column_stats.prune import prune_by_column_stats
 from lakebed.index.column_stats.ranges import COLUMN_STATS as PARTITION
-from lakebed.index.kind import IndexKind, Update, unsupported
+from lakebed.index.data_files import StoredFile
+from lakebed.index.facts import FileFacts
+from lakebed.index.kind import Expected, IndexKind, Update, unsupported
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.metadata.entries import Entries
 from lakebed.metadata.merging import Form, NewestWins
@@ -67,6 +69,17 @@ class ColumnStatistics(IndexKind):
     def is_defined(self, definitions: Mapping[str, IndexDefinition]) -> bool:
         """Apache Hudi defines the columns only when it has built the index."""
         return self.partition in definitions
+
+    def is_expected(self, partition: str, expected: Expected, definitions: Mapping[str, IndexDefinition]) -> bool:
+        """Files have statistics of all columns."""
+        columns = definitions[PARTITION].source_fields if PARTITION in definitions else ()
+        return partition in expected.partitions and {*columns} <= {*expected.columns}
+
+    def complete(self, facts: FileFacts, stored: StoredFile, definitions: Mapping[str, IndexDefinition]) -> FileFacts:
+        """The statistics of a file."""
+        definition = definitions.get(PARTITION)
+        columns = definition.source_fields if definition is not None else ()
+        return replace(facts, column_stats=file_stats(stored, columns)) if columns else facts
 
     def entries(self, partition: str, change: MetadataChange, update: Update) -> Entries:
         """Statistics of new files, and those of files that are gone."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from lakebed.errors import InvalidInputError
 from lakebed.index.build import Build, IndexRequest, Source
 from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
+from lakebed.index.column_stats.build import file_stats
 from lakebed.index.column_stats.ranges import COLUMN_STATS
 from lakebed.index.column_stats.ranges import PARTITION_STATS as PARTITION
-from lakebed.index.kind import IndexKind, Update, unsupported
+from lakebed.index.data_files import StoredFile
+from lakebed.index.facts import FileFacts
+from lakebed.index.kind import Expected, IndexKind, Update, unsupported
 from lakebed.index.partition_stats.build import partition_stats_source
 from lakebed.index.partition_stats.check import check_partition_stats
 from lakebed.index.partition_stats.current import StatsReader
@@ -39,6 +43,17 @@ class PartitionStatistics(IndexKind):
     def is_defined(self, definitions: Mapping[str, IndexDefinition]) -> bool:
         """Of the columns that files have statistics of."""
         return COLUMN_STATS in definitions
+
+    def is_expected(self, partition: str, expected: Expected, definitions: Mapping[str, IndexDefinition]) -> bool:
+        """Files have statistics of all columns."""
+        columns = definitions[COLUMN_STATS].source_fields if COLUMN_STATS in definitions else ()
+        return partition in expected.partitions and {*columns} <= {*expected.columns}
+
+    def complete(self, facts: FileFacts, stored: StoredFile, definitions: Mapping[str, IndexDefinition]) -> FileFacts:
+        """The statistics of a file."""
+        definition = definitions.get(COLUMN_STATS)
+        columns = definition.source_fields if definition is not None else ()
+        return replace(facts, column_stats=file_stats(stored, columns)) if columns else facts
 
     def entries(self, partition: str, change: MetadataChange, update: Update) -> Entries:
         """New statistics of the partitions that a change touches."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
@@ -10,6 +10,7 @@ from lakebed.format.metadata.records import MetadataRecord
 from lakebed.index.build import Build, IndexRequest, Source
 from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
+from lakebed.index.facts import FileFacts
 from lakebed.index.kind import IndexKind, Update
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.index.record.build import key_source, plan_key_shards
@@ -17,9 +18,12 @@ from lakebed.index.record.check import check_record_index
 from lakebed.index.record.ordering import ask_ordering
 from lakebed.index.record.probe import RECORD_INDEX as PARTITION
 from lakebed.index.record.prune import prune_by_record_index
+from lakebed.index.record.unique import check_unique
 from lakebed.index.record.writes import plan_record_index
+from lakebed.metadata import MetadataTable
 from lakebed.metadata.merging import Form, NewestWins
 from lakebed.metadata.shard_writes import ShardWrite
+from lakebed.model.files import FileGroupId
 from lakebed.model.index import (
     ORDERING_FIELD,
     ORDERING_IS_CURRENT,
@@ -79,6 +83,7 @@ class RecordIndex(IndexKind):
     words = ("record", "record_partitioned", "record_windowed")
     shards = 10
     keeps_its_form = True
+    wants_keys = True
     merge = NewestWins(None, _encode_again)
 
     def writes(self, partition: str, change: MetadataChange, update: Update) -> Sequence[ShardWrite]:
@@ -100,6 +105,10 @@ class RecordIndex(IndexKind):
             )
         if request.window is not None and not config.partition_fields:
             raise InvalidInputError(f"table {config.name} is not partitioned", hint="a window is one of partitions")
+
+    def check_new(self, metadata: MetadataTable, facts: Sequence[FileFacts], replaced: Collection[FileGroupId]) -> None:
+        """Keys that are new to a file group must not be in another one."""
+        check_unique(metadata, facts, replaced)
 
     def plan_definition(
         self, state: TableState, request: IndexRequest, options: IndexOptions, known: IndexDefinition | None

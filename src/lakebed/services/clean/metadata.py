@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lakebed.commit.entries import metadata_commit
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CorruptTableError
 from lakebed.index.change import MetadataChange
@@ -18,7 +19,6 @@ from lakebed.model.instant import InstantTime
 from lakebed.table import TableHandle
 from lakebed.transaction.section import Section
 from lakebed.transaction.times import instant_ms, timeline_zone
-from lakebed.write.metadata import metadata_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,14 @@ class FilesGone:
 
     handle: TableHandle
     change: MetadataChange
+
+    def is_ready(self, section: Section) -> bool:
+        """Names are all that it has."""
+        del section
+        return True
+
+    def get_ready(self) -> None:
+        """Nothing is missing."""
 
     def write(self, section: Section, instant: InstantTime) -> CommitMetadata:
         """Writes log files into the metadata table; what its delta commit is to say."""

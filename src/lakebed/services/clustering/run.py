@@ -12,9 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from lakebed.commit.commit import commit
+from lakebed.commit.prepared import PreparedCommit
 from lakebed.engine.randomness import new_file_id
 from lakebed.errors import InvalidInputError, UnsupportedTableError, WriteConflictError
 from lakebed.format.timeline.plans import decode_clustering_plan, encode_clustering_plan
+from lakebed.index.facts import FileFacts
 from lakebed.model.commit import ClusteringGroup, ClusteringPlan, CommitMetadata, stats_by_partition
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import Instant, InstantTime
@@ -36,9 +39,8 @@ from lakebed.transaction.section import Section, instant_path
 from lakebed.write.checks import check_schema, check_writable
 from lakebed.write.context import write_context
 from lakebed.write.execute import deleted_if_refused, find_rival_files
-from lakebed.write.metadata import CommitChanges
 from lakebed.write.rows.schema import declared_schema
-from lakebed.write.values import WriteContext, WrittenFile
+from lakebed.write.values import WriteContext
 
 _SERVICE = "clustering"
 _SORT_AND_SIZE = "SortAndSizeExecutionStrategy"
@@ -225,7 +227,7 @@ def _new_file_ids(count: int) -> tuple[str, ...]:
 
 
 def _commit(
-    context: ServiceContext, attempt: Attempt, clustering: _Clustering, written: Sequence[WrittenFile]
+    context: ServiceContext, attempt: Attempt, clustering: _Clustering, written: Sequence[FileFacts]
 ) -> InstantTime:
     write, replaced = clustering.context, clustering.plan.file_groups
     metadata = CommitMetadata(
@@ -246,8 +248,10 @@ def _commit(
         for path in strays:
             delete_file(section.ports.storage, path)
 
-    changes = CommitChanges(clustering.state, write, written, replaced)
-    return context.transactions.commit(attempt, writes, clustering.seen, metadata, changes, also=check)
+    prepared = PreparedCommit(
+        attempt.instant, metadata, writes, clustering.seen, write.expected, tuple(written), replaced=replaced
+    )
+    return commit(context.transactions, attempt, prepared, clustering.state, check=check)
 
 
 def _check_no_writer(section: Section, writes: WriteSet) -> None:

@@ -13,6 +13,7 @@ from lakebed.engine.randomness import new_write_token
 from lakebed.errors import ServiceCancelledError
 from lakebed.format.arrow import without_unused
 from lakebed.format.file_names import encode_base_file_name
+from lakebed.index.facts import FileFacts
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
@@ -23,7 +24,7 @@ from lakebed.transaction.plans import is_cancelled
 from lakebed.write.files.base import base_file_table, constant, file_schema, store_base_file, with_entries
 from lakebed.write.files.merge import read_stored
 from lakebed.write.rows.numbered import numbered_texts
-from lakebed.write.values import NOT_COUNTED, WriteContext, WrittenFile
+from lakebed.write.values import NOT_COUNTED, WriteContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class ClusteringTask:
     gives_keys: bool = True
 
 
-def run_clustering_task(task: ClusteringTask) -> tuple[WrittenFile, ...]:
+def run_clustering_task(task: ClusteringTask) -> tuple[FileFacts, ...]:
     """The files that a task makes. Running it again makes others, with another write token."""
     context = task.context
     if is_cancelled(context.storage, context.instant):
@@ -72,7 +73,7 @@ def _stat(task: ClusteringTask, file_id: str, token: str) -> WriteStat:
     return WriteStat(file_id, f"{partition}/{name}" if partition else name, partition, extra=NOT_COUNTED)
 
 
-def _store(task: ClusteringTask, rows: pa.Table, stat: WriteStat) -> WrittenFile:
+def _store(task: ClusteringTask, rows: pa.Table, stat: WriteStat) -> FileFacts:
     count = rows.num_rows
     meta = [*_origin(task, rows, stat), rows[RECORD_KEY], constant(stat.partition, count), constant("", count)]
     table = base_file_table(meta, rows.select(file_schema(task.context).names))

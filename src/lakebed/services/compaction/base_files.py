@@ -14,6 +14,7 @@ import pyarrow as pa
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import ServiceCancelledError
 from lakebed.format.file_names import encode_base_file_name
+from lakebed.index.facts import FileFacts
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
@@ -23,7 +24,7 @@ from lakebed.transaction.markers import write_markers
 from lakebed.transaction.plans import is_cancelled
 from lakebed.write.files.base import base_file_table, constant, dismiss, file_schema, store_base_file
 from lakebed.write.rows.columns import joined
-from lakebed.write.values import NOT_COUNTED, WriteContext, WrittenFile
+from lakebed.write.values import NOT_COUNTED, WriteContext
 
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
 _STORED_META = ((COMMIT_TIME, _REPEATED), (COMMIT_SEQNO, pa.string()), (RECORD_KEY, pa.string()))
@@ -52,7 +53,7 @@ class CompactionTask:
         return load_parts(task, schema, with_base=with_base)
 
 
-def compact_slice(task: CompactionTask) -> tuple[WrittenFile, ...]:
+def compact_slice(task: CompactionTask) -> tuple[FileFacts, ...]:
     """Writes the base file that takes the place of a slice, also if no row is left in it."""
     context, file_slice = task.context, task.file_slice
     schema = pa.schema([*(pa.field(*column) for column in _STORED_META), *file_schema(context)])

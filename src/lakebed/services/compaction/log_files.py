@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakebed.engine.randomness import new_write_token
 from lakebed.format.log.file import HeaderKey, encode_log_block
+from lakebed.index.facts import FileFacts
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.words import COMMIT_SEQNO, META_COLUMNS, PARTITION_PATH, RECORD_KEY
@@ -22,7 +23,7 @@ from lakebed.services.compaction.base_files import CompactionTask, log_counts
 from lakebed.write.files.base import constant, file_schema
 from lakebed.write.files.log import log_column_stats, store_log_file
 from lakebed.write.files.log_blocks import RecordBlock, encode_delete_blocks, encode_record_block, whole_blocks
-from lakebed.write.values import InMemory, WriteTask, WrittenFile
+from lakebed.write.values import InMemory, WriteTask
 
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
 _DISTINCT = (COMMIT_SEQNO, RECORD_KEY)
@@ -34,7 +35,7 @@ _OF_OTHERS = (
 """Header entries that do not hold for what becomes of a block."""
 
 
-def compact_logs(task: CompactionTask) -> tuple[WrittenFile, ...]:
+def compact_logs(task: CompactionTask) -> tuple[FileFacts, ...]:
     """Writes the log file that stands for the log files of a slice; none if these hold nothing."""
     task.check_not_cancelled()
     meta = [pa.field(name, pa.string() if name in _DISTINCT else _REPEATED) for name in META_COLUMNS]
@@ -46,7 +47,7 @@ def compact_logs(task: CompactionTask) -> tuple[WrittenFile, ...]:
     content = _folded(write, parts, schema) or _copied(write, parts)
     log = store_log_file(write, content.data)
     stat = _stat(task.file_slice, log, content, parts)
-    return (WrittenFile(stat, log_column_stats(write, content.blocks, log.name)),)
+    return (FileFacts(stat, log_column_stats(write, content.blocks, log.name)),)
 
 
 @dataclass(frozen=True, slots=True)

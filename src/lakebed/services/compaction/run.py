@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from lakebed.commit.commit import commit
+from lakebed.commit.prepared import PreparedCommit
 from lakebed.errors import CorruptTableError, InvalidInputError, WriteConflictError
 from lakebed.format.timeline.metadata import decode_compaction_plan
+from lakebed.index.facts import FileFacts
 from lakebed.metadata.upkeep.compaction import slice_of
 from lakebed.model.commit import CommitMetadata, CompactionPlan, stats_by_partition
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
@@ -27,9 +30,8 @@ from lakebed.transaction.section import Section, instant_path
 from lakebed.write.checks import check_writable
 from lakebed.write.context import make_context
 from lakebed.write.execute import deleted_if_refused, find_rival_files
-from lakebed.write.metadata import CommitChanges
 from lakebed.write.rows.schema import declared_schema
-from lakebed.write.values import WriteContext, WrittenFile
+from lakebed.write.values import WriteContext
 
 _TRIES = 3
 
@@ -43,7 +45,7 @@ class Compaction:
 
     action: Action
     operation: str
-    run: Callable[[CompactionTask], tuple[WrittenFile, ...]]
+    run: Callable[[CompactionTask], tuple[FileFacts, ...]]
     compacts: bool
 
 
@@ -165,7 +167,7 @@ def _with_sizes(planned: FileSlice, known: dict[str, BaseFile | LogFile]) -> Fil
     return replace(planned, base=base, logs=logs)
 
 
-def _run(context: ServiceContext, work: _Work) -> tuple[WrittenFile, ...]:
+def _run(context: ServiceContext, work: _Work) -> tuple[FileFacts, ...]:
     tasks = [
         CompactionTask(work.context, number, file_slice, work.is_removable)
         for number, file_slice in enumerate(work.slices)
@@ -173,7 +175,7 @@ def _run(context: ServiceContext, work: _Work) -> tuple[WrittenFile, ...]:
     return tuple(file for files in context.engine.map(tasks, work.kind.run) for file in files)
 
 
-def _commit(context: ServiceContext, work: _Work, written: Sequence[WrittenFile]) -> InstantTime:
+def _commit(context: ServiceContext, work: _Work, written: Sequence[FileFacts]) -> InstantTime:
     """Commits the files. If columns were added meanwhile the commit says so: the files lack them, as older ones do."""
     strays = find_rival_files(work.context, written, work.partitions)
     for _ in range(_TRIES - 1):
@@ -183,7 +185,7 @@ def _commit(context: ServiceContext, work: _Work, written: Sequence[WrittenFile]
 
 
 def _try_commit(
-    context: ServiceContext, work: _Work, written: Sequence[WrittenFile], strays: Collection[str]
+    context: ServiceContext, work: _Work, written: Sequence[FileFacts], strays: Collection[str]
 ) -> InstantTime:
     instant, state, current = work.attempt.instant, work.state, context.handle.state()
     schema = current.data_schema(current.latest)
@@ -198,17 +200,19 @@ def _try_commit(
         for path in strays:
             delete_file(section.ports.storage, path)
 
-    return context.transactions.commit(
-        work.attempt,
+    prepared = PreparedCommit(
+        instant,
+        _metadata(work, written, schema),
         WriteSet(WriteKind.COMPACTION, rewritten=work.groups),
         frozenset(i.requested_at for i in state.timeline.commits() if (i.completed_at or "") < instant),
-        _metadata(work, written, schema),
-        CommitChanges(state, work.context, written, frozenset(), compacts=work.kind.compacts),
-        also=check,
+        work.context.expected,
+        tuple(written),
+        compacts=work.kind.compacts,
     )
+    return commit(context.transactions, work.attempt, prepared, state, check=check)
 
 
-def _metadata(work: _Work, written: Collection[WrittenFile], schema: pa.Schema) -> CommitMetadata:
+def _metadata(work: _Work, written: Collection[FileFacts], schema: pa.Schema) -> CommitMetadata:
     return CommitMetadata(
         write_stats=stats_by_partition(file.stat for file in written),
         operation=work.kind.operation,
@@ -217,7 +221,7 @@ def _metadata(work: _Work, written: Collection[WrittenFile], schema: pa.Schema) 
     )
 
 
-def _counts(work: _Work, written: Collection[WrittenFile]) -> dict[str, int]:
+def _counts(work: _Work, written: Collection[FileFacts]) -> dict[str, int]:
     return {
         "file_groups": len(written),
         "skipped": work.skipped,

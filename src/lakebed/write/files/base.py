@@ -24,6 +24,7 @@ from lakebed.format.bloom import BloomFilter
 from lakebed.format.file_names import encode_base_file_name
 from lakebed.format.parquet_footer import BLOOM, footer_metadata
 from lakebed.index.column_stats.compute import column_stats
+from lakebed.index.facts import FileFacts
 from lakebed.index.record.ordering import ordering_numbers
 from lakebed.model.commit import WriteStat
 from lakebed.model.config import TableConfig
@@ -35,7 +36,7 @@ from lakebed.transaction.markers import write_markers
 from lakebed.write.files.meta_columns import meta_columns
 from lakebed.write.files.parquet_columns import column_options, known_options
 from lakebed.write.files.scratch import encode_file, parquet_bytes_max
-from lakebed.write.values import IS_DELETE, NOT_COUNTED, FileSizing, WriteContext, WriteTask, WrittenFile
+from lakebed.write.values import IS_DELETE, NOT_COUNTED, FileSizing, WriteContext, WriteTask
 
 _BLOOM_PARTITION = "bloom_filters"
 _ROW_GROUP_BYTES = 128 << 20
@@ -46,7 +47,7 @@ _SAMPLE_SHARE = 8
 """A part of this size, of what would fill a file uncompressed, tells how well rows compress."""
 
 
-def create_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
+def create_base_file(task: WriteTask) -> tuple[FileFacts, ...]:
     """A file group with the task's rows, or several, with the same id but for its counter, if they are too many.
 
     Deletes among the rows have nothing to delete, and without other rows no file is made.
@@ -83,7 +84,7 @@ class KnownKeys:
 
 def store_base_file(
     context: WriteContext, table: pa.Table, stat: WriteStat, keys: KnownKeys | None = None
-) -> WrittenFile:
+) -> FileFacts:
     """Writes all columns of `table` to the path in `stat`, which is given back with the number of rows and the size.
 
     The column of file names is filled in here. Known `keys` need not be looked through again.
@@ -100,7 +101,7 @@ def store_base_file(
     size = encoded.data.nbytes
     stat = replace(stat, num_writes=table.num_rows, total_write_bytes=size, file_size=size)
     stats = column_stats(table, name, context.stats_columns, encoded.footer)
-    return WrittenFile(stat, stats, encoded.bloom if _keeps_blooms(context.config) else None)
+    return FileFacts(stat, stats, encoded.bloom if _keeps_blooms(context.config) else None)
 
 
 def dismiss(context: WriteContext, read: FileSlice) -> None:
@@ -109,7 +110,7 @@ def dismiss(context: WriteContext, read: FileSlice) -> None:
         context.storage.dismiss(path)
 
 
-def with_entries(written: WrittenFile, rows: pa.Table, context: WriteContext) -> WrittenFile:
+def with_entries(written: FileFacts, rows: pa.Table, context: WriteContext) -> FileFacts:
     """The file, and the record keys of `rows` as those whose index entries are to be written."""
     ordering = context.entry_ordering
     numbers = ordering_numbers(rows, ordering) if ordering is not None else None
@@ -179,7 +180,7 @@ def _keeps_blooms(config: TableConfig) -> bool:
     return _BLOOM_PARTITION in (*config.metadata_partitions, *config.metadata_partitions_inflight)
 
 
-def _store_new(context: WriteContext, table: pa.Table, stat: WriteStat) -> WrittenFile:
+def _store_new(context: WriteContext, table: pa.Table, stat: WriteStat) -> FileFacts:
     written = store_base_file(context, table, replace(stat, num_inserts=table.num_rows))
     return with_entries(written, table, context)
 

@@ -15,6 +15,7 @@ from lakebed.errors import WriteConflictError
 from lakebed.format.file_names import encode_log_file_name, log_merge_order
 from lakebed.format.metadata.column_stats import merge_column_stats
 from lakebed.index.column_stats.compute import column_stats, spread_stats
+from lakebed.index.facts import FileFacts
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.metadata import ColumnStats
@@ -36,16 +37,7 @@ from lakebed.write.files.log_blocks import (
 from lakebed.write.files.log_lot import LogLot, prepare_lot
 from lakebed.write.plan import Picked
 from lakebed.write.rows.columns import joined
-from lakebed.write.values import (
-    DELETED,
-    IS_DELETE,
-    IS_INSERT,
-    NOT_COUNTED,
-    POSITION,
-    WriteContext,
-    WriteTask,
-    WrittenFile,
-)
+from lakebed.write.values import DELETED, IS_DELETE, IS_INSERT, NOT_COUNTED, POSITION, WriteContext, WriteTask
 
 _VERSION = 1
 """Of a log file: one that outgrows a size limit would be followed by version 2; ours are written in one piece."""
@@ -71,7 +63,7 @@ class LogDraft:
     doubtful: pa.Array
 
 
-def append_log_file(task: WriteTask) -> tuple[WrittenFile, ...]:
+def append_log_file(task: WriteTask) -> tuple[FileFacts, ...]:
     """Writes one log file with what the task's rows do to their file group; none if there are no rows."""
     return append_log_files([task])
 
@@ -80,7 +72,7 @@ def append_log_files(
     tasks: Sequence[WriteTask],
     before: Callable[[], None] = lambda: None,
     meanwhile: Callable[[], None] = lambda: None,
-) -> tuple[WrittenFile, ...]:
+) -> tuple[FileFacts, ...]:
     """As `append_log_file`, for tasks of one write, on threads. Files are stored several at once: a sync serves all.
 
     What is to be done `before` any is noted or stored is done while rows are got ready; what is to be done `meanwhile`
@@ -96,7 +88,7 @@ def append_log_files(
     _mark([task for task in tasks if task.rows.count])
     together = prepared.result()
     lot: list[LogDraft] = []
-    stored: list[Future[tuple[WrittenFile, ...]]] = []
+    stored: list[Future[tuple[FileFacts, ...]]] = []
     with aside() as begin_aside:
         for draft in map_bounded(begin(), partial(_draft, lot=together)):
             lot += [] if draft is None else [draft]
@@ -150,7 +142,7 @@ def _draft_of(lot: LogLot, task: WriteTask, rows: Picked) -> LogDraft | None:
     return LogDraft(task, log, block.data, rows.count, new, new.slice(0, 0), stats, doubtful)
 
 
-def _store(drafts: Sequence[LogDraft]) -> tuple[WrittenFile, ...]:
+def _store(drafts: Sequence[LogDraft]) -> tuple[FileFacts, ...]:
     """Stores log files of one write, which are noted."""
     if not drafts:
         return ()
@@ -158,12 +150,12 @@ def _store(drafts: Sequence[LogDraft]) -> tuple[WrittenFile, ...]:
     return tuple(map(_written, drafts))
 
 
-def _written(draft: LogDraft) -> WrittenFile:
+def _written(draft: LogDraft) -> FileFacts:
     """What is to be known of a log file that is stored."""
     task, records, gone = draft.task, draft.records, _gone(draft)
     deleted = _deleted_keys(task, draft.deletes, draft.log)
     inserts = (pc.sum(records[IS_INSERT]).as_py() or 0) - len(gone)
-    written = WrittenFile(
+    written = FileFacts(
         stat=_write_stat(draft, inserts, updates=draft.count - inserts - len(gone)),
         column_stats=draft.column_stats,
         deleted_keys=deleted,

@@ -18,6 +18,7 @@ from lakebed.errors import InvalidInputError
 from lakebed.format.arrow import without_unused
 from lakebed.format.bloom import BloomKind, bloom_capacity, extend_bloom
 from lakebed.format.parquet_footer import BaseFileFooter, decode_parquet_footer
+from lakebed.index.facts import FileFacts
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
@@ -41,7 +42,7 @@ from lakebed.write.files.base import (
 from lakebed.write.files.meta_columns import meta_columns
 from lakebed.write.rows.columns import joined
 from lakebed.write.tag.places import find_places
-from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask, WrittenFile
+from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -50,7 +51,7 @@ _REPEATED = pa.dictionary(pa.int32(), pa.string())
 _PARTITION_FIELDS = "hoodie.table.partition.fields"
 
 
-def merge_base_file(task: WriteTask) -> tuple[WrittenFile, ...]:
+def merge_base_file(task: WriteTask) -> tuple[FileFacts, ...]:
     """The file group's next base file: what its slice holds, changed by the task's rows.
 
     Which of two rows of a key stays is for the table's merge rules to say; a row that loses changes nothing. If nothing

@@ -1,0 +1,53 @@
+"""A commit that is ready to be made: every file is stored, nothing is visible yet.
+
+    begin → plan → execute → PreparedCommit → commit(prepared)
+
+It is a plain value. Whoever has it needs nothing else of the process that made the files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakebed.index.facts import FileFacts
+from lakebed.index.kind import Expected
+from lakebed.index.record.entries import KeyChanges
+from lakebed.index.record.stored_keys import KeyFiles
+from lakebed.model.commit import CommitMetadata
+from lakebed.model.files import FileGroupId
+from lakebed.model.instant import InstantTime
+from lakebed.transaction.conflicts import WriteSet
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCommit:
+    """All that a commit section needs of a write or table service.
+
+    `seen` are the writes in the snapshot that it was planned on, `expected` the indexes that its facts are enough for.
+    The keys of a large write are in `key_files`; one that did not keep them for want of an index does not `know_keys`.
+    `hidden_keys` are those of the `replaced` file groups. With `compacts` the files take the place of whole file
+    slices. With `keeps_current`, entries of the record index that were current are so afterwards.
+    """
+
+    instant: InstantTime
+    metadata: CommitMetadata
+    writes: WriteSet
+    seen: frozenset[InstantTime]
+    expected: Expected
+    facts: tuple[FileFacts, ...] = ()
+    replaced: frozenset[FileGroupId] = frozenset()
+    hidden_keys: tuple[KeyChanges, ...] = ()
+    key_files: KeyFiles | None = None
+    knows_keys: bool = True
+    compacts: bool = False
+    keeps_current: bool = True
+
+    @property
+    def partitions(self) -> set[str]:
+        """The data partitions that it changes."""
+        return {file.stat.partition for file in self.facts} | {group.partition for group in self.replaced}
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether its keys are not among its facts: there were too many."""
+        return self.key_files is not None or not self.knows_keys
