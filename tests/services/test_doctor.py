@@ -265,12 +265,12 @@ def lease_that_cannot_be_read(path: Path) -> Expected:
 def hudi_lock_that_never_expires(path: Path) -> Expected:
     open_storage(path).create(".hoodie/lock", b"{}")
     age(path / ".hoodie/lock")
-    return Expected(Kind.LOCK, ".hoodie/lock", "is there since", "every writer")
+    return Expected(Kind.LOCK, ".hoodie/lock", "exists since", "every writer")
 
 
 def hudi_lock_that_expires(path: Path) -> Expected:
     hudi_lock_that_never_expires(path)
-    return Expected(Kind.LOCK, ".hoodie/lock", "is there since", "every writer", Remedy.RELEASE, LOCK_EXPIRES)
+    return Expected(Kind.LOCK, ".hoodie/lock", "exists since", "every writer", Remedy.RELEASE, LOCK_EXPIRES)
 
 
 def file_of_a_zombie(path: Path) -> Expected:
@@ -311,13 +311,13 @@ def torn_file(path: Path) -> Expected:
     name = newest_file(path)
     data = (path / name).read_bytes()
     (path / name).write_bytes(data[: len(data) // 2])
-    return Expected(Kind.LOST_FILE, name, "not as large", "every read")
+    return Expected(Kind.LOST_FILE, name, "another size than written", "every read")
 
 
 def commit_that_cannot_be_read(path: Path) -> Expected:
     (file,) = (path / ".hoodie/timeline").glob(f"{newest(path)}_*")
     file.write_bytes(file.read_bytes()[:50])
-    return Expected(Kind.LOST_FILE, f".hoodie/timeline/{file.name}", file.name, "whoever needs")
+    return Expected(Kind.LOST_FILE, f".hoodie/timeline/{file.name}", file.name, "everything that reads")
 
 
 def hole_in_the_list(path: Path) -> Expected:
@@ -354,7 +354,7 @@ def unfinished_reshard(path: Path) -> Expected:
 
 def outgrown_shards(path: Path) -> Expected:
     small = {"hoodie.metadata.record.index.max.filegroup.size": "5000"}
-    return Expected(Kind.INDEX, "record_index", "10 of 10 shards outgrew 5,000 bytes", "slower", options=small)
+    return Expected(Kind.INDEX, "record_index", "10 of 10 shards exceed 5,000 bytes", "slower", options=small)
 
 
 def metadata_table_without_properties(path: Path) -> Expected:
@@ -372,14 +372,14 @@ def half_an_index(path: Path) -> Expected:
 
 def config_in_the_backup(path: Path) -> Expected:
     (path / ".hoodie/hoodie.properties").rename(path / ".hoodie/hoodie.properties.backup")
-    return Expected(Kind.CONFIG, ".hoodie/hoodie.properties", "backup is whole", "backups", Remedy.RESTORE_CONFIG)
+    return Expected(Kind.CONFIG, ".hoodie/hoodie.properties", "backup is intact", "backup", Remedy.RESTORE_CONFIG)
 
 
 def half_a_config(path: Path) -> Expected:
     config = path / ".hoodie/hoodie.properties"
     shutil.copy(config, f"{config}.backup")
     config.write_bytes(b"#Updated\nhoodie.table.na")
-    return Expected(Kind.CONFIG, ".hoodie/hoodie.properties", "backup is whole", "backups", Remedy.RESTORE_CONFIG)
+    return Expected(Kind.CONFIG, ".hoodie/hoodie.properties", "backup is intact", "backup", Remedy.RESTORE_CONFIG)
 
 
 def backup_left(path: Path) -> Expected:

@@ -406,7 +406,7 @@ def test_what_could_not_be_built_anew_is_told(tmp_path: Path, caplog: pytest.Log
     full = on_index(table.storage)
     done = restore(context_on(full), target)
     assert done.missing == ("record_index",)
-    assert "record_index could not be built anew" in caplog.text
+    assert "record_index could not be rebuilt" in caplog.text
     assert "the table lost record_index" in caplog.text
     with pytest.raises(InvalidInputError, match="lost its record index"):
         lakebed.open_table(table.path).upsert([moved(0, "rome", 9)])
