@@ -211,7 +211,7 @@ def unfinished_indexing(path: Path) -> Expected:
     crash(path, "publish", ".indexing", lambda storage: indexes_on(storage).create("bloom", rebuild=True))
     shutil.rmtree(path / ".hoodie/.tickets")
     age(path / ".hoodie/timeline")
-    return Expected(Kind.PENDING, pending(path), "no end", "archiving", Remedy.FINISH_INDEXING)
+    return Expected(Kind.PENDING, pending(path), "has not completed", "archiving", Remedy.FINISH_INDEXING)
 
 
 def unreadable_plan(path: Path) -> Expected:
@@ -226,7 +226,7 @@ def stopped_heartbeat(path: Path) -> Expected:
     shutil.rmtree(path / ".hoodie/.tickets")
     age(path / ".hoodie/.heartbeat")
     (beat,) = (path / ".hoodie/.heartbeat").iterdir()
-    return Expected(Kind.LEFTOVER, f".hoodie/.heartbeat/{beat.name}", "stopped", "", Remedy.ROLL_BACK)
+    return Expected(Kind.LEFTOVER, f".hoodie/.heartbeat/{beat.name}", "expired", "", Remedy.ROLL_BACK)
 
 
 def markers_of_nobody(path: Path) -> Expected:
@@ -723,7 +723,7 @@ def test_the_write_that_blocks_compaction_of_the_metadata_table_is_named(
         table.bulk_insert(rows(number, 1, prefix="more"))
     (finding,) = table.doctor()
     assert (finding.kind, finding.place, finding.remedy) == (Kind.METADATA, blocker, Remedy.BY_HAND)
-    assert "is being written" in finding.problem
+    assert "is in flight" in finding.problem
     age(beat)
     (finding,) = table.doctor()
     assert (finding.kind, finding.place, finding.remedy) == (Kind.PENDING, blocker, Remedy.ROLL_BACK)
