@@ -320,7 +320,7 @@ class Table:
         try:
             due = self._inline.due(self._handle.last_look, result.completed_at)
         except LakebedError as error:  # The write has taken place, whatever becomes of what follows it.
-            _LOG.warning("after a write: what is due is not known: %s", error)
+            _LOG.warning("after a write: could not determine which table services are due: %s", error)
             return result
         if due:
             self.services.run_after_write(due)

@@ -133,7 +133,7 @@ def test_a_log_compaction_that_was_left_is_taken_up_by_anyone(tmp_path: Path, mo
     stray.write_bytes(b"what a dead attempt left")
     for file in (path / MDT / ".hoodie/timeline").glob(f"{left}.*"):
         os.utime(file, (1, 1))
-    assert [(finding.place, finding.repair) for finding in open_table(path).doctor()] == [(left, "carry it out")]
+    assert [(finding.place, finding.repair) for finding in open_table(path).doctor()] == [(left, "execute it")]
     open_table(path).upsert([{"id": "a99", "v": 9}])
     assert merges(path) == [left]
     assert not stray.exists()

@@ -211,7 +211,7 @@ def unfinished_indexing(path: Path) -> Expected:
     crash(path, "publish", ".indexing", lambda storage: indexes_on(storage).create("bloom", rebuild=True))
     shutil.rmtree(path / ".hoodie/.tickets")
     age(path / ".hoodie/timeline")
-    return Expected(Kind.PENDING, pending(path), "no end", "archiving", Remedy.FINISH_INDEXING)
+    return Expected(Kind.PENDING, pending(path), "has not completed", "archiving", Remedy.FINISH_INDEXING)
 
 
 def unreadable_plan(path: Path) -> Expected:
@@ -226,7 +226,7 @@ def stopped_heartbeat(path: Path) -> Expected:
     shutil.rmtree(path / ".hoodie/.tickets")
     age(path / ".hoodie/.heartbeat")
     (beat,) = (path / ".hoodie/.heartbeat").iterdir()
-    return Expected(Kind.LEFTOVER, f".hoodie/.heartbeat/{beat.name}", "stopped", "", Remedy.ROLL_BACK)
+    return Expected(Kind.LEFTOVER, f".hoodie/.heartbeat/{beat.name}", "expired", "", Remedy.ROLL_BACK)
 
 
 def markers_of_nobody(path: Path) -> Expected:
@@ -265,12 +265,12 @@ def lease_that_cannot_be_read(path: Path) -> Expected:
 def hudi_lock_that_never_expires(path: Path) -> Expected:
     open_storage(path).create(".hoodie/lock", b"{}")
     age(path / ".hoodie/lock")
-    return Expected(Kind.LOCK, ".hoodie/lock", "is there since", "every writer")
+    return Expected(Kind.LOCK, ".hoodie/lock", "exists since", "every writer")
 
 
 def hudi_lock_that_expires(path: Path) -> Expected:
     hudi_lock_that_never_expires(path)
-    return Expected(Kind.LOCK, ".hoodie/lock", "is there since", "every writer", Remedy.RELEASE, LOCK_EXPIRES)
+    return Expected(Kind.LOCK, ".hoodie/lock", "exists since", "every writer", Remedy.RELEASE, LOCK_EXPIRES)
 
 
 def file_of_a_zombie(path: Path) -> Expected:
@@ -311,13 +311,13 @@ def torn_file(path: Path) -> Expected:
     name = newest_file(path)
     data = (path / name).read_bytes()
     (path / name).write_bytes(data[: len(data) // 2])
-    return Expected(Kind.LOST_FILE, name, "not as large", "every read")
+    return Expected(Kind.LOST_FILE, name, "another size than written", "every read")
 
 
 def commit_that_cannot_be_read(path: Path) -> Expected:
     (file,) = (path / ".hoodie/timeline").glob(f"{newest(path)}_*")
     file.write_bytes(file.read_bytes()[:50])
-    return Expected(Kind.LOST_FILE, f".hoodie/timeline/{file.name}", file.name, "whoever needs")
+    return Expected(Kind.LOST_FILE, f".hoodie/timeline/{file.name}", file.name, "everything that reads")
 
 
 def hole_in_the_list(path: Path) -> Expected:
@@ -354,7 +354,7 @@ def unfinished_reshard(path: Path) -> Expected:
 
 def outgrown_shards(path: Path) -> Expected:
     small = {"hoodie.metadata.record.index.max.filegroup.size": "5000"}
-    return Expected(Kind.INDEX, "record_index", "10 of 10 shards outgrew 5,000 bytes", "slower", options=small)
+    return Expected(Kind.INDEX, "record_index", "10 of 10 shards exceed 5,000 bytes", "slower", options=small)
 
 
 def metadata_table_without_properties(path: Path) -> Expected:
@@ -372,14 +372,14 @@ def half_an_index(path: Path) -> Expected:
 
 def config_in_the_backup(path: Path) -> Expected:
     (path / ".hoodie/hoodie.properties").rename(path / ".hoodie/hoodie.properties.backup")
-    return Expected(Kind.CONFIG, ".hoodie/hoodie.properties", "backup is whole", "backups", Remedy.RESTORE_CONFIG)
+    return Expected(Kind.CONFIG, ".hoodie/hoodie.properties", "backup is intact", "backup", Remedy.RESTORE_CONFIG)
 
 
 def half_a_config(path: Path) -> Expected:
     config = path / ".hoodie/hoodie.properties"
     shutil.copy(config, f"{config}.backup")
     config.write_bytes(b"#Updated\nhoodie.table.na")
-    return Expected(Kind.CONFIG, ".hoodie/hoodie.properties", "backup is whole", "backups", Remedy.RESTORE_CONFIG)
+    return Expected(Kind.CONFIG, ".hoodie/hoodie.properties", "backup is intact", "backup", Remedy.RESTORE_CONFIG)
 
 
 def backup_left(path: Path) -> Expected:
@@ -723,7 +723,7 @@ def test_the_write_that_blocks_compaction_of_the_metadata_table_is_named(
         table.bulk_insert(rows(number, 1, prefix="more"))
     (finding,) = table.doctor()
     assert (finding.kind, finding.place, finding.remedy) == (Kind.METADATA, blocker, Remedy.BY_HAND)
-    assert "is being written" in finding.problem
+    assert "is in flight" in finding.problem
     age(beat)
     (finding,) = table.doctor()
     assert (finding.kind, finding.place, finding.remedy) == (Kind.PENDING, blocker, Remedy.ROLL_BACK)

@@ -371,7 +371,7 @@ def test_without_its_global_index_a_table_takes_no_upsert(tmp_path: Path) -> Non
     table.delete([5])  # By key alone all partitions are looked through.
     assert table.table.insert([moved(100, "rome", 9)]).inserted == 1
     found = {each.place: each for each in table.table.doctor(quick=True)}
-    assert "written twice" in found["record_index"].blocks
+    assert "duplicated" in found["record_index"].blocks
     assert set(found) == {"files", "column_stats", "bloom_filters", "record_index", "partition_stats"}
     assert {info.state for info in table.table.indexes.list()} == {"unfinished"}
     cured = table.table.doctor(repair=True)
@@ -406,7 +406,7 @@ def test_what_could_not_be_built_anew_is_told(tmp_path: Path, caplog: pytest.Log
     full = on_index(table.storage)
     done = restore(context_on(full), target)
     assert done.missing == ("record_index",)
-    assert "record_index could not be built anew" in caplog.text
+    assert "record_index could not be rebuilt" in caplog.text
     assert "the table lost record_index" in caplog.text
     with pytest.raises(InvalidInputError, match="lost its record index"):
         lakebed.open_table(table.path).upsert([moved(0, "rome", 9)])

@@ -63,5 +63,5 @@ def _goes_on(action: Callable[[], bool]) -> bool:
     try:
         return action()
     except StorageUnavailableError as error:
-        _LOG.warning("a beat was missed: %s", error)
+        _LOG.warning("a periodic action failed and will be retried: %s", error)
         return True

@@ -59,6 +59,6 @@ def _warn_once(why: str) -> None:
         _WARNED.set()
         _LOG.warning(
             "compiled code cannot be kept on disk, so each process compiles it for itself, which takes up to a minute; "
-            "set NUMBA_CACHE_DIR to a folder of yours that can be written (%s)",
+            "set NUMBA_CACHE_DIR to a writable folder of your own (%s)",
             why,
         )

@@ -63,7 +63,7 @@ def find_obliged(section: Section, metadata: MetadataTable) -> Obliged:
     for partition in left_out:
         _LOG.warning(
             "%s is being built by another process and is not ready for entries: this commit is not in it. When it is "
-            "built, compare it with the table: table.indexes.validate(%r)",
+            "built, validate it: table.indexes.validate(%r)",
             partition,
             partition,
         )

@@ -20,27 +20,27 @@ def find_config_problems(files: ConfigFiles) -> Iterator[Finding]:
             yield Finding(
                 Kind.CONFIG,
                 BACKUP,
-                "it was left by a process that died when it had just replaced the configuration",
+                "left by a process that died right after it replaced the configuration",
                 "",
                 Remedy.RESTORE_CONFIG,
-                f"delete it under the table's lock: {PROPERTIES} is whole",
+                f"delete it under the table lock: {PROPERTIES} is intact",
             )
     elif files.backup_problem is None:
         yield Finding(
             Kind.CONFIG,
             PROPERTIES,
-            f"{files.problem}; its backup is whole: a process died while it replaced the configuration",
-            "whoever does not know of backups",
+            f"{files.problem}; its backup is intact: a process died while it replaced the configuration",
+            "engines that do not read the backup",
             Remedy.RESTORE_CONFIG,
-            "write what the backup says, under the table's lock, then delete the backup",
+            "restore the file from the backup, under the table lock, then delete the backup",
         )
     else:
-        backup = f"its backup is no better: {files.backup_problem}" if files.has_backup else "it has no backup"
+        backup = f"its backup is unusable too: {files.backup_problem}" if files.has_backup else "it has no backup"
         yield Finding(
             Kind.CONFIG,
             PROPERTIES,
             f"{files.problem}; {backup}",
             "every read and every write",
             Remedy.BY_HAND,
-            "bring the file back from a copy of the table: nothing else says all that it says",
+            "restore the file from a copy of the table: its content is not stored anywhere else",
         )

@@ -210,7 +210,7 @@ def _compared(look: Look, name: str) -> Iterator[Finding]:
 
 def _unreadable(error: CorruptTableError) -> Finding:
     kind = Kind.METADATA if error.path.startswith(METADATA) else Kind.LOST_FILE
-    return Finding(kind, error.path, error.what, "whoever needs what it says", Remedy.BY_HAND, error.hint)
+    return Finding(kind, error.path, error.what, "everything that reads the file", Remedy.BY_HAND, error.hint)
 
 
 def _only_told(finding: Finding) -> Finding:
@@ -219,4 +219,4 @@ def _only_told(finding: Finding) -> Finding:
 
 
 def _looked_at_again(finding: Finding, *, is_there: bool) -> Finding:
-    return replace(finding, outcome="it is still there") if finding.is_repaired and is_there else finding
+    return replace(finding, outcome="the problem is still there") if finding.is_repaired and is_there else finding

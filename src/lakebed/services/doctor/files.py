@@ -29,8 +29,8 @@ from lakebed.services.doctor.look import Moment
 NEVER, UNNAMED, CLEANED = "never", "unnamed", "cleaned"
 _WHY = {
     NEVER: "of an instant that is neither on the timeline nor in the history: it was rolled back",
-    UNNAMED: "that the instant completed without: a task ran twice",
-    CLEANED: "that a clean has taken out of the table, but not away",
+    UNNAMED: "that the completed instant does not name: a task ran twice",
+    CLEANED: "that a clean removed from the table, but did not delete",
 }
 
 
@@ -73,11 +73,9 @@ def describe_strays(facts: FileFacts, moment: Moment) -> Iterator[Finding]:
             Kind.STRAY_FILE,
             instant,
             f"{_count(paths)} {_WHY[why]}",
-            "" if is_dead else "readers that list folders may count their rows twice",
+            "" if is_dead else "readers that list folders may read their rows twice",
             Remedy.DELETE if is_dead else Remedy.BY_HAND,
-            "delete them, under the table's lock"
-            if is_dead
-            else "compare their rows with the table's, then delete them",
+            "delete them, under the table lock" if is_dead else "compare their rows with the table's, then delete them",
             some(paths),
         )
 
@@ -91,20 +89,20 @@ def find_lost(facts: FileFacts) -> Iterator[Finding]:
         yield Finding(
             Kind.LOST_FILE,
             some(list(needed))[0],
-            f"{_count(needed)} of the newest snapshot not there",
+            f"{_count(needed)} of the newest snapshot missing",
             "every read of their file groups",
             Remedy.BY_HAND,
-            "bring them back from a copy of the table, or restore the table to a savepoint",
+            "restore them from a copy, or restore the table to a savepoint",
             some(list(needed)),
         )
     if older:
         yield Finding(
             Kind.LOST_FILE,
             some(list(older))[0],
-            f"{_count(older)} that the metadata table lists, of older slices, not there",
+            f"{_count(older)} of older slices missing, though the metadata table lists them",
             "reads as of earlier instants",
             Remedy.BY_HAND,
-            "bring them back from a copy, or let the list go by the folders: lakebed index create PATH files --rebuild",
+            "restore them from a copy, or rebuild the list from the folders: lakebed index create PATH files --rebuild",
             some(list(older)),
         )
 
@@ -121,10 +119,10 @@ def find_listing_differences(facts: FileFacts) -> Iterator[Finding]:
         yield Finding(
             Kind.LOST_FILE,
             some(torn)[0],
-            f"{_count(torn)} not as large as when written",
+            f"{_count(torn)} truncated or otherwise of another size than written",
             "every read of their file groups",
             Remedy.BY_HAND,
-            "bring them back from a copy of the table",
+            "restore them from a copy of the table",
             some(torn),
         )
     if wrong:
@@ -132,10 +130,10 @@ def find_listing_differences(facts: FileFacts) -> Iterator[Finding]:
         yield Finding(
             Kind.METADATA,
             FILES,
-            f"{_count(wrong)} that the metadata table does not list, or with another size",
-            "reads and writes go by that list: they do not see these rows",
+            f"{_count(wrong)} that the metadata table does not list, or lists with another size",
+            "reads and writes use that list: they do not see these rows",
             Remedy.REBUILD if is_whole else Remedy.BY_HAND,
-            "make the list anew from the folders" if is_whole else "bring lost files back and delete stray ones first",
+            "rebuild the list from the folders" if is_whole else "restore lost files and delete stray ones first",
             some(wrong),
         )
 

@@ -26,30 +26,34 @@ def find_definition_problems(path: str, definitions: Definitions) -> Iterator[Fi
         problem = definitions.problem.removeprefix(f"{path}: ")
         yield Finding(Kind.INDEX, path, problem, blocks, Remedy.RESTORE_DEFINITIONS, repair)
     for name in definitions.undefined:
-        problem = "its definition is lost, and nothing else tells what it is on"
-        yield Finding(Kind.INDEX, name, problem, "reads by it, and every write", Remedy.BY_HAND, _DROP.format(name))
+        problem = "its definition is lost, and its columns are recorded nowhere else"
+        yield Finding(
+            Kind.INDEX, name, problem, "reads through it, and every write", Remedy.BY_HAND, _DROP.format(name)
+        )
 
 
 def _restoring(definitions: Definitions) -> Iterator[str]:
-    yield "write it anew from what the metadata table tells of its indexes"
+    yield "rebuild it from the contents of the metadata table"
     if definitions.unknown:
-        yield f"but for {', '.join(definitions.unknown)}: nothing tells what they are on"
+        yield f"except for {', '.join(definitions.unknown)}: their columns are recorded nowhere else"
     if definitions.without_window:
-        yield f"and drop {', '.join(definitions.without_window)}: nothing else tells its window; create it again"
+        yield f"and drop {', '.join(definitions.without_window)}: its window is recorded nowhere else; create it again"
 
 
 def find_broken(infos: Iterable[IndexInfo], lost: Collection[str] = ()) -> Iterator[Finding]:
     """Indexes of which files are missing, and those that were never finished; of those that are `lost` others tell."""
     for info in infos:
         if info.state == BROKEN:
-            yield _rebuilt(info.name, "files of it are missing", "reads through it, and every write")
+            yield _rebuilt(info.name, "some of its files are missing", "reads through it, and every write")
         elif info.state == UNFINISHED and info.name not in lost:
-            yield _rebuilt(info.name, "it is defined, but not there: a process died while it built it", "reads by it")
+            yield _rebuilt(
+                info.name, "it is defined, but does not exist: a process died while building it", "reads by it"
+            )
 
 
 def _rebuilt(name: str, problem: str, blocks: str, examples: tuple[str, ...] = ()) -> Finding:
     can = name in _BUILT and name != FILES
-    repair = "build it anew from the rows" if can else "drop it and create it with Apache Hudi"
+    repair = "rebuild it from the rows" if can else "drop it and create it with Apache Hudi"
     return Finding(Kind.INDEX, name, problem, blocks, Remedy.REBUILD if can else Remedy.BY_HAND, repair, examples)
 
 
@@ -59,7 +63,7 @@ def describe_check(check: IndexCheck) -> Iterator[Finding]:
     kinds = ("missing", "extra", "different")
     told = ", ".join(f"{getattr(check, kind):,} {kind}" for kind in kinds if getattr(check, kind))
     if told:
-        blocks = "reads and writes that go by it may miss rows"
+        blocks = "reads and writes that use it may miss rows"
         yield _rebuilt(check.name, f"index and rows differ: {told}; {check.checked:,} checked", blocks, examples)
     if check.repeated:
         yield Finding(
@@ -68,7 +72,7 @@ def describe_check(check: IndexCheck) -> Iterator[Finding]:
             f"{check.repeated:,} record keys occur in more than one row",
             "upserts and deletes of these keys change one of the rows",
             Remedy.BY_HAND,
-            "delete the keys and write the right rows again; which ones are right is not for a repair to say",
+            "delete the keys and write the right rows again; a repair cannot know which ones are right",
             examples,
         )
 
@@ -83,10 +87,10 @@ def find_outgrown(slices: Iterable[FileSlice], sizing: ShardSizing) -> Iterator[
     yield Finding(
         Kind.INDEX,
         RECORD_INDEX,
-        f"{large} of {len(sizes)} shards outgrew {sizing.shard_bytes_max:,} bytes; the largest has {max(sizes):,}",
+        f"{large} of {len(sizes)} shards exceed {sizing.shard_bytes_max:,} bytes; the largest has {max(sizes):,}",
         "nothing; lookups and compactions of the metadata table get slower",
         Remedy.BY_HAND,
-        f"give it more, while writers go on: lakebed index reshard PATH {RECORD_INDEX} --shards {shards}",
+        f"add shards, while writers continue: lakebed index reshard PATH {RECORD_INDEX} --shards {shards}",
     )
 
 

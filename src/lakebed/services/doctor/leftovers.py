@@ -27,10 +27,10 @@ def find_leftovers(look: Look) -> Iterator[Finding]:
             yield Finding(
                 Kind.LEFTOVER,
                 f"{HEARTBEATS}/{instant}",
-                "the heartbeat stopped, and no instant of its time is pending",
+                "the heartbeat expired, and no instant with its time is pending",
                 "",
                 Remedy.ROLL_BACK,
-                "remove it, and the markers and tickets of its time",
+                "remove it, and the markers and tickets with its time",
             )
     ended = Ended(known, look.leftovers, look.moment, look.config)
     for folder, what in ended.markers():
@@ -45,12 +45,12 @@ def find_leftovers(look: Look) -> Iterator[Finding]:
     for folder, staged in look.leftovers.staged.items():
         if look.moment.is_dead(staged.modified):
             files = f"{staged.files} file{'s' if staged.files != 1 else ''}"
-            problem = f"rows that a save has staged and that it will not write: {files}, {staged.bytes:,} bytes"
+            problem = f"staged rows of a dead save: {files}, {staged.bytes:,} bytes"
             yield _clear(folder, problem)
 
 
 def _clear(place: str, problem: str) -> Finding:
-    return Finding(Kind.LEFTOVER, place, problem, "", Remedy.CLEAR, "remove it, under the table's lock")
+    return Finding(Kind.LEFTOVER, place, problem, "", Remedy.CLEAR, "remove it, under the table lock")
 
 
 class Ended:
@@ -71,19 +71,19 @@ class Ended:
         """Folders with markers, and whose they were."""
         for instant, modified in self._left.markers.items():
             if instant not in self._known and self._moment.is_dead(modified):
-                yield marker_folder(InstantTime(instant)), f"{instant}, which is over"
+                yield marker_folder(InstantTime(instant)), f"{instant}, which has ended"
 
     def tickets(self) -> Iterator[tuple[str, str]]:
         """Instants with live tickets."""
         for instant in sorted(self._left.tickets):
             if instant not in self._known and self._moment.is_dead(self._spelled(instant)):
-                yield instant, f"{instant}, which is over"
+                yield instant, f"{instant}, which has ended"
 
     def cancellations(self) -> Iterator[tuple[str, str]]:
         """Files that cancel a plan that is gone."""
         for instant, modified in self._left.cancelled.items():
             if instant not in self._known and self._moment.is_dead(modified):
-                yield cancel_marker(InstantTime(instant)), f"{instant}, a plan that is gone"
+                yield cancel_marker(InstantTime(instant)), f"{instant}, a plan that no longer exists"
 
     def _spelled(self, instant: str) -> datetime:
         """The moment that an instant's digits spell; long ago for those of index builds, which count from zero."""
@@ -102,10 +102,10 @@ def find_dead_locks(locks: Locks, moment: Moment, *, expire_minutes: int) -> Ite
         yield Finding(
             Kind.LOCK,
             LEASE_FILE,
-            f"{locks.lease.owner} died with the lock; its lease ran out on {until:%Y-%m-%d %H:%M:%S} UTC",
+            f"{locks.lease.owner} died with the lock; its lease expired on {until:%Y-%m-%d %H:%M:%S} UTC",
             "",
             Remedy.RELEASE,
-            "take the lock over, as the next writer would, and give it up",
+            "take the lock over, as the next writer would, and release it",
         )
     if locks.problem is not None:
         blocks = "every writer whose lock provider is StorageBasedLockProvider"
@@ -117,10 +117,10 @@ def find_dead_locks(locks: Locks, moment: Moment, *, expire_minutes: int) -> Ite
         yield Finding(
             Kind.LOCK,
             HUDI_LOCK_FILE,
-            f"the lock file is there since {locks.file_since:%Y-%m-%d %H:%M:%S} UTC",
+            f"the lock file exists since {locks.file_since:%Y-%m-%d %H:%M:%S} UTC",
             "every writer whose lock provider is FileSystemBasedLockProvider",
             Remedy.RELEASE if expired else Remedy.BY_HAND,
-            "take the lock over, as the next writer would, and give it up"
+            "take the lock over, as the next writer would, and release it"
             if expired
-            else "remove the file if no writer runs: nothing tells a dead holder from a slow one",
+            else "remove the file if no writer runs: a dead holder cannot be told from a slow one",
         )

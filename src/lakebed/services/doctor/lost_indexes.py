@@ -18,11 +18,11 @@ def find_lost_indexes(state: TableState) -> Iterator[Finding]:
     """Every index that is lost, and what the table does without it."""
     for name in lost_indexes(state):
         can = name in _BUILT
-        repair = "build it anew from the rows" if can else "create it with Apache Hudi, or drop it for good"
+        repair = "rebuild it from the rows" if can else "create it with Apache Hudi, or drop it for good"
         yield Finding(
             Kind.INDEX,
             name,
-            "the table had it and lost it: by a restore, by a process that died, or by another engine",
+            "the table lost it: to a restore, a process that died, or another engine",
             _meaning(state, name),
             Remedy.REBUILD if can else Remedy.BY_HAND,
             repair,
@@ -33,7 +33,7 @@ def _meaning(state: TableState, name: str) -> str:
     if name == FILES:
         return "reads and writes list folders, which takes longer"
     if name != RECORD_INDEX:
-        return "reads that could leave files out by it"
+        return "reads that could use it to exclude files"
     if has_lost_global_index(state):
-        return "upserts: a key that is in another partition would be written twice"
+        return "upserts: a key that is stored in another partition would be duplicated"
     return "reads by key; writes look for keys in files, which takes longer"

@@ -25,7 +25,7 @@ def find_metadata_problems(look: Look) -> Iterator[Finding]:
             look.metadata_problem,
             "reads through the metadata table, and every write",
             Remedy.BY_HAND,
-            "bring its hoodie.properties back from a copy, or read with hoodie.metadata.enable=false",
+            "restore its hoodie.properties from a copy, or read with hoodie.metadata.enable=false",
         )
     elif look.metadata is not None:
         yield from _unfinished(look)
@@ -41,13 +41,13 @@ def _unfinished(look: Look) -> Iterator[Finding]:
             continue
         blocks = "compaction of the metadata table, which grows with every write"
         if instant.action in TAKEN_UP:
-            problem, remedy = f"the {instant.action} of the metadata table was not carried out", Remedy.MAINTAIN
-            yield Finding(Kind.METADATA, time, problem, blocks, remedy, "carry it out")
+            problem, remedy = f"the {instant.action} of the metadata table was not executed", Remedy.MAINTAIN
+            yield Finding(Kind.METADATA, time, problem, blocks, remedy, "execute it")
         elif instant.action is Action.DELTA_COMMIT:
             problem = "no instant of the table has the time of this delta commit of the metadata table"
-            yield Finding(Kind.METADATA, time, problem, blocks, Remedy.ROLL_BACK, "undo it: its files go with it")
+            yield Finding(Kind.METADATA, time, problem, blocks, Remedy.ROLL_BACK, "roll it back, with its files")
         else:
-            problem = f"the {instant.action} of the metadata table was not carried out"
+            problem = f"the {instant.action} of the metadata table was not executed"
             yield Finding(Kind.METADATA, time, problem, blocks, Remedy.BY_HAND, "let the engine that began it finish")
 
 
@@ -61,7 +61,7 @@ def _not_compacted(look: Look) -> Iterator[Finding]:
     if blocker is None:
         yield Finding(Kind.METADATA, METADATA.rstrip("/"), problem, blocks, Remedy.MAINTAIN, "compact it")
     elif look.is_alive(blocker):
-        problem = f"{problem}: it is not compacted past {blocker}, which is being written"
+        problem = f"{problem}: it cannot be compacted beyond {blocker}, which is in flight"
         yield Finding(
             Kind.METADATA, blocker, problem, blocks, Remedy.BY_HAND, "wait for that write, or end its process"
         )

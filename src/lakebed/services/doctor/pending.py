@@ -41,9 +41,7 @@ def _describe(look: Look, instant: Instant) -> Finding:
     time, blocks = instant.requested_at, ", ".join(_blocked(look, instant))
     if time in look.plans.unreadable:
         problem = f"the plan of the {instant.action} cannot be read: {look.plans.unreadable[time]}"
-        return Finding(
-            Kind.PENDING, time, problem, blocks, Remedy.BY_HAND, "bring the file back from a copy of the table"
-        )
+        return Finding(Kind.PENDING, time, problem, blocks, Remedy.BY_HAND, "restore the file from a copy of the table")
     problem, remedy, repair = _remedy(look, instant)
     return Finding(Kind.PENDING, time, problem, blocks, remedy, repair)
 
@@ -52,27 +50,27 @@ def _remedy(look: Look, instant: Instant) -> tuple[str, Remedy, str]:
     time, action = instant.requested_at, instant.action
     target = look.plans.targets.get(time)
     if action is Action.ROLLBACK:
-        return f"the rollback of {target} was not carried out", Remedy.ROLL_BACK, f"carry it out: {target} goes"
+        return f"the rollback of {target} was not executed", Remedy.ROLL_BACK, f"execute it: {target} is removed"
     if action is Action.RESTORE:
         problem = f"the restore to {target} was interrupted"
-        return problem, Remedy.FINISH_RESTORE, f"go on with it until the table is as of {target}"
+        return problem, Remedy.FINISH_RESTORE, f"continue it until the table is restored to {target}"
     if action is Action.SAVEPOINT:
-        return "the savepoint was not finished", Remedy.CLEAR, "remove it; the write that it was for stays"
+        return "the savepoint was not finished", Remedy.CLEAR, "remove it; the write that it protects stays"
     if action is Action.INDEXING:
         return _indexing(look, time)
     if action in SERVICES:
         return _service(look, instant)
     staged = look.leftovers.staged_bytes.get(time)
-    rows = f"; rows that it has staged take {staged:,} bytes" if staged else ""
+    rows = f"; its staged rows take {staged:,} bytes" if staged else ""
     problem = f"the process of this {action} is gone{rows}"
-    return problem, Remedy.ROLL_BACK, "roll it back: its files go, then the instant"
+    return problem, Remedy.ROLL_BACK, "roll it back: delete its files, then the instant"
 
 
 def _indexing(look: Look, time: str) -> tuple[str, Remedy, str]:
     building = ", ".join(look.plans.building.get(time, ()))
     if not building:
-        return "its indexes are ready, but it has no end", Remedy.FINISH_INDEXING, "complete it"
-    problem = f"{building} is being built, and nobody seems to be at it"
+        return "its indexes are ready, but it has not completed", Remedy.FINISH_INDEXING, "complete it"
+    problem = f"{building} is being built, but no process seems to work on it"
     return problem, Remedy.BY_HAND, "let the engine that began it finish the index, or drop it there"
 
 
@@ -80,7 +78,7 @@ def _service(look: Look, instant: Instant) -> tuple[str, Remedy, str]:
     begun = instant.state is State.INFLIGHT
     problem = f"the process that executed this {instant.action} is gone" if begun else "nobody executes this plan"
     if instant.requested_at in look.plans.removable:
-        return problem, Remedy.ROLL_BACK, f"take the plan of the {instant.action} away: it is removable"
+        return problem, Remedy.ROLL_BACK, f"roll back the plan of the {instant.action}: it is removable"
     return problem, Remedy.EXECUTE, f"execute the {instant.action}"
 
 
@@ -94,9 +92,9 @@ def _blocked(look: Look, instant: Instant) -> Iterator[str]:
     if instant.requested_at in look.plans.groups:
         groups = look.plans.groups[instant.requested_at]
         yield f"rewriting {groups} file group{'s' if groups != 1 else ''}"
-    yield f"archiving of what completed since {instant.requested_at}"
+    yield f"archiving of instants completed since {instant.requested_at}"
     if instant.action not in HOLDS_NOTHING or instant.action is Action.ROLLBACK:
-        yield "cleaning of what was there then"
+        yield "cleaning of files that existed then"
     twins = {i.requested_at for i in look.metadata_timeline}
     if {instant.requested_at, look.plans.targets.get(instant.requested_at)} & twins:
-        yield "compaction of the metadata table past it"
+        yield "compaction of the metadata table beyond it"

@@ -29,7 +29,7 @@ def rebuild_lost(transactions: Transactions, handle: TableHandle, options: Index
     missing = lost_indexes(handle.state())
     if missing:
         _LOG.warning(
-            "the table lost %s: table.doctor() says what that means, table.doctor(repair=True) builds what lakebed can",
+            "the table lost %s: table.doctor() lists the effects, table.doctor(repair=True) rebuilds what lakebed can",
             ", ".join(missing),
         )
     return missing
@@ -40,7 +40,7 @@ def _rebuild(transactions: Transactions, handle: TableHandle, name: str, options
     try:
         build_index(transactions, handle.state(), request, options)
     except LakebedError as error:
-        _LOG.warning("%s could not be built anew: %s", name, error)
+        _LOG.warning("%s could not be rebuilt: %s", name, error)
 
 
 _KINDS = {partition: kind for kind, partition in reversed(named_partitions().items())}
