@@ -27,10 +27,10 @@ from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
+from lakebed.kernels.key_table import GONE, insert_entries
 from lakebed.metadata import MetadataTable, key_locations, key_table, new_tables, shard_cache
-from lakebed.metadata.key_kernels import insert_entries
 from lakebed.metadata.key_locations import Locations, ProbeCounts, locate_everywhere, locate_keys, probe_shard
-from lakebed.metadata.key_table import GONE, HashedKeys, KeyTable, KeyTables, fingerprints
+from lakebed.metadata.key_table import HashedKeys, KeyTable, KeyTables, fingerprints
 from lakebed.metadata.new_tables import NewTables
 from lakebed.metadata.record_index import find_locations, is_partitioned, read_record_index
 from lakebed.metadata.shard_cache import ShardCache, default_cache

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from lakebed.engine.exchange import Label, Run, Shelf, StagedFile, runs
 from lakebed.format.arrow import ArrowArray
-from lakebed.format.grouping import group_rows
 from lakebed.format.java_hash import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group, group_file_id
 from lakebed.index.entries import Entries
 from lakebed.index.record_index import KeyChanges, record_index_shards
+from lakebed.kernels.grouping import group_rows
 from lakebed.model.index import IndexWindow
 
 _KEY, _ORDERING = "key", "ordering"

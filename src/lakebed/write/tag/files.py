@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.format.grouping import group_rows
 from lakebed.format.parquet_footer import decode_parquet_footer
+from lakebed.kernels.grouping import group_rows
 from lakebed.metadata.key_locations import ProbeCounts
 from lakebed.model.files import FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
