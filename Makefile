@@ -11,12 +11,15 @@ HUDI_JAR := .interop/$(HUDI_BUNDLE)-$(HUDI_VERSION).jar
 PEER_STAMP := .interop/venv/.installed
 CONNECT_STAMP := .interop/connect/.installed
 
-.PHONY: help setup demo test check interop bench soak lock clean
+.PHONY: help setup warm-up demo test check interop bench soak lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## Make .venv with everything needed (the other targets do this themselves)
+
+warm-up: $(STAMP) ## Compile the inner loops for this host and wait for it; setup starts that in the background
+	@$(BIN)/lakebed warm-up
 
 demo: $(STAMP) ## Show what lakebed does, on small tables that come with it
 	@$(BIN)/lakebed demo
@@ -55,6 +58,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+	@$(BIN)/python -c 'from lakebed.kernels import background; background.start()'
 
 $(PEER_STAMP): tests/interop/requirements.txt
 	@mkdir -p .interop

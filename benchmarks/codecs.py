@@ -22,16 +22,14 @@ from isal import isal_zlib
 import lakebed.format
 from lakebed.format.hfile import HFile, decode_hfile, encode_hfile, key_order
 from lakebed.format.hfile.bulk import (
-    FramedBlocks,
     compress_general,
     compress_records,
     compress_searching,
-    frame_blocks,
-    measure_records,
 )
 from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.java_hash import shards_of
 from lakebed.format.metadata.record_index import decode_record_index, encode_record_index
+from lakebed.kernels.hfile_records import FramedBlocks, Records, frame_blocks, measure_records
 from lakebed.model.source import BytesSource
 
 ENTRIES, SHARDS, FILE_GROUPS = 1_000_000, 10, 20
@@ -104,8 +102,7 @@ def blocks_of(batch: pa.RecordBatch, block_bytes_max: int) -> list[FramedBlocks]
     ids = np.empty(len(order), np.int32)
     ids[order] = values.indices.to_numpy()
     rows, contents = binary_buffers(batch["key"]), binary_buffers(values.dictionary)
-    sizes = measure_records(rows[1], contents[1], ids, order)
-    framed = frame_blocks(rows, contents, ids, order, sizes, block_bytes_max=block_bytes_max)
+    framed = frame_blocks(measure_records(Records(*rows, *contents, ids, order)), block_bytes_max=block_bytes_max)
     return [deepcopy(blocks) for _, blocks in framed]
 
 
@@ -115,9 +112,9 @@ def compare_compressors(shard: pa.RecordBatch) -> None:
         "zlib 6 (Hudi)": lambda blocks: [zlib.compress(content, 6) for content in blocks.contents()],
         "isal 1": lambda blocks: [isal_zlib.compress(content, 1) for content in blocks.contents()],
         "isal 2": lambda blocks: [isal_zlib.compress(content, 2) for content in blocks.contents()],
-        "isal 3 (general)": compress_general,
-        "records": compress_records,
-        "records, searching": compress_searching,
+        "isal 3 (general)": lambda blocks: compress_general(blocks, ENTRIES),
+        "records": lambda blocks: compress_records(blocks, ENTRIES),
+        "records, searching": lambda blocks: compress_searching(blocks, ENTRIES),
     }
     for size in (64, 128, 256, 1024):
         runs = blocks_of(shard, size * 1024)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from implementations import IMPLEMENTATIONS, using
+from lakebed.kernels import choice
 
 # Compiled code is built on first use, and the machine may be busy: time is for benchmarks, not for tests.
 # One commit gives one verdict: examples are fixed; `make test ARGS=--hypothesis-profile=explore` looks for new ones.
@@ -33,6 +37,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _needs_spark(item: pytest.Item) -> bool:
     return item.get_closest_marker("spark") is not None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--kernels",
+        choices=["plain", "compiled"],
+        help="plain: no compiled code serves; compiled: it must lie ready (by default it serves if it does)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests start no compiler: what serves is what lay ready before."""
+    wanted = config.getoption("--kernels")
+    os.environ[choice.VARIABLE] = "plain" if wanted == "plain" else "off"
+    if wanted == "compiled" and not choice.is_ready():
+        raise pytest.UsageError("no compiled code lies ready: run `lakebed warm-up`")
 
 
 @dataclass(frozen=True)
@@ -63,6 +83,20 @@ def cache_of_this_run(tmp_path_factory: pytest.TempPathFactory):
     """Key tables of tests go where tests write, not into the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAKEBED_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module", params=IMPLEMENTATIONS)
+def either_implementation(request: pytest.FixtureRequest):
+    """Kernels of one kind serve all calls of a module's tests, then those of the other."""
+    with using(request.param):
+        yield request.param
+
+
+@pytest.fixture(scope="module")
+def compiled_kernels():
+    """Compiled code serves all calls."""
+    with using("compiled"):
         yield
 
 

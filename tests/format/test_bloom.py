@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import base64
 import struct
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from conftest import RealTable
 from hostile import check_decoder, mutations, truncations
 from lakebed.errors import CorruptTableError
-from lakebed.format import bloom as bloom_module
 from lakebed.format.bloom import (
     BloomFilter,
     BloomKind,
@@ -191,29 +189,3 @@ def test_extending_is_building_of_all_keys(before, after):
     whole = build_bloom(keys, capacity=10, keys_max=30)
     grown = extend_bloom(build_bloom(keys[:before], capacity=10, keys_max=30), keys[before:], keys_max=30)
     assert encode_bloom(grown) == encode_bloom(whole)
-
-
-@given(st.lists(st.text(max_size=40), max_size=60), st.sampled_from([7, 60_000]))
-@settings(max_examples=50)
-def test_a_few_keys_are_inserted_alike_without_compiled_code(keys: list[str], capacity: int) -> None:
-    compiled = build_bloom(pa.array(keys, pa.string()), capacity=capacity)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delitem(sys.modules, "numba", raising=False)
-        plain = build_bloom(pa.array(keys, pa.string()), capacity=capacity)
-    assert encode_bloom(plain) == encode_bloom(compiled)
-
-
-@pytest.mark.parametrize(
-    ("keys", "is_plain"),
-    [(["k"] * 2000, True), (["k"] * 3000, False), (["k" * length for length in range(200)], False)],
-    ids=["few", "many", "of many lengths"],
-)
-def test_plain_code_inserts_only_what_it_is_quick_at(
-    keys: list[str], is_plain: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inserted: list[int] = []
-    real = bloom_module._insert_few
-    monkeypatch.setattr(bloom_module, "_insert_few", lambda *args: (inserted.append(1), real(*args)))
-    monkeypatch.delitem(sys.modules, "numba", raising=False)
-    assert build_bloom(pa.array(keys)).might_contain(keys[-1])
-    assert bool(inserted) is is_plain

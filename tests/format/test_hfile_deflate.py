@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from isal import isal_zlib
 
-from lakebed.format.hfile.bulk import FramedBlocks, frame_blocks, measure_records
-from lakebed.format.hfile.deflate import _distance_symbol, _length_symbol, deflate_blocks
-from lakebed.format.hfile.huffman import BITS_SHIFT, CODE_BITS_MAX, build_code
+from lakebed.kernels.compiled.deflate import _distance_symbol, _length_symbol
+from lakebed.kernels.compiled.huffman import BITS_SHIFT, CODE_BITS_MAX, build_code
+from lakebed.kernels.hfile_records import FramedBlocks, Records, deflate_blocks, frame_blocks, measure_records
+
+pytestmark = pytest.mark.usefixtures("compiled_kernels")
 
 
 def framed(rows: list[bytes], values: list[bytes], ids: list[int], block_bytes_max: int = 1 << 30) -> FramedBlocks:
@@ -20,15 +22,14 @@ def framed(rows: list[bytes], values: list[bytes], ids: list[int], block_bytes_m
 
     order, rows_of, values_of = np.arange(len(rows)), joined(rows), joined(values)
     value_ids = np.array(ids, np.int32)
-    sizes = measure_records(rows_of[1], values_of[1], value_ids, order)
-    return next(frame_blocks(rows_of, values_of, value_ids, order, sizes, block_bytes_max=block_bytes_max))[1]
+    records = measure_records(Records(*rows_of, *values_of, value_ids, order))
+    return next(frame_blocks(records, block_bytes_max=block_bytes_max))[1]
 
 
 def check(blocks: FramedBlocks) -> int:
     sizes = []
     for search_keys in (False, True):
-        records = (blocks.starts, blocks.tails, blocks.value_ids, blocks.record_ends, blocks.value_count)
-        deflated = deflate_blocks(blocks.data, blocks.block_ends, *records, search_keys=search_keys)
+        deflated = deflate_blocks(blocks, 1, search_keys=search_keys)
         for stream, content in zip(deflated, blocks.contents(), strict=True):
             assert zlib.decompress(stream, -15) == content
             assert isal_zlib.decompress(stream, -15) == content

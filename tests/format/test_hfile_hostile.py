@@ -14,6 +14,8 @@ from lakebed.errors import CorruptTableError, UnsupportedTableError
 from lakebed.format.hfile import HFile, arrow, decode_hfile, encode_hfile
 from lakebed.model.source import BytesSource
 
+pytestmark = pytest.mark.usefixtures("either_implementation")
+
 PATH = "record_index/record-index-0000-0_1.hfile"
 
 
@@ -40,9 +42,9 @@ def decode_everything(data: bytes) -> None:
     batch.validate(full=True)
 
 
-@pytest.fixture(params=[read_everything, decode_everything, "compiled"])
+@pytest.fixture(params=[read_everything, decode_everything, "in bulk"])
 def decode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
-    if request.param == "compiled":
+    if request.param == "in bulk":
         monkeypatch.setattr(arrow, "SMALL_COUNT", -1)
         return decode_everything
     return request.param

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from lakebed.format.hfile import key_order
 from lakebed.format.hfile.order import binary_buffers
-from lakebed.format.hfile.order_kernels import sort_groups, sort_keys
+from lakebed.kernels.ordering import sort_groups
+
+pytestmark = pytest.mark.usefixtures("either_implementation")
+
+
+def sort_keys(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    return sort_groups(data, offsets, np.empty(0, np.int32), 1)
 
 
 def sorted_by_kernel(keys: list[bytes]) -> list[bytes]:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import sys
-
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -68,11 +66,6 @@ def test_arrays_hash_as_single_keys(texts: list[str], shards: int, kind: pa.Data
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_FEW_COUNT", -1)
         assert shards_of(keys, shards).tolist() == expected
-        patch.setattr(module, "_SMALL_COUNT", -1)
-        patch.delitem(sys.modules, "numba", raising=False)
-        for most in (1000, -1):
-            patch.setattr(module, "_MEDIUM_COUNT", most)
-            assert shards_of(keys, shards).tolist() == expected
 
 
 def test_the_least_hash_in_bulk():

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from lakebed.format import parquet_encode
 from lakebed.format.parquet_encode import EncodedFile, Numbered, ParquetEncoder, Spread, can_encode
 
+pytestmark = pytest.mark.usefixtures("compiled_kernels")
+
 ENTRIES = {b"parquet.avro.schema": b"{}", b"writer.model.name": b"avro"}
 CODECS = ("NONE", "SNAPPY", "ZSTD", "GZIP")
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {

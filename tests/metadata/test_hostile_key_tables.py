@@ -15,17 +15,18 @@ import pyarrow as pa
 import pytest
 
 from hostile import truncations
+from lakebed import private_folder
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_shard_base
-from lakebed.index.record import key_table, private_folder, shard_cache
+from lakebed.index.record import key_table, shard_cache
 from lakebed.index.record.key_locations import probe_shard
 from lakebed.index.record.key_table import load_key_table
-from lakebed.index.record.private_folder import NotPrivateError, make_private_folder, open_private
 from lakebed.index.record.shard_cache import ShardCache, default_cache
 from lakebed.metadata.table import ROOT, ShardFiles
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice
 from lakebed.model.instant import InstantTime
+from lakebed.private_folder import NotPrivateError, make_private_folder, open_private
 from lakebed.storage import open_storage
 
 KEYS = [f"k{number}" for number in range(6)]

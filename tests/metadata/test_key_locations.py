@@ -29,12 +29,12 @@ from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
 from lakebed.index.record import key_locations, key_table, new_tables, shard_cache
 from lakebed.index.record.key_locations import Locations, ProbeCounts, locate_everywhere, locate_keys, probe_shard
-from lakebed.index.record.key_table import GONE, HashedKeys, KeyTable, KeyTables, fingerprints
+from lakebed.index.record.key_table import HashedKeys, KeyTable, KeyTables, fingerprints
 from lakebed.index.record.new_tables import NewTables
 from lakebed.index.record.probe import find_locations, is_partitioned, read_record_index
 from lakebed.index.record.shard_cache import ShardCache, default_cache
+from lakebed.kernels.key_table import GONE, insert_entries
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.key_kernels import insert_entries
 from lakebed.metadata.merging import Merged
 from lakebed.metadata.table import ROOT, ShardFiles
 from lakebed.metadata.upkeep.compaction import DELTA_COMMITS

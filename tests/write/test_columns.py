@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-import sys
-
-import numba
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.format import grouping
-from lakebed.format.grouping import group_rows
+from lakebed.kernels.grouping import group_rows
 from lakebed.write.rows import columns
 from lakebed.write.rows.columns import identity, joined, take_rows
 
@@ -45,13 +41,10 @@ def test_a_column_in_one_piece_is_not_copied() -> None:
     assert joined(pa.chunked_array([], pa.string())).to_pylist() == []
 
 
-@pytest.mark.parametrize("few", [-1, 1000])
+@pytest.mark.usefixtures("either_implementation")
 @given(groups=st.lists(st.integers(0, 5), min_size=1), count=st.sampled_from([6, 2**15 + 7]))
-def test_rows_by_group(few: int, groups: list[int], count: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grouping, "_FEW_ROWS", few)
-        patch.setitem(sys.modules, "numba", numba)
-        order, bounds = group_rows(np.array(groups, np.int64), count)
+def test_rows_by_group(groups: list[int], count: int) -> None:
+    order, bounds = group_rows(np.array(groups, np.int64), count)
     for group in range(6):
         here = [row for row, of_row in enumerate(groups) if of_row == group]
         assert order[bounds[group] : bounds[group + 1]].tolist() == here

@@ -8,16 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, MergeMode
-from lakebed.write.rows import dedupe
 from lakebed.write.rows.dedupe import combine_duplicates
 
 EVENT, COMMIT = MergeMode.EVENT_TIME_ORDERING, MergeMode.COMMIT_TIME_ORDERING
 
 
-@pytest.fixture(params=["arrow", "compiled"])
-def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small batches are numbered by Arrow, others by compiled code: tests run both on the same rows."""
-    monkeypatch.setattr(dedupe, "_SMALL_COUNT", 10_000 if request.param == "arrow" else -1)
+pytestmark = pytest.mark.usefixtures("either_implementation")
 
 
 def rows_of(rows: list[tuple[Any, ...]], chunks: int = 1) -> pa.Table:
@@ -40,7 +36,6 @@ def kept(rows: list[tuple[Any, ...]], mode: MergeMode, *ordering: str, by_partit
     return combine_duplicates(rows_of(rows), ordering, mode, by_partition=by_partition)["row"].to_pylist()
 
 
-@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize(
     ("rows", "mode", "ordering", "expected"),
     [
@@ -64,7 +59,6 @@ def test_which_row_stays(
     assert kept(rows, mode, *ordering) == expected
 
 
-@pytest.mark.usefixtures("either_way")
 def test_a_key_in_two_partitions() -> None:
     rows = [("k", "p", 1, ""), ("k", "q", 2, ""), ("k", "p", 3, "")]
     assert kept(rows, EVENT, "a", by_partition=True) == [1, 2]
@@ -84,7 +78,6 @@ def test_deletes_by_key_have_no_ordering_columns() -> None:
 KEYS = st.text("ab", max_size=3) | st.text(max_size=20) | st.sampled_from(["x" * 8, "x" * 16, "x" * 17, "x" * 7 + "y"])
 
 
-@pytest.mark.parametrize("small_count", [10_000, -1], ids=["arrow", "compiled"])
 @given(
     rows=st.lists(
         st.tuples(KEYS, st.sampled_from("pq"), st.none() | st.integers(0, 3), st.none() | st.sampled_from("xy"))
@@ -95,7 +88,6 @@ KEYS = st.text("ab", max_size=3) | st.text(max_size=20) | st.sampled_from(["x" *
     ordering=st.sampled_from([["a"], ["b", "a"]]),
 )
 def test_any_batch(
-    small_count: int,
     rows: list[tuple[Any, ...]],
     chunks: int,
     by_partition: bool,
@@ -109,7 +101,5 @@ def test_any_batch(
         place = (key, path if by_partition else "")
         if place not in best or rank >= best[place][0]:
             best[place] = (rank, number)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dedupe, "_SMALL_COUNT", small_count)
-        found = combine_duplicates(rows_of(rows, chunks), ordering, mode, by_partition=by_partition)
+    found = combine_duplicates(rows_of(rows, chunks), ordering, mode, by_partition=by_partition)
     assert found["row"].to_pylist() == sorted(number for _, number in best.values())

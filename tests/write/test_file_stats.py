@@ -163,8 +163,6 @@ def _rows(table):
 
 @given(st.lists(st.lists(st.text("ab\x00é\U0001f600", max_size=12), max_size=6), max_size=3))
 def test_bounds_of_text_are_those_of_its_bytes(chunks: list[list[str]]) -> None:
-    import numba  # noqa: F401 - then bounds are found in compiled code
-
     texts = [text for chunk in chunks for text in chunk]
     column = pa.chunked_array([pa.array(["x", *chunk], pa.string())[1:] for chunk in chunks], pa.string())
     (stats,) = column_stats(pa.table({"a": column}), "f", ["a"])

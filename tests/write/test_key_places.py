@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.format.hfile.order import binary_buffers
-from lakebed.format.key_numbers import number_keys, place_keys
+from lakebed.kernels.key_numbers import number_keys, place_keys
 from lakebed.write.tag.places import find_places
+
+pytestmark = pytest.mark.usefixtures("either_implementation")
 
 KEYS = st.lists(st.text(max_size=3) | st.text(st.sampled_from("ab"), min_size=7, max_size=40), max_size=60)
 
@@ -21,9 +23,7 @@ def expected_places(stored: list[str], wanted: list[str]) -> list[int]:
 
 
 def place(stored: pa.Array, wanted: pa.Array) -> list[int]:
-    places = np.full(len(wanted), 7, np.int64)
-    place_keys(*binary_buffers(stored), *binary_buffers(wanted), places)
-    return places.tolist()
+    return place_keys(*binary_buffers(stored), *binary_buffers(wanted)).tolist()
 
 
 @given(KEYS, KEYS, st.integers(0, 5))
@@ -62,7 +62,6 @@ def test_equal_keys_have_one_number(keys: list[str], by_path: bool) -> None:
     paths = np.array([len(key) % 2 for key in keys], np.int64) if by_path else np.empty(0, np.int64)
     pairs = [(key, len(key) % 2 if by_path else 0) for key in keys * 2]
     numbers: dict[tuple[str, int], int] = {}
-    groups = np.full(len(pairs), -1, np.int64)
-    count = number_keys(*binary_buffers(pa.array(keys * 2, pa.string())), np.tile(paths, 2), groups)
+    groups, count = number_keys(*binary_buffers(pa.array(keys * 2, pa.string())), np.tile(paths, 2))
     assert groups.tolist() == [numbers.setdefault(pair, len(numbers)) for pair in pairs]
     assert count == len(numbers)

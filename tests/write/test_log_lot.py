@@ -23,6 +23,8 @@ from lakebed.write.files.log_lot import prepare_lot
 from lakebed.write.plan import Picked
 from lakebed.write.values import IS_DELETE, WriteTask
 
+pytestmark = pytest.mark.usefixtures("compiled_kernels")
+
 COUNT = 3000
 NAN = float("nan")
 
@@ -127,7 +129,7 @@ def test_what_is_encoded_one_by_one(tasks: list[WriteTask], what: str, monkeypat
     assert isinstance(first.rows, Picked)
     context, table, own = first.context, first.rows.table, first.rows.assignment
     if what == "few rows":
-        monkeypatch.setattr(log_lot, "_MANY_ROWS", COUNT + 1)
+        monkeypatch.setattr(log_lot, "serves_pages", lambda rows: rows > COUNT)
     elif what == "avro":
         first = replace(first, context=replace(context, files=replace(context.files, log_format="avro")))
     elif what == "ordering":

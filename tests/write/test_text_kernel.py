@@ -1,13 +1,16 @@
-"""The least and greatest of many texts, in compiled code."""
+"""The least and greatest of many texts."""
 
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.format.hfile.order import binary_buffers
-from lakebed.index.column_stats.text_kernel import find_bounds
+from lakebed.kernels.ordering import find_bounds
+
+pytestmark = pytest.mark.usefixtures("either_implementation")
 
 
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=40))

@@ -14,6 +14,7 @@ from lakebed import __version__
 from lakebed.cli import doctor, index, services
 from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
 from lakebed.cli.ending import Commands
+from lakebed.errors import InvalidInputError
 from lakebed.model.words import Word
 
 
@@ -58,6 +59,20 @@ def root(
     ] = False,
 ) -> None:
     """Look at Apache Hudi tables, and look after them: what is in them, how they came to be, indexes and services."""
+
+
+@app.command()
+def warm_up() -> None:
+    """Compile the inner loops for this host, now: for images and benchmarks. Otherwise it happens in the background."""
+    from lakebed.kernels import warm
+
+    done = warm.warm_up(tell=print)
+    assert done is not None, "it waits for others"
+    if done.folder is None:
+        raise InvalidInputError(
+            "no folder for compiled code can be written", hint="set NUMBA_CACHE_DIR to a folder of yours"
+        )
+    print(f"{done.compiled} functions compiled, {done.present} found in {done.folder}")
 
 
 @app.command()

@@ -35,6 +35,13 @@ def text_array(texts: Sequence[str | None]) -> ArrowArray:
     return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
 
+def texts_between(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], kind: pa.DataType) -> ArrowArray:
+    """The strings of `kind` that lie in `data` between `offsets`."""
+    width = np.int64 if kind == pa.large_string() else np.int32
+    buffers = [None, pa.py_buffer(offsets.astype(width, copy=False)), pa.py_buffer(np.ascontiguousarray(data))]
+    return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
+
+
 def number_array(values: npt.NDArray[Any], kind: pa.DataType) -> ArrowArray:
     """An array over numbers as they lie in memory, without nulls; `kind` has their width."""
     data = np.ascontiguousarray(values)

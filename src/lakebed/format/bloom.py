@@ -6,14 +6,13 @@ The text is base64 of big-endian fields. SIMPLE is one row:
 
 DYNAMIC_V0 is a matrix of such rows, behind a row header without bits, the capacity of a row, the number of keys
 in the last row, and the number of rows. A key is in a row if all its bits are set; the bits come from MurmurHash2
-chained through its seed. Bulk work is in bloom_kernels.py; probing one key must not pay for loading it.
+chained through its seed. Many keys at a time are the work of `kernels.bloom`.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-import sys
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +22,7 @@ import pyarrow as pa
 import pybase64
 
 from lakebed.errors import CorruptTableError
+from lakebed.kernels.bloom import insert, probe
 from lakebed.model.words import Word
 
 CAPACITY = 60_000
@@ -34,9 +34,6 @@ _ROW_HEADER = struct.Struct(">iibi")
 _MATRIX_HEADER = struct.Struct(">iii")
 _VERSION = -1
 _MURMUR = 1
-_MIX = np.uint32(0x5BD1E995)
-_FEW_KEYS, _FEW_BYTES = 2048, 4096
-"""So many keys, whose lengths, each counted once, come to so many bytes: it takes longer to load compiled code."""
 _HASHES_MAX = 1024
 """Far more than the 30 of a one-in-a-billion filter: bounds the work that hostile bytes can ask of one probe."""
 
@@ -75,8 +72,6 @@ class BloomFilter:
 
     def might_contain_many(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
         """One answer per key; a null key is in no file."""
-        from lakebed.format.bloom_kernels import probe
-
         data, offsets = key_bytes(keys)
         found = probe(data, offsets, self.rows, self.hash_count, self.bit_count)
         if keys.null_count:
@@ -190,49 +185,8 @@ def _insert(
 ) -> None:
     if len(keys):
         data, offsets = key_bytes(keys)
-        if "numba" in sys.modules or not _are_few(offsets):
-            from lakebed.format.bloom_kernels import insert
-
-            insert(data, offsets, _by_length(offsets), row_of, rows, hash_count, bit_count)
-        else:
-            _insert_few(data, offsets, row_of, rows, hash_count, bit_count)
+        insert(data, offsets, row_of, rows, hash_count, bit_count)
     rows.flags.writeable = False
-
-
-def _are_few(offsets: npt.NDArray[np.int64]) -> bool:
-    """Whether keys are hashed soon without compiled code: every length that occurs is looked at by itself."""
-    return len(offsets) <= _FEW_KEYS and int(np.unique(np.diff(offsets)).sum()) <= _FEW_BYTES
-
-
-def _insert_few(
-    data: npt.NDArray[np.uint8],
-    offsets: npt.NDArray[np.int64],
-    row_of: npt.NDArray[np.int64],
-    rows: npt.NDArray[np.uint8],
-    hash_count: int,
-    bit_count: int,
-) -> None:
-    """What `bloom_kernels.insert` does, without loading compiled code: keys of one length are hashed as arrays."""
-    lengths = np.diff(offsets)
-    for length in np.unique(lengths).tolist():
-        keys = np.flatnonzero(lengths == length)
-        content = data[offsets[:-1][keys, None] + np.arange(length)]
-        words = np.ascontiguousarray(content[:, : length // 4 * 4]).view("<u4") * _MIX
-        words = (words ^ words >> np.uint32(24)) * _MIX
-        tails = np.zeros(len(keys), np.uint32)
-        for place in range(length % 4):
-            tails ^= (content[:, length - 1 - place].view(np.int8).astype(np.int64) << 8 * place).astype(np.uint32)
-        hashes = np.zeros(len(keys), np.uint32)
-        for _ in range(hash_count):
-            hashes ^= np.uint32(length)
-            for word in words.T:
-                hashes = hashes * _MIX ^ word
-            if length % 4:
-                hashes = (hashes ^ tails) * _MIX
-            hashes = (hashes ^ hashes >> np.uint32(13)) * _MIX
-            hashes ^= hashes >> np.uint32(15)
-            bits = np.abs(hashes.view(np.int32).astype(np.int64)) % bit_count
-            np.bitwise_or.at(rows, (row_of[keys], bits >> 3), (1 << (bits & 7)).astype(np.uint8))
 
 
 def _assign_rows(
@@ -280,14 +234,6 @@ def murmur2(key: bytes, seed: int) -> int:
     return mixed ^ mixed >> 15
 
 
-def _by_length(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Numbers of keys, those of equal length together."""
-    lengths = np.diff(offsets)
-    if lengths.min() == lengths.max():
-        return np.arange(len(lengths))
-    return np.argsort(lengths, kind="stable")
-
-
 def _bytes_for(bit_count: int) -> int:
     return -(-bit_count // 8)
 
@@ -298,5 +244,4 @@ def key_bytes(keys: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int
     buffers: list[Any] = large.buffers()
     offsets = np.frombuffer(buffers[1], dtype=np.int64)[large.offset : large.offset + len(large) + 1]
     data = np.frombuffer(buffers[2] or b"", dtype=np.uint8)
-    data.flags.writeable = offsets.flags.writeable = False  # one type for the kernels, whoever owns the keys
     return data, offsets

@@ -30,6 +30,7 @@ from lakebed.format.parquet_structs import (
     stored_schema,
 )
 from lakebed.format.varint import encode_varint
+from lakebed.kernels.parquet import encode_pages
 
 _SIGNED, _FLOAT, _TEXT, _LARGE_TEXT, _BITS, _CODES, _DECIMAL, _NUMBERED, _SNAPPY_NUMBERED = range(9)
 _CODECS = {"NONE": 0, "SNAPPY": 1, "GZIP": 2, "ZSTD": 6}
@@ -204,16 +205,8 @@ class _Tasks:
 
     def run(self, memory: Memory) -> _Made:
         """Encodes them."""
-        from lakebed.format.parquet_kernels import encode_pages, measure_pages
-
         tasks = np.array(self._pages, np.int64).reshape(-1, len(PageTask._fields))
-        sizes = np.empty(len(tasks), np.int64)
-        measure_pages(tasks.reshape(-1), sizes)
-        ends = np.cumsum(sizes)
-        tasks[:, -1] = ends - sizes
-        room = memory(int(ends[-1]) if len(ends) else 0)
-        found = np.empty((len(tasks), 4), np.int64)
-        encode_pages(tasks.reshape(-1), _address(room), found.reshape(-1))
+        found, room = encode_pages(tasks, memory)
         return _Made(tasks[:, -1].tolist(), found.tolist(), room)
 
 
@@ -453,10 +446,6 @@ def _in_one_piece(column: pa.ChunkedArray) -> ArrowArray:
     if column.num_chunks == 1:
         return column.chunk(0)
     return (column.unify_dictionaries() if pat.is_dictionary(column.type) else column).combine_chunks()
-
-
-def _address(memory: memoryview) -> int:
-    return int(np.frombuffer(memory, np.uint8).ctypes.data) if len(memory) else 0
 
 
 def _compressed(content: bytes | memoryview, codec: str) -> bytes | memoryview:

@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakebed.format.arrow import ArrowArray, number_array
-from lakebed.format.grouping import group_rows
+from lakebed.format.arrow import ArrowArray, number_array, texts_between
+from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.java_hash import shards_of
+from lakebed.kernels.grouping import group_rows
+from lakebed.kernels.key_split import split_keys
 
 _TEXT_BYTES_MAX = 2**31 - 1
 """Of one array with 32-bit offsets."""
@@ -71,11 +73,10 @@ def split_in_order(entries: Entries, file_ids: Sequence[str]) -> dict[str, Entri
 
     The values must be a dictionary.
     """
-    from lakebed.format.key_split import split_keys
-
-    split = split_keys(entries.keys, entries.values.indices.to_numpy(), len(file_ids))
+    split = split_keys(*binary_buffers(entries.keys), entries.values.indices.to_numpy(), len(file_ids))
     if split is None:
         return None
+    keys = texts_between(split.data, split.offsets, entries.keys.type)
     values = pa.DictionaryArray.from_arrays(number_array(split.numbers, pa.int32()), entries.values.dictionary)
     deletes = dict(_by_shard(entries.deletes, len(file_ids)))
     found = {}
@@ -84,7 +85,7 @@ def split_in_order(entries: Entries, file_ids: Sequence[str]) -> dict[str, Entri
             continue
         gone = entries.deletes.take(pa.array(deletes[shard])) if shard in deletes else entries.deletes.slice(0, 0)
         length = end - start
-        found[file_ids[shard]] = Entries(split.keys.slice(start, length), values.slice(start, length), gone, True)
+        found[file_ids[shard]] = Entries(keys.slice(start, length), values.slice(start, length), gone, True)
     return found
 
 

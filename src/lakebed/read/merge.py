@@ -8,7 +8,7 @@ event that has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -18,10 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.format.arrow import empty_table, flag_array, flags_of, ints_of, number_array, position_array
-from lakebed.read.fold import accept_events
+from lakebed.kernels.events import accept_events
 
-FEW_EVENTS = 256
-"""Maximum number of events to merge in plain Python, which avoids loading compiled code."""
 _ABSENT = number_array(np.array([-1], np.int32), pa.int32())[0]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -198,16 +196,7 @@ def _accept(parts: Sequence[Part], codes: Ints, base_count: int, rules: Rules) -
     if rules is Rules.COMMIT_TIME:
         return _Events(written, starts, kinds, np.ones(len(keys), bool))
     ranks = _rank_ordering(parts)[written]
-    accept = accept_events if len(keys) <= FEW_EVENTS else _compiled()
-    return _Events(written, starts, kinds, accept(starts, kinds, ranks, written < base_count, int(rules)))
-
-
-def _compiled() -> Callable[..., Bools]:
-    # Imported here: neither tables without event-time logs nor lookups of a few keys need compiled code.
-    from lakebed.read import fold_kernel
-
-    accept: Callable[..., Bools] = fold_kernel.accept_events
-    return accept
+    return _Events(written, starts, kinds, accept_events(starts, kinds, ranks, written < base_count, int(rules)))
 
 
 def _take_winners(parts: Sequence[Part], events: _Events, schema: pa.Schema) -> pa.Table:

@@ -1,7 +1,7 @@
 """Avro datums to Arrow columns and back, without a Python step per row.
 
 Bare datums (no container, no fingerprint) of one writer schema are what log blocks and the values of the metadata table
-hold. The schema is compiled into a small program; a compiled interpreter runs it over all datums.
+hold. The schema is translated into a small program, which a kernel runs over all datums.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow as pa
 from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.format.avro.types import Record, parse_record
 from lakebed.format.guard import decoding
+from lakebed.kernels import avro_decode, avro_encode
 
 if TYPE_CHECKING:
     from lakebed.format.avro.decode_program import Program
@@ -67,25 +68,15 @@ def encode_datums(batch: pa.RecordBatch, avro_json: str) -> tuple[_Bytes, _Integ
     Columns are found by name; one that is missing is null. Rows that do not fit the schema, and a schema that is not
     sound, raise InvalidInputError.
     """
-    from lakebed.format.avro import encode_kernel
     from lakebed.format.avro.encode_program import bind
 
     batch.validate()
     binding = bind(batch, _record_to_write(avro_json))
-    frames = np.empty((binding.loop_depth + 1, 3), np.int64)
-
-    def run(positions: _Integers, *, write: bool) -> None:
-        fault, row, at = encode_kernel.encode(binding.code, positions, frames, write)
-        if fault:
-            what = f"column {binding.wheres[at]} {encode_kernel.FAULTS[fault]} (row {row})"
-            raise InvalidInputError(what, hint="make the rows fit the table's schema")
-
-    offsets = np.zeros(batch.num_rows + 1, np.int64)
-    run(offsets[1:], write=False)
-    np.cumsum(offsets, out=offsets)
-    data = np.empty(int(offsets[-1]), np.uint8)
-    run(data.ctypes.data + offsets[:-1], write=True)
-    return data, offsets
+    try:
+        return avro_encode.encode(binding.code, batch.num_rows, binding.loop_depth, binding.memory)
+    except avro_encode.RowError as error:
+        what = f"column {binding.wheres[error.instruction]} {avro_encode.FAULTS[error.fault]} (row {error.row})"
+        raise InvalidInputError(what, hint="make the rows fit the table's schema") from error
 
 
 def _record_to_write(avro_json: str) -> Record:
@@ -116,31 +107,11 @@ def _check_bounds(size: int, starts: _Integers, ends: _Integers, path: str) -> N
 def _run(
     program: Program, raw: _Bytes, starts: _Integers, ends: _Integers, path: str, base_offset: int
 ) -> list[_Bytes]:
-    """The streams of the program over all datums: measured first, then filled."""
-    from lakebed.format.avro import decode_kernel
-
-    def run(cursors: _Integers, *, fill: bool) -> None:
-        tallies = np.zeros(program.tally_count, np.int64)
-        frames = np.empty((program.loop_depth, 2), np.int64)
-        fault, row, at, pos = decode_kernel.decode(
-            raw.ctypes.data, starts, ends, program.code, cursors, tallies, frames, fill
-        )
-        if fault:
-            what = f"Avro datum {row}, {''.join(program.wheres[at])}: {decode_kernel.FAULTS[fault]}"
-            raise CorruptTableError(what, path=path, offset=base_offset + pos)
-
-    sizes = np.zeros_like(program.prefixes)
-    run(sizes, fill=False)
-    sizes += program.prefixes
-    arena, bases = _arena(sizes)
-    run(arena.ctypes.data + bases + program.prefixes, fill=True)
-    return [arena[base : base + size] for base, size in zip(bases, sizes, strict=True)]
-
-
-def _arena(sizes: _Integers) -> tuple[_Bytes, _Integers]:
-    """Room for streams of those sizes, and where each begins: at a multiple of eight, with eight bytes of zeros."""
-    room = (sizes + 15) // 8 * 8
-    bases = np.cumsum(room) - room
-    arena = np.empty(int(room.sum()), np.uint8)
-    arena.view(np.int64)[bases // 8] = 0
-    return arena, bases
+    """The streams of the program over all datums."""
+    sizes = program.tally_count, program.loop_depth
+    try:
+        return avro_decode.decode(raw, starts, ends, program.code, program.prefixes, *sizes)
+    except avro_decode.DatumError as error:
+        where = "".join(program.wheres[error.instruction])
+        what = f"Avro datum {error.row}, {where}: {avro_decode.FAULTS[error.fault]}"
+        raise CorruptTableError(what, path=path, offset=base_offset + error.position) from error

@@ -1,4 +1,4 @@
-"""A writer schema as a flat program of integers, which one compiled kernel runs for every datum.
+"""A writer schema as a flat program of integers, which one kernel runs for every datum.
 
 Each instruction is a row of five integers: an operation and its operands. A datum is decoded by running the program
 from the top; every value that is present is appended to a *stream*, a run of equal-sized items in one arena. Streams
@@ -15,8 +15,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lakebed.format.avro import decode_kernel as ops
 from lakebed.format.avro.types import STRING, Array, AvroType, Field, Map, Record, Scalar, Union, Wire, parse_record
+from lakebed.kernels import avro_decode as ops
 
 _BRANCHES_MAX = 255
 _DROP = -1

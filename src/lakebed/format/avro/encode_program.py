@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from lakebed.errors import InvalidInputError
-from lakebed.format.avro import encode_kernel as ops
 from lakebed.format.avro.schema import is_nullable
 from lakebed.format.avro.types import STRING, Array, AvroType, Field, Map, Record, Scalar, Union, Wire, is_null
+from lakebed.kernels import avro_encode as ops
 
 _OPERANDS = 5
 _PLAIN = {Wire.BOOLEAN: ops.BOOLEAN, Wire.INT: ops.INT, Wire.LONG: ops.LONG, Wire.ENUM: ops.INT}
@@ -29,6 +29,12 @@ class Binding:
     wheres: tuple[str, ...]
     loop_depth: int
     arrays: tuple[pa.Array, ...]
+
+    @property
+    def memory(self) -> list[ops.Memory]:
+        """The buffers of the arrays."""
+        buffers = {buffer.address: buffer for array in self.arrays for buffer in array.buffers() if buffer is not None}
+        return [ops.Memory(address, memoryview(buffer)) for address, buffer in sorted(buffers.items())]
 
 
 def bind(batch: pa.RecordBatch, record: Record) -> Binding:

@@ -23,17 +23,15 @@ from typing import Literal
 
 from lakebed.errors import CorruptTableError, UnsupportedTableError
 from lakebed.format.varint import encode_varint
+from lakebed.kernels.record_layout import KEY_SUFFIX as KEY_SUFFIX
+from lakebed.kernels.record_layout import RECORD_BYTES as RECORD_BYTES
+from lakebed.kernels.record_layout import RECORD_HEADER as RECORD_HEADER
+from lakebed.kernels.record_layout import RECORD_HEADER_BYTES as RECORD_HEADER_BYTES
+from lakebed.kernels.record_layout import ROW_BYTES_MAX as ROW_BYTES_MAX
 
 TRAILER_BYTES = 4096
 BLOCK_HEADER = struct.Struct(">8siiqBii")
 CHECKSUM_CHUNK_BYTES = 16384
-RECORD_HEADER = struct.Struct(">iih")
-RECORD_HEADER_BYTES = RECORD_HEADER.size
-KEY_SUFFIX = bytes.fromhex("007fffffffffffffff04")
-"""Column family length 0, the largest timestamp, and the type "put" end every key."""
-RECORD_BYTES = RECORD_HEADER_BYTES + len(KEY_SUFFIX) + 1
-"""What a record takes beyond its row and value."""
-ROW_BYTES_MAX = 0x7FFF
 BLOCK_BYTES_MAX = 128 * 1024
 """Of a data block we write, uncompressed. Large blocks compress better, small ones are searched faster.
 

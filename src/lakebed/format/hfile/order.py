@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray
-
-if TYPE_CHECKING:
-    from lakebed.format.hfile.native import Bytes, Int64s
+from lakebed.kernels.buffers import Bytes, Int64s
+from lakebed.kernels.ordering import sort_groups
 
 SMALL_COUNT = 2048
-"""Up to so many records plain Python is fast enough, and saves the process from loading compiled kernels."""
+"""Up to so many records a file is written byte for byte as Apache Hudi does."""
 
 
 def key_order(keys: ArrowArray) -> npt.NDArray[np.int64]:
@@ -22,9 +19,7 @@ def key_order(keys: ArrowArray) -> npt.NDArray[np.int64]:
     if len(keys) <= SMALL_COUNT:
         rows = row_bytes(keys)
         return np.array(sorted(range(len(rows)), key=rows.__getitem__), np.int64)
-    from lakebed.format.hfile import order_kernels
-
-    return order_kernels.sort_keys(*binary_buffers(keys))
+    return sort_groups(*binary_buffers(keys), np.empty(0, np.int32), 1)
 
 
 def row_bytes(keys: ArrowArray) -> list[bytes]:

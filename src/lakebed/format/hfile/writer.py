@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -38,9 +37,8 @@ from lakebed.format.hfile.layout import (
 )
 from lakebed.format.hfile.order import SMALL_COUNT, binary_buffers, row_bytes
 from lakebed.format.hfile.payload import gzip_like_hudi
-
-if TYPE_CHECKING:
-    from lakebed.format.hfile.native import Bytes, Int32s, Int64s
+from lakebed.kernels.buffers import Int64s
+from lakebed.kernels.hfile_records import Records, frame_blocks, measure_records
 
 _BLOOM_NAME = "bloomFilter"
 _BLOOM_TYPE = b"DYNAMIC_V0"
@@ -91,7 +89,7 @@ def encode_hfile(
     if len(keys) <= SMALL_COUNT:
         blocks, totals = _small_blocks(keys.take(pa.array(order)), values.take(pa.array(order)), codec, block_bytes_max)
     else:
-        blocks, totals = _bulk_blocks(_Records.of(keys, values, order), codec, block_bytes_max, packing)
+        blocks, totals = _bulk_blocks(_records(keys, values, order), codec, block_bytes_max, packing)
     return _assemble(blocks, totals, _file_info(totals, schema, created_ms, base_file, bloom), _CODECS[codec], bloom)
 
 
@@ -127,62 +125,49 @@ def _small_blocks(
     return blocks(), _Totals(len(rows), *((rows[0], rows[-1]) if rows else (b"", b"")), *sizes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Records:
-    """Many records, as compiled code wants them."""
+def _records(keys: ArrowArray, values: ArrowArray, order: Int64s) -> Records:
+    """Many records, as kernels want them."""
+    if pa.types.is_dictionary(values.type):
+        value_ids, distinct = values.indices.to_numpy().astype(np.int32, copy=False), values.dictionary
+    else:
+        value_ids, distinct = np.arange(len(values), dtype=np.int32), values
+    return Records(*binary_buffers(keys), *binary_buffers(distinct), value_ids, order)
 
-    rows: tuple[Bytes, Int64s]
-    values: tuple[Bytes, Int64s]
-    value_ids: Int32s
-    order: Int64s
 
-    @classmethod
-    def of(cls, keys: ArrowArray, values: ArrowArray, order: Int64s) -> _Records:
-        if pa.types.is_dictionary(values.type):
-            value_ids, distinct = values.indices.to_numpy().astype(np.int32, copy=False), values.dictionary
-        else:
-            value_ids, distinct = np.arange(len(values), dtype=np.int32), values
-        return cls(binary_buffers(keys), binary_buffers(distinct), value_ids, order)
-
-    def row(self, at: int) -> bytes:
-        data, offsets = self.rows
-        return data[offsets[at] : offsets[at + 1]].tobytes()
+def _row(records: Records, at: int) -> bytes:
+    return records.rows[records.row_offsets[at] : records.row_offsets[at + 1]].tobytes()
 
 
 def best_packing(keys: ArrowArray, values: ArrowArray) -> Packing:
     """How `encode_hfile` would compress records, more than 2048 and in order; good for others that are like them."""
-    from lakebed.format.hfile.bulk import choose_packing, frame_blocks, measure_records
+    from lakebed.format.hfile.bulk import choose_packing
 
     count = min(len(keys), BLOCK_BYTES_MAX // RECORD_BYTES)
-    records = _Records.of(keys.slice(0, count), values.slice(0, count), np.arange(count))
-    sizes = measure_records(records.rows[1], records.values[1], records.value_ids, records.order)
-    framed = frame_blocks(
-        records.rows, records.values, records.value_ids, records.order, sizes, block_bytes_max=BLOCK_BYTES_MAX
-    )
-    return choose_packing(next(framed)[1])
+    records = _records(keys.slice(0, count), values.slice(0, count), np.arange(count))
+    framed = frame_blocks(measure_records(records), block_bytes_max=BLOCK_BYTES_MAX)
+    return choose_packing(next(framed)[1], len(keys))
 
 
 def _bulk_blocks(
-    records: _Records, codec: Codec, block_bytes_max: int, packing: Packing | None
+    records: Records, codec: Codec, block_bytes_max: int, packing: Packing | None
 ) -> tuple[Iterator[_DataBlock], _Totals]:
-    from lakebed.format.hfile.bulk import COMPRESSORS, choose_packing, frame_blocks, measure_records
+    from lakebed.format.hfile.bulk import COMPRESSORS, choose_packing
 
-    rows, values, value_ids, order = records.rows, records.values, records.value_ids, records.order
-    sizes = measure_records(rows[1], values[1], value_ids, order)
+    sizes, order = measure_records(records), records.order
     _require_short(sizes.longest_row)
 
     def blocks(packing: Packing | None) -> Iterator[_DataBlock]:
-        for first_rows, some in frame_blocks(rows, values, value_ids, order, sizes, block_bytes_max=block_bytes_max):
+        for first_rows, some in frame_blocks(sizes, block_bytes_max=block_bytes_max):
             contents = some.contents()
             if codec == "gzip":
-                packing = packing or choose_packing(some)
-                payloads = COMPRESSORS[packing](some)
+                packing = packing or choose_packing(some, len(order))
+                payloads = COMPRESSORS[packing](some, len(order))
             else:
                 payloads = [*map(bytes, contents)]
             for first, payload, content in zip(first_rows.tolist(), payloads, contents, strict=True):
-                yield _DataBlock(records.row(first), payload, len(content))
+                yield _DataBlock(_row(records, first), payload, len(content))
 
-    totals = _Totals(len(order), records.row(order[0]), records.row(order[-1]), sizes.rows, sizes.values)
+    totals = _Totals(len(order), _row(records, order[0]), _row(records, order[-1]), sizes.rows, sizes.values)
     return blocks(packing), totals
 
 

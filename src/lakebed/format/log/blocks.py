@@ -27,6 +27,7 @@ from lakebed.format.guard import decoding
 from lakebed.format.log.deletes import CONTENT_VERSION, check_content_version, decode_deletes, encode_deletes
 from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock
 from lakebed.format.parquet_footer import avro_metadata
+from lakebed.kernels.log_records import put_records, walk_lengths
 from lakebed.model.source import BytesSource
 
 __all__ = (
@@ -63,7 +64,6 @@ def decode_records(block: LogBlock, *, path: str, columns: Sequence[str] | None 
 def encode_avro_records(batch: pa.RecordBatch, avro_json: str) -> memoryview:
     """The content of an AVRO_DATA or CDC_DATA block whose SCHEMA header is `avro_json`."""
     from lakebed.format.avro.columns import encode_datums
-    from lakebed.format.log.kernels import put_records
 
     data, offsets = encode_datums(batch, avro_json)
     count = len(offsets) - 1
@@ -146,15 +146,12 @@ def _pick(schema: pa.Schema, columns: Sequence[str]) -> list[str]:
 
 
 def _record_bounds(block: LogBlock, path: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    from lakebed.format.log.kernels import walk_lengths
-
     check_content_version(block, path)
     with decoding(path, "the record count", offset=block.content_offset):
         _, count = _RECORDS_START.unpack_from(block.content)
     if not 0 <= count <= (len(block.content) - _RECORDS_START.size) // _LENGTH_BYTES:
         raise CorruptTableError(f"the block cannot hold {count} records", path=path, offset=block.content_offset)
-    starts, ends = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    data = np.frombuffer(block.content, dtype=np.uint8)
-    if walk_lengths(data, _RECORDS_START.size, starts, ends) != len(data):
+    bounds = walk_lengths(np.frombuffer(block.content, dtype=np.uint8), _RECORDS_START.size, count)
+    if bounds is None:
         raise CorruptTableError("the records do not fill their block", path=path, offset=block.content_offset)
-    return starts, ends
+    return bounds

@@ -7,7 +7,6 @@ imported from here, too.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -61,7 +60,7 @@ __all__ = [
 ]
 
 _FEW_BYTES = 64 << 10
-"""Of file lists: up to so many it takes longer to load compiled code than to decode them one by one."""
+"""Of file lists: up to so many they are decoded one by one, which saves the set-up of columns."""
 
 Payload: TypeAlias = Mapping[str, FileEntry] | BloomRecord | ColumnStats | RecordLocation | SecondaryRecord
 
@@ -131,7 +130,7 @@ def decode_files(keys: ArrowArray, values: ArrowArray, schema: str, *, path: str
 
     The list of partitions is left out.
     """
-    if values.nbytes <= _FEW_BYTES and "numba" not in sys.modules:
+    if values.nbytes <= _FEW_BYTES:
         return _decode_few_files(keys, values, schema, path)
     files = decode_payloads(values, schema, "filesystemMetadata", path=path)
     with decoding(path, "a list of files"):
@@ -150,7 +149,7 @@ def decode_files(keys: ArrowArray, values: ArrowArray, schema: str, *, path: str
 
 
 def _decode_few_files(keys: ArrowArray, values: ArrowArray, schema: str, path: str) -> pa.Table:
-    """As `decode_files`, one record after the other: it takes longer to load compiled code."""
+    """As `decode_files`, one record after the other."""
     found: list[tuple[str, str, int, bool]] = []
     with decoding(path, "a list of files"):
         partitions = texts(keys).to_pylist()

@@ -7,7 +7,6 @@ every other number, as it is to readers, where Hudi has zeros again and its read
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
@@ -20,6 +19,7 @@ from lakebed.format.arrow import identity
 from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.metadata.column_stats import value_type_of
 from lakebed.format.parquet_encode import Spread
+from lakebed.kernels.ordering import find_bounds
 from lakebed.model.metadata import ColumnStats, StatValue
 
 _Bounds = tuple[StatValue | None, StatValue | None]
@@ -126,7 +126,7 @@ def _bytes(text: str) -> bytes:
 def _bounds(column: pa.ChunkedArray) -> _Bounds:
     if pat.is_dictionary(column.type):
         column = _used_values(column)
-    elif pat.is_string(column.type) and not column.null_count and len(column) and "numba" in sys.modules:
+    elif pat.is_string(column.type) and not column.null_count and len(column):
         return _text_bounds(column)
     ends = pc.min_max(column)
     low, high = ends["min"], ends["max"]
@@ -136,9 +136,7 @@ def _bounds(column: pa.ChunkedArray) -> _Bounds:
 
 
 def _text_bounds(column: pa.ChunkedArray) -> _Bounds:
-    """As `_bounds`, in a tenth of the time, where compiled code is loaded anyway."""
-    from lakebed.index.column_stats.text_kernel import find_bounds
-
+    """As `_bounds`, of text without nulls."""
     ends = []
     for chunk in column.chunks:
         if len(chunk):

@@ -8,7 +8,6 @@ set of shards per data partition, where both count.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ import pyarrow as pa
 from lakebed.format.arrow import ArrowArray, number_array, pc
 from lakebed.format.hfile.order import SMALL_COUNT, binary_buffers
 from lakebed.format.metadata.record_index import RecordLocation, encode_ordered_entries, encode_record_index_value
+from lakebed.kernels.key_numbers import number_keys
 from lakebed.metadata.entries import Entries, concat_texts, concat_values, split_entries, split_in_order
 
 AVERAGE_ENTRY_BYTES = 48
@@ -120,8 +120,7 @@ def _join(changes: list[KeyChanges], *, instant_ms: int, has_ordering: bool) -> 
 
 def _split(entries: Entries, shards: Sequence[str]) -> dict[str, Entries]:
     """The entries of each shard that has any; of a key that is inserted several times the last."""
-    if len(entries.keys) > SMALL_COUNT * (1 if "numba" in sys.modules else len(shards)):
-        # Some shard has so many that compiled code encodes them, or it is at hand.
+    if len(entries.keys) > SMALL_COUNT:
         found = split_in_order(entries, shards)
         if found is not None:
             return found
@@ -141,10 +140,4 @@ def _last_of_each(entries: Entries) -> Entries:
 
 def _number_keys(keys: ArrowArray) -> tuple[npt.NDArray[np.int64], int]:
     """For each key its number among those that differ, and how many these are."""
-    if "numba" not in sys.modules:
-        encoded = keys.dictionary_encode()
-        return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
-    from lakebed.format.key_numbers import number_keys
-
-    numbers = np.empty(len(keys), np.int64)
-    return numbers, number_keys(*binary_buffers(keys), np.empty(0, np.int64), numbers)
+    return number_keys(*binary_buffers(keys), np.empty(0, np.int64))

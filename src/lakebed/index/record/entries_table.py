@@ -9,11 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray
-from lakebed.format.hfile.native import Bytes, Int32s, Int64s, kernel
 from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.metadata.record_index import decode_record_index_value
 from lakebed.index.record.key_table import KeyTable, slot_bytes
-from lakebed.metadata.key_kernels import UInt32s, fingerprint_keys, insert_entries
+from lakebed.kernels.key_table import enter_keys
 from lakebed.model.files import FileGroupId
 
 
@@ -21,8 +20,7 @@ def build_plain_table(keys: ArrowArray, values: ArrowArray, schema: str, seed: b
     """The table of entries without ordering values, whose values are a dictionary: `schema` is that of these."""
     numbers = np.zeros(len(values.dictionary), np.uint32)
     slots = np.zeros(slot_bytes(len(keys)) // 4, np.uint32)
-    low, high = np.frombuffer(seed, "<u8")
-    _enter_keys(*binary_buffers(keys), values.indices.to_numpy(), low, high, numbers, slots)
+    enter_keys(*binary_buffers(keys), values.indices.to_numpy(), seed, numbers, slots)
     used = np.flatnonzero(numbers)
     stored = values.dictionary if len(used) == len(numbers) else values.dictionary.take(pa.array(used))
     locations = [decode_record_index_value(value, schema, path="<new entries>") for value in stored.to_pylist()]
@@ -30,24 +28,3 @@ def build_plain_table(keys: ArrowArray, values: ArrowArray, schema: str, seed: b
     of_entry = [places.setdefault(FileGroupId(each.partition, each.file_id), len(places)) for each in locations]
     instants = np.array([each.instant_ms for each in locations], np.int64)
     return KeyTable(slots, np.array(of_entry, np.int32), instants, tuple(places), np.empty(0, np.int64))
-
-
-@kernel
-def _enter_keys(
-    data: Bytes, offsets: Int64s, ids: Int32s, low: np.uint64, high: np.uint64, numbers: UInt32s, slots: UInt32s
-) -> None:
-    """Number the values that keys have, from 1 in the order of the dictionary, and enter the keys with these numbers.
-
-    `numbers`, all zeros, has an element for every value of the dictionary; `slots`, too, are zeros.
-    """
-    for key in range(len(ids)):
-        numbers[ids[key]] = 1
-    count = 0
-    for value in range(len(numbers)):
-        count += numbers[value]
-        numbers[value] *= count
-    prints, entries = np.empty(4 * len(ids), np.uint32), np.empty(len(ids), np.uint32)
-    for key in range(len(ids)):
-        entries[key] = numbers[ids[key]]
-    fingerprint_keys(data, offsets, low, high, prints)
-    insert_entries(slots, prints, entries)

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from lakebed.engine.threads import map_tasks, start
 from lakebed.format.arrow import ArrowArray
-from lakebed.format.grouping import group_rows
 from lakebed.format.java_hash import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.ordering_values import NO_ORDERING
@@ -27,6 +26,8 @@ from lakebed.format.metadata.record_index import decode_record_index_value
 from lakebed.index.record.key_table import HashedKeys, KeyTable, KeyTables, UInt32s, build_key_table, fingerprints
 from lakebed.index.record.probe import RECORD_INDEX, KeyShards, is_partitioned
 from lakebed.index.record.shard_cache import ShardCache, file_identity, find_or_build
+from lakebed.kernels.grouping import group_rows
+from lakebed.kernels.key_table import find_entries
 from lakebed.metadata.shard import load_whole_shard, open_file
 from lakebed.metadata.table import ROOT, ShardFiles
 from lakebed.model.files import BaseFile, FileGroupId, LogFile
@@ -410,18 +411,12 @@ class _Probe:
 
     def run(self, prints: UInt32s, *, threads: int | None) -> None:
         """Does so, by the fingerprints of all keys, of many on threads."""
-        from lakebed.metadata.key_kernels import find_entries
-
         shards = [each.tables for each in self.loaded]
-        tables = np.concatenate([shard.tables_at for shard in shards])
-        tables_of = np.cumsum([0, *(len(shard.tables) for shard in shards)])
-        marks = np.array([shard.marks_at for shard in shards], np.int64).reshape(-1)
         numbers_of = np.cumsum([0, *(len(shard.places) for shard in shards)])
         found = (self.found.codes, self.found.instants, self.found.ordering)
-        of_shards = (tables, tables_of, marks, self.numbers, numbers_of)
 
         def find(span: tuple[int, int]) -> int:
-            return find_entries(*of_shards, prints, self.order, self.bounds, span, *found)
+            return find_entries(shards, self.numbers, numbers_of, prints, self.order, self.bounds, span, found)
 
         hits = sum(map_tasks(_spans(len(self.order)), find, threads=threads))
         cached, built = (sum(getattr(each, name) for each in self.loaded) for name in ("cached", "built"))

@@ -1,8 +1,8 @@
 """Where record keys live, for probing many at once: the entries of one base or log file of a record index shard.
 
-In a file: header, slots of the hash table (see `key_kernels`), then of each distinct entry its place, its instant and,
-if some have one, its ordering value, then the places as JSON. All numbers are little-endian. The file is mapped into
-memory, never read as a whole but once, to check it.
+In a file: header, slots of the hash table (see `kernels.key_table`), then of each distinct entry its place, its instant
+and, if some have one, its ordering value, then the places as JSON. All numbers are little-endian. The file is mapped
+into memory, never read as a whole but once, to check it.
 """
 
 from __future__ import annotations
@@ -28,18 +28,25 @@ from lakebed.format.metadata.record_index import (
     decode_entries,
     decode_entry_values,
 )
-from lakebed.index.record.private_folder import open_private
+from lakebed.kernels.java_hash import find_shards
+from lakebed.kernels.key_table import (
+    GONE,
+    SLOT_BYTES,
+    SLOT_ENTRY,
+    SLOT_WORDS,
+    fingerprint_keys,
+    insert_entries,
+    mark_keys,
+)
 from lakebed.metadata.shard import DeleteLayer, Layer
 from lakebed.model.files import FileGroupId
+from lakebed.private_folder import open_private
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 UInt32s = npt.NDArray[np.uint32]
 Words = npt.NDArray[np.uint64]
 
-GONE = 0xFFFFFFFF
-"""The entry of a key that was deleted."""
-SEED_BYTES = 16
 _MAGIC = b"lakekey3"
 _HEADER = struct.Struct("<8s16s6Q")
 """Magic, seed, slots, distinct entries, those with room for an ordering value (all or none), bytes of the places,
@@ -48,7 +55,6 @@ _SLOTS_MAX = 1 << 32
 """The slot of a key is a share of a 32-bit number."""
 _LOAD_MAX = 0.6
 """The share of slots that are taken: a key that is not there is told from one slot on average."""
-_SLOT_BYTES, _SLOT_WORDS, _SLOT_ENTRY = 20, 5, 4
 _NO_MARKS, _ALL_MARKS = np.zeros(1, np.uint64), ~np.zeros(1, np.uint64)
 """Marks of no key, and of every key. Marks tell most keys which a table does not have."""
 _MARK_WORDS = 1 << 13
@@ -77,7 +83,7 @@ class KeyTable:
     @property
     def slot_count(self) -> int:
         """How many slots there are, empty ones too."""
-        return self.slots.nbytes // _SLOT_BYTES
+        return self.slots.nbytes // SLOT_BYTES
 
     @property
     def nbytes(self) -> int:
@@ -87,11 +93,8 @@ class KeyTable:
 
 def fingerprints(keys: ArrowArray, seed: bytes) -> UInt32s:
     """The fingerprints of keys (strings without nulls), four words each."""
-    from lakebed.metadata.key_kernels import fingerprint_keys
-
     found = np.empty(4 * len(keys), np.uint32)
-    low, high = np.frombuffer(seed, "<u8")
-    fingerprint_keys(*binary_buffers(keys), low, high, found)
+    fingerprint_keys(*binary_buffers(keys), seed, found)
     return found
 
 
@@ -115,13 +118,10 @@ class HashedKeys:
 
     def fill(self, span: tuple[int, int]) -> None:
         """Hash the keys from the first to before the last of two numbers."""
-        from lakebed.format.java_hash_kernel import find_shards
-        from lakebed.metadata.key_kernels import fingerprint_keys
-
         first, last = span
-        offsets, (low, high) = self.offsets[first : last + 1], np.frombuffer(self.seed, "<u8")
+        offsets = self.offsets[first : last + 1]
         find_shards(self.data, offsets, self.shard_count, self.shards[first:last])
-        fingerprint_keys(self.data, offsets, low, high, self.prints[4 * first : 4 * last])
+        fingerprint_keys(self.data, offsets, self.seed, self.prints[4 * first : 4 * last])
 
 
 def build_key_table(layers: Iterable[Layer], seed: bytes, *, replaces_others: bool = False) -> KeyTable:
@@ -153,8 +153,6 @@ def _deleted(keys: ArrowArray) -> tuple[ArrowArray, UInt32s]:
 
 def _slots(parts: Sequence[tuple[ArrowArray, UInt32s]], seed: bytes) -> UInt32s:
     """The slots of keys and their entries, later ones over those before."""
-    from lakebed.metadata.key_kernels import SLOT_WORDS, insert_entries
-
     count = sum(len(keys) for keys, _ in parts)
     slots = np.zeros(SLOT_WORDS * _slot_count(count), np.uint32)
     for keys, entries in parts:
@@ -164,7 +162,7 @@ def _slots(parts: Sequence[tuple[ArrowArray, UInt32s]], seed: bytes) -> UInt32s:
 
 def slot_bytes(keys: int) -> int:
     """What the slots of a table of so many keys take."""
-    return _SLOT_BYTES * _slot_count(keys)
+    return SLOT_BYTES * _slot_count(keys)
 
 
 def _slot_count(keys: int) -> int:
@@ -173,7 +171,7 @@ def _slot_count(keys: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KeyTables:
-    """The tables of the files of a shard, the newest one first, as `find_entries` of `key_kernels` wants them.
+    """The tables of the files of a shard, the newest one first, as `find_entries` of `kernels.key_table` wants them.
 
     Most keys are in the largest one: that of the base file or, before there is one, of the log file of a first load.
     `marks` are those of the keys in all tables but that, and `largest_marks` in that. `places` are those of all tables,
@@ -235,8 +233,6 @@ def _layout(table: KeyTable, numbers: Int32s) -> Int64s:
 
 def _marks(newer: Sequence[KeyTable], every: Sequence[KeyTable], largest: int, older: KeyTables | None) -> Words:
     """The marks of all tables but the largest, by what those of the `older` ones are, if that is among them."""
-    from lakebed.metadata.key_kernels import mark_keys
-
     if len(every) == 1:
         return _NO_MARKS
     if sum(table.slot_count for table in every) - every[largest].slot_count > _MARKED_SLOTS_MAX:
@@ -245,18 +241,16 @@ def _marks(newer: Sequence[KeyTable], every: Sequence[KeyTable], largest: int, o
     if older is not None:
         marks |= older.marks
     for table in newer if older is not None else (*every[:largest], *every[largest + 1 :]):
-        mark_keys(table.slots.ctypes.data, table.slot_count, marks)
+        mark_keys(table.slots, marks)
     return marks
 
 
 def _largest_marks(table: KeyTable) -> Words:
     """The marks of the largest table; of all keys if it is very large."""
-    from lakebed.metadata.key_kernels import mark_keys
-
     if table.slot_count > _LARGEST_SLOTS_MAX:
         return _ALL_MARKS
     marks = np.zeros(1 << (1 + table.slot_count // _LARGEST_SLOTS_PER_WORD).bit_length() - 1, np.uint64)
-    mark_keys(table.slots.ctypes.data, table.slot_count, marks)
+    mark_keys(table.slots, marks)
     return marks
 
 
@@ -295,7 +289,7 @@ def load_key_table(path: str, seed: bytes) -> KeyTable | None:
 def _decode(data: memoryview, seed: bytes, name: str) -> KeyTable | None:
     magic, made_with, *numbers, checksum = _HEADER.unpack_from(data)
     slots, entries, ordered, places_bytes, replaces = numbers
-    lengths = (slots * _SLOT_BYTES, 4 * entries, 8 * entries, 8 * ordered, places_bytes)
+    lengths = (slots * SLOT_BYTES, 4 * entries, 8 * entries, 8 * ordered, places_bytes)
     is_whole = 0 < slots < _SLOTS_MAX and ordered in (0, entries) and _HEADER.size + sum(lengths) == len(data)
     if magic != _MAGIC or made_with != seed or not is_whole:
         return None
@@ -325,7 +319,7 @@ def _decode_places(data: bytes) -> tuple[FileGroupId, ...]:
 
 def _is_in_bounds(table: KeyTable) -> bool:
     """Whether slots lead to entries, and entries to places, that are there, and a search for any key ends."""
-    places, entries = table.place_of, table.slots.view(np.int32)[_SLOT_ENTRY::_SLOT_WORDS]
+    places, entries = table.place_of, table.slots.view(np.int32)[SLOT_ENTRY::SLOT_WORDS]
     if len(places) and not 0 <= places.min() <= places.max() < len(table.places):
         return False
     # Signed, the entry of a deleted key is -1, and 0 is an empty slot.

@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from lakebed.errors import InvalidInputError
-from lakebed.index.record.key_table import SEED_BYTES, KeyTable, KeyTables, encode_key_table, load_key_table
-from lakebed.index.record.private_folder import NotPrivateError, make_private_folder, open_private
+from lakebed.index.record.key_table import KeyTable, KeyTables, encode_key_table, load_key_table
+from lakebed.kernels.key_table import SEED_BYTES
 from lakebed.metadata.table import ROOT
+from lakebed.private_folder import NotPrivateError, make_private_folder, open_private
 from lakebed.storage import Storage
 
 FOLDER_VARIABLE, BYTES_VARIABLE = "LAKEBED_CACHE_DIR", "LAKEBED_CACHE_BYTES"

@@ -14,6 +14,7 @@ import pyarrow as pa
 from lakebed.format.log.file import BlockKind, encode_log_block
 from lakebed.format.parquet_encode import Numbered, ParquetEncoder, Rows, Spread, can_encode
 from lakebed.format.parquet_footer import avro_metadata
+from lakebed.kernels.parquet import serves_pages
 from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lakebed.write.files.base import file_schema
 from lakebed.write.files.log_blocks import block_header, declared_like, fits_one_block, reduced_schema
@@ -21,9 +22,6 @@ from lakebed.write.files.parquet_columns import column_options
 from lakebed.write.files.scratch import scratch_memory
 from lakebed.write.plan import Picked
 from lakebed.write.values import IS_DELETE, WriteContext, WriteTask
-
-_MANY_ROWS = 2048
-"""From so many on compiled code is worth loading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class LogLot:
 def prepare_lot(tasks: Sequence[WriteTask]) -> LogLot | None:
     """The rows of tasks of one write; None if they are to be encoded one by one."""
     picks = [task.rows for task in tasks if isinstance(task.rows, Picked) and not task.rows.is_apart]
-    if len(picks) < len(tasks) or sum(pick.count for pick in picks) < _MANY_ROWS:
+    if not picks or len(picks) < len(tasks) or not serves_pages(sum(pick.count for pick in picks)):
         return None
     context, table = tasks[0].context, picks[0].table
     names = file_schema(context).names

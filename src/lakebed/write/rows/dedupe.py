@@ -10,12 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.format.hfile.order import binary_buffers
+from lakebed.kernels.key_numbers import number_keys
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, MergeMode
 from lakebed.write.rows.columns import joined
 
 Ints = npt.NDArray[np.int64]
-_SMALL_COUNT = 2048
-"""Up to so many rows Arrow's own kernels are fast enough, and save the process from loading compiled ones."""
 
 
 def combine_duplicates(
@@ -72,17 +71,7 @@ def _number_keys(rows: pa.Table, *, by_partition: bool) -> tuple[Ints, int]:
     """For each row the number of its key, and how many keys there are."""
     keys = joined(rows[RECORD_KEY])
     paths = _path_codes(rows) if by_partition else np.empty(0, np.int64)
-    if rows.num_rows > _SMALL_COUNT:
-        from lakebed.format.key_numbers import number_keys
-
-        groups = np.empty(rows.num_rows, np.int64)
-        return groups, number_keys(*binary_buffers(keys), paths, groups)
-    encoded = keys.dictionary_encode()
-    codes: Ints = encoded.indices.to_numpy().astype(np.int64)
-    if not len(paths):
-        return codes, len(encoded.dictionary)
-    pairs = pa.array(codes * (paths.max(initial=0) + 1) + paths).dictionary_encode()
-    return pairs.indices.to_numpy().astype(np.int64), len(pairs.dictionary)
+    return number_keys(*binary_buffers(keys), paths)
 
 
 def _path_codes(rows: pa.Table) -> Ints:

@@ -6,7 +6,6 @@ Rows of a batch share few partitions, so values are made distinct first and only
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.filter.partitions import NO_VALUE
 from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.record_keys import has_value_text, value_texts
+from lakebed.kernels.key_numbers import number_few
 from lakebed.model.config import TableConfig
 from lakebed.model.key_generator import KeyGenerator
 from lakebed.write.rows.keys import find_column, find_field, get_key_generator
@@ -30,8 +30,8 @@ _TO_ESCAPE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 _SLASHED = "hoodie.datasource.write.slash.separated.date.partitioning"
 _SLASHED_EXTRACTOR = "SlashEncodedDayPartitionValueExtractor"
 Ints = npt.NDArray[np.integer]
-_SMALL_COUNT, _FEW_PATHS = 2048, 1024
-"""Rows that Arrow's own kernels are fast enough for; different values that compiled ones are faster for."""
+_FEW_PATHS = 1024
+"""Distinct texts above which Arrow's own dictionaries are as fast."""
 PATHS = pa.dictionary(pa.int32(), pa.string())
 """The type of partition paths in prepared rows."""
 
@@ -112,14 +112,12 @@ def _encode(values: pa.Array, name: str, plan: PathPlan, first_row: int) -> pa.A
 
 
 def _made_distinct(values: pa.Array) -> pa.DictionaryArray:
-    """Values as a dictionary in order of appearance; texts, if some of them are the same, in compiled code."""
-    if len(values) > _SMALL_COUNT and pat.is_string(values.type) and not values.null_count and "numba" in sys.modules:
-        from lakebed.format.key_numbers import number_few
-
-        numbers, firsts = np.empty(len(values), np.int32), np.empty(_FEW_PATHS, np.int64)
-        count = number_few(*binary_buffers(values), numbers, firsts)
-        if count >= 0:
-            return pa.DictionaryArray.from_arrays(numbers, values.take(pa.array(firsts[:count])))
+    """Values as a dictionary in order of appearance."""
+    if pat.is_string(values.type) and not values.null_count:
+        found = number_few(*binary_buffers(values), _FEW_PATHS)
+        if found is not None:
+            numbers, firsts = found
+            return pa.DictionaryArray.from_arrays(numbers, values.take(pa.array(firsts)))
     return values.dictionary_encode()
 
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.format.grouping import group_rows
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.index.record.key_locations import ProbeCounts
+from lakebed.kernels.grouping import group_rows
 from lakebed.model.files import FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_keys, read_slice

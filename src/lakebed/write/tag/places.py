@@ -8,10 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.format.hfile.order import binary_buffers
+from lakebed.kernels.key_numbers import place_keys
 
 Ints = npt.NDArray[np.int64]
-_SMALL_COUNT = 2048
-"""Up to so many keys Arrow's own kernels are fast enough, and save the process from loading compiled ones."""
 
 
 def find_places(stored: pa.Array, wanted: pa.Array) -> Ints:
@@ -19,16 +18,12 @@ def find_places(stored: pa.Array, wanted: pa.Array) -> Ints:
 
     Of wanted keys that are equal, the first has a place.
     """
-    if len(stored) <= _SMALL_COUNT or stored.null_count or wanted.null_count:
-        return _find_few(stored, wanted)
-    from lakebed.format.key_numbers import place_keys
-
-    places = np.empty(len(wanted), np.int64)
-    place_keys(*binary_buffers(stored), *binary_buffers(wanted), places)
-    return places
+    if stored.null_count or wanted.null_count:
+        return _find_with_nulls(stored, wanted)
+    return place_keys(*binary_buffers(stored), *binary_buffers(wanted))
 
 
-def _find_few(stored: pa.Array, wanted: pa.Array) -> Ints:
+def _find_with_nulls(stored: pa.Array, wanted: pa.Array) -> Ints:
     numbers = pc.fill_null(pc.index_in(stored, value_set=wanted), -1).to_numpy(zero_copy_only=False)
     found = np.flatnonzero(numbers >= 0)[::-1]
     places = np.full(len(wanted), -1)

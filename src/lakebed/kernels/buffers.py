@@ -1,0 +1,45 @@
+"""Types of buffers, and the checks that a call must pass before a loop trusts its buffers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+UInt32s = npt.NDArray[np.uint32]
+Words = npt.NDArray[np.uint64]
+
+
+class BadBufferError(ValueError):
+    """A buffer that does not hold together: offsets beyond it, in the wrong order, or of the wrong number."""
+
+
+def require(holds: bool | np.bool_, what: str) -> None:
+    """Raise BadBufferError with `what` is wrong, unless it holds."""
+    if not holds:
+        raise BadBufferError(what)
+
+
+def check_offsets(data: Bytes, offsets: Int64s) -> int:
+    """The number of byte strings in `data`; BadBufferError unless all of them lie in it, one after the other."""
+    require(len(offsets) > 0, "there are no offsets, not even the first")
+    require(offsets[0] >= 0, "an offset is negative")
+    require(not (offsets[1:] < offsets[:-1]).any(), "offsets descend")
+    require(offsets[-1] <= len(data), "an offset lies beyond the buffer")
+    return len(offsets) - 1
+
+
+def check_numbers(numbers: npt.NDArray[Any], count: int, what: str) -> None:
+    """BadBufferError unless all of the numbers are those of `count` things."""
+    if len(numbers):
+        require(numbers.min() >= 0 and numbers.max() < count, f"there is no such {what}")
+
+
+def check_length(array: npt.NDArray[Any], length: int, what: str) -> None:
+    """BadBufferError unless the array has that many elements."""
+    require(len(array) == length, f"{what}: {len(array)} elements instead of {length}")
