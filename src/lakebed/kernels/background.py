@@ -23,8 +23,8 @@ _CHILDREN: list[subprocess.Popen[bytes]] = []
 
 
 def start() -> bool:
-    """Start to compile in the background, unless that is going on, or was tried lately; whether a child was started."""
-    folder = cache.make_folder()
+    """Start to compile in the background unless that is done, under way, or was tried lately; whether it started."""
+    folder = cache.make_folder() if cache.find_ready() is None else None
     if folder is None or not _is_due(folder):
         return False
     with suppress(OSError):

@@ -52,11 +52,10 @@ def mark_ready(folder: str) -> None:
     os.replace(file.name, path)
 
 
-def discard() -> None:
+def discard(folder: str) -> None:
     """Say that something is missing or damaged, so that it is compiled again."""
-    for folder in _folders():
-        with suppress(OSError):
-            os.unlink(os.path.join(folder, _MARKER))
+    with suppress(OSError):
+        os.unlink(os.path.join(folder, _MARKER))
 
 
 @cache

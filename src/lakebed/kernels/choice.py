@@ -130,7 +130,9 @@ def _load_compiled(subject: str) -> ModuleType | None:
             if _PROCESS.forced == "compiled":
                 raise
             _LOG.warning("compiled code cannot be loaded, plain code serves instead (%r)", error)
-            cache.discard()
+            folder = cache.find_ready()
+            if folder is not None:
+                cache.discard(folder)
             _PROCESS.is_ready = False
             return None
         _PROCESS.is_loaded = True
