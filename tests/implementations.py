@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from lakebed.kernels import choice
 from lakebed.kernels.choice import Implementation
+from lakebed.kernels.warm import warm_up
 
 IMPLEMENTATIONS: tuple[Implementation, ...] = ("plain", "compiled")
 
 
 @contextmanager
 def using(implementation: Implementation) -> Iterator[None]:
-    """One implementation serves all calls; the test is skipped if it is compiled code that does not lie ready."""
+    """One implementation serves all calls. Compiled code that does not lie ready yet is compiled, or waited for."""
     if implementation == "compiled" and not choice.is_ready():
-        pytest.skip("no compiled code lies ready: run `lakebed warm-up`")
+        warm_up()
+        choice.forget()
+        assert choice.is_ready(), "compiled code cannot be kept on this host"
     with choice.forced(implementation):
         yield
