@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from implementations import using
 from lakebed.kernels import background, cache, choice
 
 MANY_ROWS = """
@@ -119,18 +120,22 @@ def test_who_starts_a_compiler(own_folder: str, monkeypatch: pytest.MonkeyPatch,
     assert len(started) == starts
 
 
+def ready_folder() -> str:
+    """The folder of this host's compiled code, compiled now if it does not lie ready."""
+    with using("compiled"):
+        folder = cache.find_ready()
+    assert folder is not None
+    return folder
+
+
 def test_nothing_is_compiled_where_code_lies_ready(tmp_path: Path) -> None:
-    folder = cache.find_ready()
-    if folder is None or not choice.is_ready():
-        pytest.skip("no compiled code lies ready: run `lakebed warm-up`")
+    folder = ready_folder()
     root = str(Path(folder).parents[1])
     assert run_many_rows(tmp_path, **{cache.FOLDER_VARIABLE: root})[:4] == ["9000", "1", "0", "True"]
 
 
 def test_damaged_code_is_left_to_plain_code(tmp_path: Path) -> None:
-    folder = cache.find_ready()
-    if folder is None or not choice.is_ready():
-        pytest.skip("no compiled code lies ready: run `lakebed warm-up`")
+    folder = ready_folder()
     copy = tmp_path / "cache" / "lakebed-kernels" / Path(folder).name
     shutil.copytree(folder, copy)
     for file in copy.glob("*.nbc"):
