@@ -6,13 +6,14 @@ from typing import get_args
 
 from lakebed.cli.index import _TOLD_BY_TABLE, KINDS, SHARDS_MAX
 from lakebed.cli.services import LayoutName
-from lakebed.index import request
+from lakebed.index import kinds
 from lakebed.services.clustering.options import parse_layout
+from lakebed.services.indexing import request
 from lakebed.services.values import Layout
 
 
 def test_kinds_of_indexes() -> None:
-    assert {*KINDS, *_TOLD_BY_TABLE} == {*request.KINDS, *request._NOT_BUILT}
+    assert {*KINDS, *_TOLD_BY_TABLE} == {word for kind in kinds.KINDS for word in kind.words}
     assert request._SHARDS_MAX == SHARDS_MAX
 
 
