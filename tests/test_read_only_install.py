@@ -40,10 +40,12 @@ def test_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     unset = ("NUMBA_CACHE_DIR", "LAKEBED_CACHE_DIR", "LAKEBED_COMPILE", "XDG_CACHE_HOME")
     env = {name: value for name, value in os.environ.items() if name not in unset}
-    nowhere = str(tmp_path / "file" / "home")
+    nowhere, temporary = str(tmp_path / "file" / "home"), tmp_path / "temporary"
+    temporary.mkdir()
+    nothing_ready = {"LAKEBED_COMPILE": "off", "TMPDIR": str(temporary)}
     done = subprocess.run(
         [sys.executable, "-c", _WRITE_AND_LOOK_UP, str(tmp_path / "table")],
-        env={**env, "HOME": nowhere, "NUMBA_CACHE_DIR": nowhere, "PYTHONPATH": str(source)},
+        env={**env, "HOME": nowhere, "NUMBA_CACHE_DIR": nowhere, "PYTHONPATH": str(source), **nothing_ready},
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.errors import WriteConflictError
 from lakebed.format.metadata.keys import partition_stats_key
 from lakebed.format.metadata.records import decode_metadata_record
 from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS
@@ -126,13 +125,11 @@ def test_a_wrong_entry_is_found_and_repaired(
     assert table.doctor() == ()
 
 
-def test_a_write_that_began_before_does_not_commit_files_without_the_column(
+def test_a_write_that_began_before_commits_its_files_with_the_column(
     table: lakebed.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, other = opened(tmp_path / "t"), lakebed.open_table(tmp_path / "t")
     before_commit(monkeypatch, lambda: other.indexes.create("column_stats", rebuild=True))
-    with pytest.raises(WriteConflictError, match="columns of column_stats changed"):
-        writer.upsert([row("d", "oslo", extra=5)])
     writer.upsert([row("d", "oslo", extra=5)])
     assert stats_of(table, "extra", "oslo") == (5, 1000, 1, 3, True)
     check_sound(opened(tmp_path / "t"))

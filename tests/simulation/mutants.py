@@ -676,11 +676,11 @@ mutant("service not fenced", "a compaction of the metadata table goes on after i
 
 
 def _leftovers_deleted_at_once() -> tuple[Patch, ...]:
-    def execute(section: Section, engine: Any, pending: Any, plan: Any, tables: None) -> Any:
+    def execute(section: Section, upkeep: Any, pending: Any, plan: Any) -> Any:
         for path, file in maintenance._files(section.ports.storage, [table.FILES]):
             if file.instant == pending.requested_at:
                 delete_file(section.ports.storage, path)
-        return original(section, engine, pending, plan, tables)
+        return original(section, upkeep, pending, plan)
 
     original = maintenance._execute_compaction
     return ((maintenance, "_execute_compaction", execute),)
