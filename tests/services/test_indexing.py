@@ -477,8 +477,9 @@ def test_a_write_has_the_columns_that_statistics_got_meanwhile(tmp_path: Path, m
     assert table.indexes.validate("partition_stats").is_sound
 
 
+@pytest.mark.parametrize("kind", ["record", "record_partitioned"])
 def test_of_two_writes_that_began_before_the_index_one_inserts_a_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     made(tmp_path / "t")
     new_groups = {"hoodie.parquet.small.file.limit": "0"}
@@ -486,10 +487,10 @@ def test_of_two_writes_that_began_before_the_index_one_inserts_a_key(
 
     def insert_and_index() -> None:
         other.upsert(rows(400, 6))
-        other.indexes.create("record_index")
+        other.indexes.create("record_index", kind=kind)
 
     before_commit(monkeypatch, insert_and_index)
-    with pytest.raises(WriteConflictError, match="inserted the same keys meanwhile"):
+    with pytest.raises(WriteConflictError, match="inserted keys of this one meanwhile"):
         table.upsert(rows(400, 6, ts=2))
     assert table.indexes.validate("record_index").is_sound
     assert table.upsert(rows(400, 6, ts=2)).updated == 6

@@ -2,7 +2,8 @@
 
     begin → plan → execute → PreparedCommit → commit(prepared)
 
-It is a plain value. Whoever has it needs nothing else of the process that made the files.
+It is a frozen value, the same for writes, compactions and clusterings. It cannot be stored yet: only the process that
+prepared it commits it.
 """
 
 from __future__ import annotations

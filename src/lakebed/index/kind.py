@@ -1,7 +1,7 @@
 """A kind of index: all that the rest of the engine asks of it, in one value.
 
-A kind has a folder of its own, with its codec of entries, how they are merged, built, looked up and checked. Nothing
-outside the folder and `KINDS` names it: whoever needs an index loops over `KINDS`, or asks `kind_of` a partition.
+A kind has a folder of its own: its entries, and how they are merged, built, looked up, checked and used to prune.
+Whoever needs an index loops over `KINDS`, or asks `kind_of` a partition, instead of naming a kind.
 """
 
 from __future__ import annotations
@@ -91,8 +91,6 @@ class IndexKind:
     """The index from whose entries it is made: it is rebuilt with that one."""
     has_few: bool = False
     """Whether it has entries per file, not per row."""
-    needs: tuple[str, ...] = ("files",)
-    """Partitions that it is made of, or cannot be read without."""
     wants_keys: bool = False
     """Whether it has entries of record keys: of those that came into a file group, and those that left it."""
     newest_request_wins: bool = False

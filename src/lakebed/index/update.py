@@ -63,8 +63,8 @@ def _has_few(partition: str) -> bool:
 def _loaded(writes: Sequence[ShardWrite]) -> Iterator[Sequence[ShardWrite]]:
     """The writes of a large change with their entries, as many as there is room for."""
     yield [write for write in writes if isinstance(write.entries, Entries)]
-    sizes = [write.entries.bytes for write in writes if not isinstance(write.entries, Entries)]
     stored = [write for write in writes if not isinstance(write.entries, Entries)]
-    count = max(1, _STORED_BYTES // max(*sizes, 1, 1))
+    largest = max((write.entries.bytes for write in stored if not isinstance(write.entries, Entries)), default=0)
+    count = max(1, _STORED_BYTES // max(largest, 1))
     for first in range(0, len(stored), count):
         yield [write.loaded() for write in stored[first : first + count]]

@@ -138,7 +138,7 @@ class Transactions:
                     completed_at = section.next_time()
                     outcome = attempt.publish(section, attempt.completed(completed_at), data)
                     attempt.look = section.look()
-            if not is_ready:
+            if not is_ready:  # Not for ever: each turn makes it ready for one more index that others created.
                 metadata_table.get_ready()
                 continue
             if outcome is Outcome.DONE:

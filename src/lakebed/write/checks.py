@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError, WriteConflictError
 from lakebed.format.avro.schema import arrow_schema
+from lakebed.index.kinds import kind_of
 from lakebed.metadata import MetadataTable
 from lakebed.model.config import TableConfig
 from lakebed.options import INDEX_SWITCHES, WriteOptions
@@ -14,8 +15,6 @@ from lakebed.table import TableState
 from lakebed.transaction.section import Section
 
 _WRITTEN_VERSION = 9
-_KEPT_PARTITIONS = ("files", "column_stats", "partition_stats", "bloom_filters", "record_index")
-"""Metadata-table partitions that every write keeps up to date."""
 
 
 def check_writable(state: TableState) -> None:
@@ -128,7 +127,7 @@ def _check_indexes(state: TableState) -> None:
     config = state.config
     named = (*config.metadata_partitions, *config.metadata_partitions_inflight)
     for partition in named:
-        if partition not in _KEPT_PARTITIONS:
+        if not kind_of(partition).is_kept:
             raise _unsupported(
                 config, f"has the index {partition}", "drop it first: lakebed cannot keep it up to date yet"
             )

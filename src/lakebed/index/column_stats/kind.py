@@ -56,6 +56,22 @@ def _of_columns(known: IndexDefinition, names: Collection[str]) -> IndexDefiniti
     return replace(known, source_fields=tuple(n for n in known.source_fields if n.partition(".")[0] in names))
 
 
+def has_columns(expected: Expected, definitions: Mapping[str, IndexDefinition]) -> bool:
+    """Whether the files of a write have statistics of all columns that the index has."""
+    return {*_columns(definitions)} <= {*expected.columns}
+
+
+def with_stats(facts: FileFacts, stored: StoredFile, definitions: Mapping[str, IndexDefinition]) -> FileFacts:
+    """The facts of a file with statistics of all columns that the index has, read from the file."""
+    columns = _columns(definitions)
+    return replace(facts, column_stats=file_stats(stored, columns)) if columns else facts
+
+
+def _columns(definitions: Mapping[str, IndexDefinition]) -> tuple[str, ...]:
+    definition = definitions.get(PARTITION)
+    return definition.source_fields if definition is not None else ()
+
+
 class ColumnStatistics(IndexKind):
     """Statistics of each column and file, base or log."""
 
@@ -72,14 +88,11 @@ class ColumnStatistics(IndexKind):
 
     def is_expected(self, partition: str, expected: Expected, definitions: Mapping[str, IndexDefinition]) -> bool:
         """Files have statistics of all columns."""
-        columns = definitions[PARTITION].source_fields if PARTITION in definitions else ()
-        return partition in expected.partitions and {*columns} <= {*expected.columns}
+        return partition in expected.partitions and has_columns(expected, definitions)
 
     def complete(self, facts: FileFacts, stored: StoredFile, definitions: Mapping[str, IndexDefinition]) -> FileFacts:
         """The statistics of a file."""
-        definition = definitions.get(PARTITION)
-        columns = definition.source_fields if definition is not None else ()
-        return replace(facts, column_stats=file_stats(stored, columns)) if columns else facts
+        return with_stats(facts, stored, definitions)
 
     def entries(self, partition: str, change: MetadataChange, update: Update) -> Entries:
         """Statistics of new files, and those of files that are gone."""

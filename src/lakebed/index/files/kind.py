@@ -21,7 +21,6 @@ class Files(IndexKind):
     partition = "files"
     words = ("files",)
     has_few = True
-    needs = ()
     merge = MergeFiles()
 
     def is_expected(self, partition: str, expected: Expected, definitions: Mapping[str, IndexDefinition]) -> bool:

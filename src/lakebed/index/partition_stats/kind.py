@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from lakebed.errors import InvalidInputError
 from lakebed.index.build import Build, IndexRequest, Source
 from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
-from lakebed.index.column_stats.build import file_stats
+from lakebed.index.column_stats.kind import has_columns, with_stats
 from lakebed.index.column_stats.ranges import COLUMN_STATS
 from lakebed.index.column_stats.ranges import PARTITION_STATS as PARTITION
 from lakebed.index.data_files import StoredFile
@@ -35,7 +34,6 @@ class PartitionStatistics(IndexKind):
     partition = PARTITION
     words = ("partition_stats",)
     has_few = True
-    needs = (COLUMN_STATS,)
     made_of = COLUMN_STATS
     newest_request_wins = True
     merge = WIDENING
@@ -46,14 +44,11 @@ class PartitionStatistics(IndexKind):
 
     def is_expected(self, partition: str, expected: Expected, definitions: Mapping[str, IndexDefinition]) -> bool:
         """Files have statistics of all columns."""
-        columns = definitions[COLUMN_STATS].source_fields if COLUMN_STATS in definitions else ()
-        return partition in expected.partitions and {*columns} <= {*expected.columns}
+        return partition in expected.partitions and has_columns(expected, definitions)
 
     def complete(self, facts: FileFacts, stored: StoredFile, definitions: Mapping[str, IndexDefinition]) -> FileFacts:
         """The statistics of a file."""
-        definition = definitions.get(COLUMN_STATS)
-        columns = definition.source_fields if definition is not None else ()
-        return replace(facts, column_stats=file_stats(stored, columns)) if columns else facts
+        return with_stats(facts, stored, definitions)
 
     def entries(self, partition: str, change: MetadataChange, update: Update) -> Entries:
         """New statistics of the partitions that a change touches."""

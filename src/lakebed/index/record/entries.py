@@ -82,7 +82,7 @@ def record_index_shards(
 def key_entries(change: KeyChanges, *, instant_ms: int, has_ordering: bool = False) -> Entries:
     """The entries for the keys of one file group, of all shards; of a schema with ordering values, or without."""
     location = RecordLocation(change.partition, change.file_id, instant_ms)
-    keys, deletes = _texts(change.inserted), _texts(change.deleted)
+    keys, deletes = key_texts(change.inserted), key_texts(change.deleted)
     if has_ordering and change.ordering is not None:
         return Entries(keys, encode_ordered_entries(location, change.ordering), deletes)
     value = encode_record_index_value(location, has_ordering=has_ordering)
@@ -96,7 +96,8 @@ def shard_count(rows: int, sizing: ShardSizing) -> int:
     return min(max(sizing.least, int(rows * sizing.growth) // keys_max, 1), sizing.most)
 
 
-def _texts(keys: ArrowArray | None) -> ArrowArray:
+def key_texts(keys: ArrowArray | None) -> ArrowArray:
+    """Keys as one array; None for none."""
     if keys is None:
         return pa.array([], pa.string())
     return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
@@ -104,8 +105,8 @@ def _texts(keys: ArrowArray | None) -> ArrowArray:
 
 def _join(changes: list[KeyChanges], *, instant_ms: int, has_ordering: bool) -> Entries:
     """All entries for a set of shards, a key as often as it is inserted; of one that is deleted, too, the insert."""
-    keys = concat_texts([_texts(change.inserted) for change in changes])
-    deletes = concat_texts([_texts(change.deleted) for change in changes if change.deleted is not None])
+    keys = concat_texts([key_texts(change.inserted) for change in changes])
+    deletes = concat_texts([key_texts(change.deleted) for change in changes if change.deleted is not None])
     if len(keys) and len(deletes):
         deletes = deletes.filter(pc.invert(pc.is_in(deletes, keys.cast(deletes.type))))
     if has_ordering and any(change.ordering is not None for change in changes):

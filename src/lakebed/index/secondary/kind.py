@@ -29,7 +29,6 @@ class SecondaryIndexes(IndexKind):
     words = ("secondary",)
     is_kept = False
     is_built = False
-    needs = ("record_index",)
     merge = NewestWins("SecondaryIndexMetadata", _encode_again)
 
     @property
