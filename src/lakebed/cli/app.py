@@ -70,7 +70,7 @@ def warm_up() -> None:
     assert done is not None, "it waits for others"
     if done.folder is None:
         raise InvalidInputError(
-            "no folder for compiled code can be written", hint="set NUMBA_CACHE_DIR to a folder of yours"
+            "no folder for compiled code can be written", hint="set NUMBA_CACHE_DIR to a writable folder of your own"
         )
     print(f"{done.compiled} functions compiled, {done.present} found in {done.folder}")
 
