@@ -335,11 +335,10 @@ class Table:
     @cached_property
     def _writes(self) -> TableWrites:
         from lakebed.write.verbs import TableWrites
-        from lakebed.write.writer import Writer
 
         options = parse_write_options(self._options)
         _ = self._inline  # What is wrong with its options shows before anything is written.
-        return TableWrites(self._handle, Writer(self._handle, self._transactions, options), options)
+        return TableWrites(self._handle, self._transactions, options)
 
     def _plan(self, columns: Sequence[str] | None, where: str | None, as_of: object, mode: str) -> ScanPlan:
         return plan_scan(self._handle.state(), columns=columns, where=where, as_of=as_of, mode=mode)

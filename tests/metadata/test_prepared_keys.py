@@ -25,7 +25,7 @@ from lakebed.metadata.shard_writes import encode_shard
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import InstantTime
 from lakebed.model.source import BytesSource
-from lakebed.write import early_keys, writer
+from lakebed.write import columnar, early_keys
 
 AT = InstantTime("20300101000000000")
 KEYS = (KeyChanges("oslo", "f1-0", pa.array(["a", "b"])), KeyChanges("lima", "f2-0", pa.array(["c"])))
@@ -150,7 +150,7 @@ def test_a_commit_that_brings_other_keys_makes_its_own(
         assert prepared is not None
         return replace(prepared, keys=prepared.keys[:-1])
 
-    monkeypatch.setattr(writer, "prepare_entries", fewer)
+    monkeypatch.setattr(columnar, "prepare_entries", fewer)
     table.upsert(rows(2, *range(5, 20)))
     assert "record_index" in plans
     assert table.indexes.validate("record_index").is_sound

@@ -35,7 +35,6 @@ from lakebed.transaction.locks.lease_file import Lease, encode_lease
 from lakebed.transaction.markers import marker_folder, open_markers
 from lakebed.transaction.plans import cancel_marker
 from lakebed.write.verbs import TableWrites
-from lakebed.write.writer import Writer
 
 from .serviced_tables import context_of, context_on, new_table, without_metadata
 from .worlds import contents, indexes_on, made, rows
@@ -107,8 +106,7 @@ def crash(
 def write(storage: Storage, first: int = 0, prefix: str = "k") -> None:
     """An upsert by a process of its own."""
     context, options = context_on(storage), parse_write_options({})
-    writer = Writer(context.handle, context.transactions, options)
-    TableWrites(context.handle, writer, options).upsert(rows(first, 6, ts=9, prefix=prefix))
+    TableWrites(context.handle, context.transactions, options).upsert(rows(first, 6, ts=9, prefix=prefix))
 
 
 def services(storage: Storage) -> TableServices:

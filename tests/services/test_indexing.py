@@ -21,7 +21,7 @@ from lakebed.metadata import MetadataTable
 from lakebed.model.commit import IndexedPartition, IndexPlan
 from lakebed.model.words import Action
 from lakebed.table import TableState, open_handle
-from lakebed.write.writer import Writer
+from lakebed.write.columnar import ColumnarPlane
 from observers import Recorded
 from services.worlds import contents, made, rows
 
@@ -428,14 +428,14 @@ def test_index_work_waits_for_an_index_that_is_being_built(tmp_path: Path) -> No
 
 def before_commit(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
     """Has something be done when the next write is about to commit."""
-    commit = Writer._commit
+    commit = ColumnarPlane.prepare
 
-    def late(self: Writer, *arguments: object) -> object:
-        monkeypatch.setattr(Writer, "_commit", commit)
+    def late(self: ColumnarPlane, *arguments: object) -> object:
+        monkeypatch.setattr(ColumnarPlane, "prepare", commit)
         do()
         return commit(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Writer, "_commit", late)
+    monkeypatch.setattr(ColumnarPlane, "prepare", late)
 
 
 WRITES: dict[str, Callable[[Table], object]] = {
@@ -536,17 +536,17 @@ def test_a_write_that_found_its_keys_before_the_index_changed_goes_through(
     table = made(tmp_path / "t")
     table.indexes.create("record_index", kind="record", shards=3)
     other = open_table(tmp_path / "t")
-    commit = Writer._commit
+    commit = ColumnarPlane.prepare
 
-    def late(self: Writer, *arguments: object) -> object:
-        monkeypatch.setattr(Writer, "_commit", commit)
+    def late(self: ColumnarPlane, *arguments: object) -> object:
+        monkeypatch.setattr(ColumnarPlane, "prepare", commit)
         if change == "drop":
             other.indexes.drop("record_index")
         else:
             other.indexes.reshard(shards=7 if change == "grow" else 1)
         return commit(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Writer, "_commit", late)
+    monkeypatch.setattr(ColumnarPlane, "prepare", late)
     result = table.upsert(rows(40, 30, ts=5))
     assert (result.inserted, result.updated) == (10, 20)
     if change != "drop":

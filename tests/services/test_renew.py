@@ -27,7 +27,7 @@ from lakebed.services.indexing import renew as renew_module
 from lakebed.services.indexing import reshard as reshard_module
 from lakebed.services.indexing.stored_index import data_partition
 from lakebed.table import open_handle
-from lakebed.write.writer import Writer
+from lakebed.write.columnar import ColumnarPlane
 from observers import Recorded
 from services.worlds import made, rows
 
@@ -426,13 +426,13 @@ class Held:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) -> None:
         self._is_there, self._may_go = threading.Event(), threading.Event()
         self._errors: list[BaseException] = []
-        commit = Writer._commit
+        commit = ColumnarPlane.prepare
 
-        def late(writer: Writer, *arguments: object) -> object:
+        def late(plane: ColumnarPlane, *arguments: object) -> object:
             if threading.current_thread() is self._thread:
                 self._is_there.set()
                 assert self._may_go.wait(SECONDS)
-            return commit(writer, *arguments)  # type: ignore[arg-type]
+            return commit(plane, *arguments)  # type: ignore[arg-type]
 
         def run() -> None:
             try:
@@ -441,7 +441,7 @@ class Held:
                 self._errors.append(error)
                 self._is_there.set()
 
-        monkeypatch.setattr(Writer, "_commit", late)
+        monkeypatch.setattr(ColumnarPlane, "prepare", late)
         self._thread = threading.Thread(target=run)
         self._thread.start()
         assert self._is_there.wait(SECONDS)

@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 
-import lakebed.commit.commit as commit_module
 import lakebed.metadata.upkeep.maintenance as maintenance
 import lakebed.services.clean.run as clean
 import lakebed.services.clustering.run as clustering
@@ -274,7 +273,7 @@ _JOBS: tuple[Swap, ...] = (
     _swap(clustering, "write_context", _context),
     _swap(clustering, "run_clustering_task", cluster_slices),
     *(_swap(module, "declared_schema", lambda *_, **__: "") for module in (compaction_run, clustering)),
-    _swap(commit_module, "CommitEntries", _entries),
+    *(_swap(module, "CommitEntries", _entries) for module in (compaction_run, clustering)),
     _swap(clean, "InProcess", Inline),
     _swap(clean, "FilesGone", _files_gone),
     _swap(restore, "rebuild_lost", lambda *_: ()),  # Indexes are made of rows, and there are none here.

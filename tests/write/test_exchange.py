@@ -25,8 +25,7 @@ from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
 from lakebed.model.instant import InstantTime
 from lakebed.table import open_handle
-from lakebed.write import room, staging
-from lakebed.write import writer as writer_module
+from lakebed.write import planner, room, staging
 from lakebed.write.rows import input as write_input
 from lakebed.write.rows.arrange import Arrangement
 from lakebed.write.staged_plan import GroupRows
@@ -56,7 +55,7 @@ _NUMBERS = itertools.count()
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_input, "_READER_BYTES", -1)
     monkeypatch.setattr(staging, "CHUNK_BYTES", 8_000)
-    monkeypatch.setattr(writer_module, "_LOT_BYTES", 6_000)
+    monkeypatch.setattr(planner, "_LOT_BYTES", 6_000)
     monkeypatch.setattr(room, "_ENCODED_SHARE", 1.5)
     monkeypatch.setattr(exchange, "_BATCH_BYTES", 1_000)
 

@@ -16,7 +16,7 @@ import lakebed
 from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
 from lakebed.table import open_handle
-from lakebed.write.writer import Writer
+from lakebed.write.columnar import ColumnarPlane
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 KINDS = ("cow", "mor")
@@ -170,15 +170,15 @@ def test_of_two_writes_that_insert_one_key_the_second_is_refused(
 ) -> None:
     table = new_table(tmp_path, indexes=indexes)
     table.upsert(rows(("z", "oslo", 1)))
-    execute = Writer._execute
+    execute = ColumnarPlane.execute
     rival = iter([lambda: lakebed.open_table(folder_of(table)).upsert(rows(("a", "rome", 1), ("b", "rome", 1)))])
 
-    def after_a_rival(self: Writer, *given: Any) -> Any:
+    def after_a_rival(self: ColumnarPlane, *given: Any) -> Any:
         for write in rival:
             write()
         return execute(self, *given)
 
-    monkeypatch.setattr(Writer, "_execute", after_a_rival)
+    monkeypatch.setattr(ColumnarPlane, "execute", after_a_rival)
     with pytest.raises(lakebed.WriteConflictError, match="'a'"):
         table.upsert(rows(("a", "rome", 7)))
     assert stored(table) == [("a", "rome", 1), ("b", "rome", 1), ("z", "oslo", 1)]

@@ -40,7 +40,7 @@ from lakebed.transaction.markers import load_markers
 from lakebed.view.blocks import CountedInstants
 from lakebed.write.files import log as log_file
 from lakebed.write.files import log_blocks, parquet_columns
-from lakebed.write.files.log import append_log_file, append_log_files
+from lakebed.write.files.log import append_log_file, append_log_files, begin_lot
 from lakebed.write.values import DELETED, IS_DELETE, IS_INSERT, POSITION, FileSizing, InMemory, WriteContext, WriteTask
 
 INSTANT, NEXT = InstantTime("20261116000200000"), InstantTime("20261116000300000")
@@ -455,7 +455,6 @@ def test_a_store_that_does_not_answer() -> None:
 def test_log_files_of_one_write_are_noted_before_they_are_stored(
     monkeypatch: pytest.MonkeyPatch, lot_bytes: int, count: int
 ) -> None:
-    """And before they are noted, the write is declared."""
     monkeypatch.setattr(log_file, "_LOT_BYTES", lot_bytes)
     context = context_of()
     tasks = [
@@ -473,15 +472,11 @@ def test_log_files_of_one_write_are_noted_before_they_are_stored(
         assert noted[-1] >= files.keys()
         return create_all(storage, files)
 
-    def declare() -> None:
-        assert not load_markers(context.storage, INSTANT)
-        context.storage.create("declared", b"")
-
-    def is_declared() -> None:
-        assert context.storage.find("declared") == b""
-
+    lot = begin_lot(tasks)
+    assert not load_markers(context.storage, INSTANT)
     monkeypatch.setattr(type(context.storage), "create_all", create)
-    written = list(append_log_files(tasks, declare, is_declared))
+    written, beside = append_log_files(tasks, lot, lambda: load_markers(context.storage, INSTANT))
+    assert len(beside) == len(written)
     assert [file.stat.num_writes for file in written] == [1, *[2] * (count - 2)]
     assert load_markers(context.storage, INSTANT) == {file.stat.path for file in written}
     assert len(noted) == (len(written) if lot_bytes == 1 else 1)

@@ -220,22 +220,22 @@ def test_the_later_of_two_writers_on_a_file_group_is_told_and_leaves_nothing(tmp
     def rows() -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist([row(0, 3)], SCHEMA)
 
-    from lakebed.write import writer
+    from lakebed.write.columnar import ColumnarPlane
 
-    original = writer.Writer._execute
+    original = ColumnarPlane.execute
 
     def interrupted(self: Any, *arguments: Any) -> Any:
         written = original(self, *arguments)
-        writer.Writer._execute = original  # type: ignore[method-assign]
+        ColumnarPlane.execute = original  # type: ignore[method-assign]
         other.upsert([row(0, 2)])
         return written
 
-    writer.Writer._execute = interrupted  # type: ignore[method-assign]
+    ColumnarPlane.execute = interrupted  # type: ignore[method-assign]
     try:
         with pytest.raises(lakebed.WriteConflictError):
             table.upsert(pa.RecordBatchReader.from_batches(SCHEMA, rows()))
     finally:
-        writer.Writer._execute = original  # type: ignore[method-assign]
+        ColumnarPlane.execute = original  # type: ignore[method-assign]
     assert not table.timeline.pending()
     model: Rows = {}
     merged(model, [row(number, 1) for number in range(6)] + [row(0, 2)])

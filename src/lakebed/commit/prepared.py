@@ -2,14 +2,18 @@
 
     begin → plan → execute → PreparedCommit → commit(prepared)
 
-It is a frozen value, the same for writes, compactions and clusterings. It cannot be stored yet: only the process that
-prepared it commits it.
+It is a frozen value, the same for writes, compactions and clusterings. `commit/stored.py` turns it into bytes, so that
+another process can commit a write whose own process died (`write/recommit.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import pyarrow as pa
+
+from lakebed.engine.exchange import Shelf, StagedFile
 from lakebed.index.facts import FileFacts
 from lakebed.index.kind import Expected
 from lakebed.index.record.entries import KeyChanges
@@ -17,28 +21,45 @@ from lakebed.index.record.stored_keys import KeyFiles
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import InstantTime
+from lakebed.model.words import Action
 from lakebed.transaction.conflicts import WriteSet
+
+
+@dataclass(frozen=True, slots=True)
+class StagedKeys:
+    """Record keys and partition paths of a large write, in files."""
+
+    shelf: Shelf
+    files: tuple[StagedFile, ...]
+
+
+NewKeys = Callable[[], pa.Table] | StagedKeys
+"""Record keys and partition paths of rows that the key index did not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedCommit:
     """All that a commit section needs of a write or table service.
 
-    `seen` are the writes in the snapshot that it was planned on, `expected` the indexes that its facts are enough for.
+    `seen` are the writes in the snapshot that it was planned on, and `columns` the data columns of the table there;
+    `expected` are the indexes that its facts are enough for. `new_keys` is None if no index was asked for keys.
     The keys of a large write are in `key_files`; one that did not keep them for want of an index does not `know_keys`.
     `hidden_keys` are those of the `replaced` file groups. With `compacts` the files take the place of whole file
     slices. With `keeps_current`, entries of the record index that were current are so afterwards.
     """
 
     instant: InstantTime
+    action: Action
     metadata: CommitMetadata
     writes: WriteSet
     seen: frozenset[InstantTime]
     expected: Expected
     facts: tuple[FileFacts, ...] = ()
+    columns: pa.Schema | None = None
     replaced: frozenset[FileGroupId] = frozenset()
     hidden_keys: tuple[KeyChanges, ...] = ()
     key_files: KeyFiles | None = None
+    new_keys: NewKeys | None = None
     knows_keys: bool = True
     compacts: bool = False
     keeps_current: bool = True

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import pyarrow as pa
+
 from lakebed.errors import InvalidInputError, UnsupportedTableError, WriteConflictError
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.index.kinds import kind_of
 from lakebed.metadata import MetadataTable
 from lakebed.model.config import TableConfig
+from lakebed.model.instant import InstantTime
 from lakebed.options import INDEX_SWITCHES, WriteOptions
 from lakebed.read.rules import merge_rules
 from lakebed.table import TableState
@@ -111,11 +114,17 @@ def check_record_index(state: TableState, options: WriteOptions) -> None:
 
 
 def check_schema(state: TableState, section: Section) -> None:
-    """Refuses to commit when another write changed the table's columns meanwhile: ours would take them back."""
+    """Refuses to commit when another write changed the table's columns since this state."""
+    seen = {instant.requested_at for instant in state.timeline.commits()}
+    check_columns(state, section, seen, state.data_schema(state.latest))
+
+
+def check_columns(state: TableState, section: Section, seen: Collection[InstantTime], columns: pa.Schema) -> None:
+    """Refuses to commit when a write that is not among the `seen` declared other columns: ours would undo that."""
     for instant in section.timeline.commits():
-        if state.timeline.completion_of(instant.requested_at) is None:
+        if instant.requested_at not in seen:
             declared = state.documents.commit(instant).schema_json
-            if declared and arrow_schema(declared, path=str(instant)) != state.data_schema(state.latest):
+            if declared and arrow_schema(declared, path=str(instant)) != columns:
                 raise WriteConflictError(
                     f"{instant.action} {instant.requested_at} changed the table's columns",
                     hint="run the write again: it will use the current columns",

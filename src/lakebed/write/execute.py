@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pyarrow as pa
 
-from lakebed.engine.engines import Engine, InProcess
 from lakebed.engine.exchange import Shelf
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import RolledBackError, ServiceCancelledError, WriteConflictError
@@ -29,9 +30,12 @@ from lakebed.timeline.active import list_instants
 from lakebed.transaction.markers import load_markers
 from lakebed.write.files.base import create_base_file
 from lakebed.write.files.log import append_log_file, append_log_files
+from lakebed.write.files.log_lot import LogLot
 from lakebed.write.files.merge import merge_base_file
-from lakebed.write.plan import is_append
+from lakebed.write.plan import WritePlan, is_append
 from lakebed.write.values import WriteContext, WriteTask
+
+T = TypeVar("T")
 
 
 def run_write_task(task: WriteTask) -> tuple[FileFacts, ...]:
@@ -43,24 +47,18 @@ def run_write_task(task: WriteTask) -> tuple[FileFacts, ...]:
 
 
 def run_write_tasks(
-    tasks: Sequence[WriteTask],
-    engine: Engine,
-    before: Callable[[], None] = lambda: None,
-    meanwhile: Callable[[], None] = lambda: None,
-) -> tuple[FileFacts, ...]:
-    """The files that tasks make; log files that this process makes are stored together.
+    plan: WritePlan, lot: Future[LogLot | None], beside: Callable[[], T]
+) -> tuple[tuple[FileFacts, ...], T]:
+    """The files that the tasks of a plan make; log files that this process makes are stored together, from the `lot`.
 
-    What is to be done `before` any file is stored may be done while rows are got ready; what is to be done `meanwhile`
-    comes when all log files have been begun.
+    `beside` runs once all log files have been begun; its result is returned, too.
     """
-    together = [isinstance(engine, InProcess) and is_append(task) for task in tasks]
-    appends = [_attempt(task) for task, is_together in zip(tasks, together, strict=True) if is_together]
-    others = [task for task, is_together in zip(tasks, together, strict=True) if not is_together]
-    if others:
-        before()
-        made = [file for files in engine.map(others, run_write_task) for file in files]
-        return (*append_log_files(appends, meanwhile=meanwhile), *made)
-    return append_log_files(appends, before, meanwhile)
+    appends = plan.appends
+    numbers = {task.number for task in appends}
+    others = [task for task in plan.tasks if task.number not in numbers]
+    made = [file for files in plan.engine.map(others, run_write_task) for file in files] if others else []
+    appended, result = append_log_files([_attempt(task) for task in appends], lot, beside)
+    return (*appended, *made), result
 
 
 def _attempt(task: WriteTask) -> WriteTask:

@@ -49,8 +49,3 @@ def probe_metrics(counts: ProbeCounts | None) -> dict[str, int]:
         "records_read": counts.records_read,
         "rows_outside_window": counts.outside,
     }
-
-
-def uses_tables(metrics: Mapping[str, int]) -> bool:
-    """Whether keys were looked for in key tables, so that whoever wrote will look there again."""
-    return metrics.get("cache_hits", 0) + metrics.get("cache_misses", 0) > 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lakebed.commit.prepared import NewKeys, PreparedCommit
+from lakebed.engine.engines import Engine
 from lakebed.engine.exchange import Shelf, StagedFile
 from lakebed.errors import WriteConflictError
 from lakebed.index.record.probe import KeyShards, record_index_files
@@ -16,19 +17,20 @@ from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.table import TableState
 from lakebed.table.lost import lost_indexes
 from lakebed.transaction.section import Section
-from lakebed.write.plan import WritePlan
 from lakebed.write.tag.index import find_taken
 
 
-def check_new_keys(state: TableState, plan: WritePlan, section: Section, cache: ShardCache) -> None:
+def check_new_keys(
+    state: TableState, prepared: PreparedCommit, section: Section, cache: ShardCache, engine: Engine
+) -> None:
     """Refuses to commit when another write inserted a key that is new to ours too: the table would have it twice."""
-    current = state.at(section.config, section.timeline)
-    if plan.new_keys is None or current is state:
+    if prepared.new_keys is None or all(i.requested_at in prepared.seen for i in section.timeline.commits()):
         return
+    current = state.at(section.config, section.timeline)
     if not isinstance(current.metadata, MetadataTable) or not current.metadata.has("record_index"):
         _check_dropped(current)
         return
-    taken = _taken_keys(plan, plan.new_keys, current.metadata, cache)
+    taken = _taken_keys(prepared.new_keys, current.metadata, cache, engine)
     if len(taken):
         raise WriteConflictError(
             f"another write inserted {len(taken)} of the same keys meanwhile, {taken[0].as_py()!r} among them",
@@ -45,14 +47,11 @@ def _check_dropped(current: TableState) -> None:
         )
 
 
-def _taken_keys(
-    plan: WritePlan, new_keys: Callable[[], pa.Table] | Sequence[StagedFile], metadata: MetadataTable, cache: ShardCache
-) -> pa.Array:
+def _taken_keys(new_keys: NewKeys, metadata: MetadataTable, cache: ShardCache, engine: Engine) -> pa.Array:
     """Those of the new keys that have an entry by now; those of a large write are looked for where its tasks run."""
     if callable(new_keys):
         return _taken_in(new_keys(), metadata, cache)
-    assert plan.shelf is not None, "they were staged"
-    found = plan.engine.map(new_keys, FindTaken(plan.shelf, record_index_files(metadata)))
+    found = engine.map(new_keys.files, FindTaken(new_keys.shelf, record_index_files(metadata)))
     return pa.chunked_array(found, pa.string())
 
 

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from lakebed.engine.engines import Engine
+from lakebed.engine.engines import Engine, InProcess
 from lakebed.engine.exchange import Shelf, StagedFile
 from lakebed.index.record.key_locations import ProbeCounts
 from lakebed.model.commit import CommitMetadata, WriteStat
@@ -73,6 +73,16 @@ class WritePlan:
     new_keys: Callable[[], pa.Table] | tuple[StagedFile, ...] | None = None
     """Record keys and partition paths of rows that the record index did not know; None if it was not asked."""
     shelf: Shelf | None = None
+
+    @property
+    def appends(self) -> tuple[WriteTask, ...]:
+        """Tasks whose log files this process makes together."""
+        return tuple(task for task in self.tasks if isinstance(self.engine, InProcess) and is_append(task))
+
+    @property
+    def uses_tables(self) -> bool:
+        """Whether keys were found in key tables."""
+        return self.counts is not None and self.counts.uses_tables
 
     @property
     def write_set(self) -> WriteSet:

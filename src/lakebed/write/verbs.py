@@ -17,7 +17,9 @@ from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.options import WriteOptions
 from lakebed.table import TableHandle
 from lakebed.table.lost import has_lost_global_index
+from lakebed.transaction.transactions import Transactions
 from lakebed.write.checks import check_record_index, has_global_index, has_record_index
+from lakebed.write.columnar import ColumnarPlane
 from lakebed.write.operations import (
     BULK_INSERT,
     DELETE,
@@ -28,6 +30,7 @@ from lakebed.write.operations import (
     Operation,
 )
 from lakebed.write.plan import TagRule
+from lakebed.write.requests import DeletePartitions, WriteRows
 from lakebed.write.rows.arrange import Arrangement
 from lakebed.write.rows.input import Input, open_input
 from lakebed.write.rows.keys import find_field, plan_keys, record_keys
@@ -41,9 +44,9 @@ from lakebed.write.writer import Writer, WriteResult
 class TableWrites:
     """Every write operation on one table."""
 
-    def __init__(self, handle: TableHandle, writer: Writer, options: WriteOptions) -> None:
+    def __init__(self, handle: TableHandle, transactions: Transactions, options: WriteOptions) -> None:
         self._handle = handle
-        self._writer = writer
+        self._writer = Writer(handle, transactions, ColumnarPlane(options), options.metadata_log_blocks)
         self._options = options
 
     def upsert(self, rows: object, *, partial: bool = False) -> WriteResult:
@@ -88,7 +91,7 @@ class TableWrites:
         missing = [partition for partition in wanted if not isinstance(partition, str) or partition not in known]
         if missing or not wanted:
             raise _no_partition(missing, known)
-        return self._writer.delete_partitions(wanted)
+        return self._writer.write(DeletePartitions(frozenset(wanted)))
 
     def _write(self, rows: object, operation: Operation, *, partial: bool = False) -> WriteResult:
         state = self._handle.state()
@@ -111,7 +114,8 @@ class TableWrites:
         if operation.finds_keys:
             self._check_not_lost(rule)
         source = given.prepare(self._handle.storage, plan)
-        result = self._writer.write_rows(source, plan.columns, operation, rule, self._arrangement(operation, rule))
+        arrangement = self._arrangement(operation, rule)
+        result = self._writer.write(WriteRows(source, plan.columns, operation, rule, arrangement))
         return replace(result, jobs=given.jobs)
 
     def _check_not_lost(self, rule: TagRule) -> None:
@@ -140,7 +144,7 @@ class TableWrites:
     def _delete_keys(self, keys: pa.Array) -> WriteResult:
         prepared = Prepared(_key_rows(keys))
         rule, as_they_are = self._rule(everywhere=True), Arrangement(self._handle.config)
-        return self._writer.write_rows(lambda *_: prepared, pa.schema([]), DELETE, rule, as_they_are)
+        return self._writer.write(WriteRows(lambda *_: prepared, pa.schema([]), DELETE, rule, as_they_are))
 
     def _rule(self, *, everywhere: bool = False) -> TagRule:
         """How keys are found: by the record index if there is one, unless the options ask for another way."""

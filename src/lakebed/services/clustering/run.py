@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lakebed.commit.commit import commit
+from lakebed.commit.entries import CommitEntries
 from lakebed.commit.prepared import PreparedCommit
 from lakebed.engine.randomness import new_file_id
 from lakebed.errors import InvalidInputError, UnsupportedTableError, WriteConflictError
@@ -249,9 +250,17 @@ def _commit(
             delete_file(section.ports.storage, path)
 
     prepared = PreparedCommit(
-        attempt.instant, metadata, writes, clustering.seen, write.expected, tuple(written), replaced=replaced
+        attempt.instant,
+        attempt.action,
+        metadata,
+        writes,
+        clustering.seen,
+        write.expected,
+        tuple(written),
+        replaced=replaced,
     )
-    return commit(context.transactions, attempt, prepared, clustering.state, check=check)
+    entries = CommitEntries(clustering.state, prepared)
+    return commit(context.transactions, attempt, prepared, entries, check=check)
 
 
 def _check_no_writer(section: Section, writes: WriteSet) -> None:

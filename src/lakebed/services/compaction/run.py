@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lakebed.commit.commit import commit
+from lakebed.commit.entries import CommitEntries
 from lakebed.commit.prepared import PreparedCommit
 from lakebed.errors import CorruptTableError, InvalidInputError, WriteConflictError
 from lakebed.format.timeline.metadata import decode_compaction_plan
@@ -202,6 +203,7 @@ def _try_commit(
 
     prepared = PreparedCommit(
         instant,
+        work.attempt.action,
         _metadata(work, written, schema),
         WriteSet(WriteKind.COMPACTION, rewritten=work.groups),
         frozenset(i.requested_at for i in state.timeline.commits() if (i.completed_at or "") < instant),
@@ -209,7 +211,7 @@ def _try_commit(
         tuple(written),
         compacts=work.kind.compacts,
     )
-    return commit(context.transactions, work.attempt, prepared, state, check=check)
+    return commit(context.transactions, work.attempt, prepared, CommitEntries(state, prepared), check=check)
 
 
 def _metadata(work: _Work, written: Collection[FileFacts], schema: pa.Schema) -> CommitMetadata:

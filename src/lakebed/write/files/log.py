@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,6 +40,7 @@ from lakebed.write.plan import Picked
 from lakebed.write.rows.columns import joined
 from lakebed.write.values import DELETED, IS_DELETE, IS_INSERT, NOT_COUNTED, POSITION, WriteContext, WriteTask
 
+T = TypeVar("T")
 _VERSION = 1
 """Of a log file: one that outgrows a size limit would be followed by version 2; ours are written in one piece."""
 _LOT_BYTES = 4 << 20
@@ -65,28 +67,30 @@ class LogDraft:
 
 def append_log_file(task: WriteTask) -> tuple[FileFacts, ...]:
     """Writes one log file with what the task's rows do to their file group; none if there are no rows."""
-    return append_log_files([task])
+    return append_log_files([task], begin_lot([task]), lambda: None)[0]
+
+
+def begin_lot(tasks: Sequence[WriteTask]) -> Future[LogLot | None]:
+    """Begins to get the rows of tasks of one write ready for log files; nothing is stored."""
+    (begun,) = start([tasks], prepare_lot)
+    return begun
 
 
 def append_log_files(
-    tasks: Sequence[WriteTask],
-    before: Callable[[], None] = lambda: None,
-    meanwhile: Callable[[], None] = lambda: None,
-) -> tuple[FileFacts, ...]:
+    tasks: Sequence[WriteTask], lot_begun: Future[LogLot | None], beside: Callable[[], T]
+) -> tuple[tuple[FileFacts, ...], T]:
     """As `append_log_file`, for tasks of one write, on threads. Files are stored several at once: a sync serves all.
 
-    What is to be done `before` any is noted or stored is done while rows are got ready; what is to be done `meanwhile`
-    comes when all files have been begun.
+    `beside` runs once all files have been begun; its result is returned, too.
     """
+    results: list[T] = []
 
     def begin() -> Iterator[WriteTask]:
         yield from tasks
-        meanwhile()
+        results.append(beside())
 
-    (prepared,) = start([tasks], prepare_lot)
-    before()
     _mark([task for task in tasks if task.rows.count])
-    together = prepared.result()
+    together = lot_begun.result()
     lot: list[LogDraft] = []
     stored: list[Future[tuple[FileFacts, ...]]] = []
     with aside() as begin_aside:
@@ -98,7 +102,7 @@ def append_log_files(
                 stored.append(begin_aside(_store, lot))
                 lot = []
         last = _store(lot)
-        return (*(file for future in stored for file in future.result()), *last)
+        return (*(file for future in stored for file in future.result()), *last), results[0]
 
 
 def _draft(task: WriteTask, lot: LogLot | None = None) -> LogDraft | None:
