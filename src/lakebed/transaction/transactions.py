@@ -7,7 +7,13 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Protocol
 
-from lakebed.errors import CommitUnknownError, StorageUnavailableError, TableRestoredError, WriteConflictError
+from lakebed.errors import (
+    CommitUnknownError,
+    InvalidInputError,
+    StorageUnavailableError,
+    TableRestoredError,
+    WriteConflictError,
+)
 from lakebed.format.timeline.metadata import encode_commit
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.instant import Instant, InstantTime
@@ -16,10 +22,10 @@ from lakebed.storage import Outcome
 from lakebed.storage.confirm import create_file
 from lakebed.timeline import Archive, Documents
 from lakebed.timeline.config import load_config
-from lakebed.transaction.attempt import Attempt, begin_attempt, open_section_of, taken_over
+from lakebed.transaction.attempt import Attempt, begin_attempt, open_section_of, start_attempt, taken_over
 from lakebed.transaction.conflicts import Rival, WriteSet, find_conflict, overlapping, write_set_of
 from lakebed.transaction.executions import Executions, cancel_plan
-from lakebed.transaction.heartbeats import Timing
+from lakebed.transaction.heartbeats import Timing, spell_wait
 from lakebed.transaction.markers import drop_markers, open_markers
 from lakebed.transaction.pending import pending_rivals
 from lakebed.transaction.plans import SERVICES, is_removable
@@ -82,6 +88,37 @@ class Transactions:
                 attempt.look = None if pending else section.look()
         self.rollbacks.execute_all(pending)
         return attempt
+
+    def take_over(self, instant: InstantTime, action: Action) -> Attempt:
+        """Continues a write whose process died after it had prepared its commit."""
+        with self.section() as section:
+            section.check_no_restore()
+            self._check_orphaned(section, Instant(instant, action, State.INFLIGHT))
+            section.check_lease()
+            self._ports.at("stream.S6")
+            attempt = start_attempt(section, instant, action)
+            with attempt.given_up_on_failure():
+                attempt.look = section.look()
+        return attempt
+
+    def _check_orphaned(self, section: Section, inflight: Instant) -> None:
+        """Raises unless the write is in flight, its process is dead, and no rollback is planned."""
+        instant = inflight.requested_at
+        if section.timeline.completion_of(instant) is not None or self._is_archived(section, instant):
+            raise InvalidInputError(
+                f"the write {instant} is already committed", hint="there is nothing left to do: its rows are visible"
+            )
+        if inflight not in section.timeline.pending() or instant in targets_of_rollbacks(section):
+            raise taken_over(instant)
+        if section.heartbeats.get(instant, False):
+            wait = spell_wait(section.timing.dead_after)
+            raise WriteConflictError(
+                f"the process that prepared the write {instant} is still alive",
+                hint=f"leave the commit to it; without another heartbeat it is considered dead within {wait}",
+            )
+
+    def _is_archived(self, section: Section, instant: InstantTime) -> bool:
+        return bool(Archive(self._ports.storage, section.config).completions({instant}))
 
     def declare(self, attempt: Attempt, metadata: CommitMetadata) -> None:
         """Puts the instant in flight and declares its write set."""
