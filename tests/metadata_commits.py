@@ -21,6 +21,7 @@ from lakebed.format.metadata.records import decode_metadata_record
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.index.change import MetadataChange, change_of_clean, change_of_commit
 from lakebed.index.column_stats.compute import column_stats
+from lakebed.index.facts import FileFacts
 from lakebed.index.record.entries import KeyChanges
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.shard_writes import ShardWrite
@@ -43,18 +44,6 @@ class Logged:
 
     records: dict[str, object]
     deletes: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class File:
-    """A file of a commit, as it lies on disk."""
-
-    stat: WriteStat
-    column_stats: tuple[ColumnStats, ...]
-    bloom_text: bytes | None
-    inserted_keys: pa.Array | None = None
-    deleted_keys: pa.Array | None = None
-    ordering: pa.Array | None = None
 
 
 @dataclass
@@ -130,18 +119,18 @@ class RealCommits:
         slices = latest_slices(list_data_files(self.state.storage), snapshot.completion_of, layout=2, replaced=replaced)
         return frozenset(path.rpartition("/")[2] for s in slices if s.group.partition == partition for path in s.paths)
 
-    def file(self, stat: WriteStat) -> File:
+    def file(self, stat: WriteStat) -> FileFacts:
         path, name = self.table.path / stat.path, stat.path.rpartition("/")[2]
         if name.endswith(".parquet"):
             with pq.ParquetFile(path) as file:
                 stats = column_stats(file.read(), name, self.columns, file.metadata)
             footer = decode_parquet_footer(path.read_bytes(), path=name)
-            return File(stat, stats, footer.bloom_text)
+            return FileFacts(stat, stats, footer.bloom_text)
         blocks = decode_log_file(path.read_bytes(), path=name)
         rows = [decode_records(block, path=name) for block in blocks if block.kind is not BlockKind.DELETE]
         if not rows:
-            return File(stat, tuple(ColumnStats(name, column, None, None, 0, 0) for column in self.columns), None)
-        return File(stat, column_stats(pa.concat_tables(rows), name, self.columns), None)
+            return FileFacts(stat, tuple(ColumnStats(name, column, None, None, 0, 0) for column in self.columns), None)
+        return FileFacts(stat, column_stats(pa.concat_tables(rows), name, self.columns), None)
 
     def _key_changes(self, instant: Instant) -> list[KeyChanges]:
         if "record_index" not in self.metadata.ready:

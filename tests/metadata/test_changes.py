@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
 from lakebed.index.change import MetadataChange, change_of_clean, change_of_commit
+from lakebed.index.facts import FileFacts
 from lakebed.index.record.entries import KeyChanges
 from lakebed.model.commit import CleanedPartition, CleanMetadata, WriteStat
 from lakebed.model.metadata import ColumnStats
@@ -12,25 +11,15 @@ from lakebed.model.metadata import ColumnStats
 AT = "20300101000000000"
 
 
-@dataclass(frozen=True)
-class File:
-    stat: WriteStat
-    column_stats: tuple[ColumnStats, ...] = ()
-    bloom_text: bytes | None = None
-    inserted_keys: pa.Array | None = None
-    deleted_keys: pa.Array | None = None
-    ordering: pa.Array | None = None
-
-
-def base(partition: str, number: int, *, follows: str | None = None, **more: object) -> File:
+def base(partition: str, number: int, *, follows: str | None = None, **more: object) -> FileFacts:
     name = f"f{number}-0_0-0-1_{AT}.parquet"
     path = f"{partition}/{name}" if partition else name
-    return File(WriteStat(f"f{number}-0", path, partition, prev_commit=follows, file_size=number), **more)
+    return FileFacts(WriteStat(f"f{number}-0", path, partition, prev_commit=follows, file_size=number), **more)
 
 
-def log(partition: str, number: int) -> File:
+def log(partition: str, number: int) -> FileFacts:
     name = f".f{number}-0_{AT}.log.1_0-0-1"
-    return File(WriteStat(f"f{number}-0", f"{partition}/{name}", partition, prev_commit=AT, file_size=number))
+    return FileFacts(WriteStat(f"f{number}-0", f"{partition}/{name}", partition, prev_commit=AT, file_size=number))
 
 
 def test_files_are_added_by_partition_with_what_is_known_of_them() -> None:
@@ -52,7 +41,7 @@ def test_files_are_added_by_partition_with_what_is_known_of_them() -> None:
 def test_cdc_files_are_listed_with_their_base_file() -> None:
     cdc = f".f1-0_{AT}.log.1_0-0-1.cdc"
     stat = WriteStat("f1-0", f"eu/f1-0_0-0-1_{AT}.parquet", "eu", file_size=1, cdc_stats={f"eu/{cdc}": 9})
-    assert change_of_commit([File(stat)]).added == {"eu": {f"f1-0_0-0-1_{AT}.parquet": 1, cdc: 9}}
+    assert change_of_commit([FileFacts(stat)]).added == {"eu": {f"f1-0_0-0-1_{AT}.parquet": 1, cdc: 9}}
 
 
 def test_partitions_are_rewritten_where_files_follow_others() -> None:
@@ -63,7 +52,7 @@ def test_partitions_are_rewritten_where_files_follow_others() -> None:
 
 
 def test_a_stat_without_a_file_adds_nothing() -> None:
-    assert change_of_commit([File(WriteStat("f", "", "eu"))]) == MetadataChange()
+    assert change_of_commit([FileFacts(WriteStat("f", "", "eu"))]) == MetadataChange()
 
 
 def test_a_clean_takes_files_away() -> None:

@@ -21,6 +21,7 @@ from lakebed.index.bloom.probe import find_blooms
 from lakebed.index.change import MetadataChange, change_of_clean, change_of_commit
 from lakebed.index.column_stats.kind import column_stats_definition
 from lakebed.index.column_stats.ranges import read_column_stats
+from lakebed.index.facts import FileFacts
 from lakebed.index.kind import Update
 from lakebed.index.kinds import empty_partitions, merge_rule
 from lakebed.index.obliged import list_groups
@@ -68,16 +69,6 @@ class Group:
 
     rows: Rows
     files: dict[str, Rows] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class File:
-    stat: WriteStat
-    column_stats: tuple[ColumnStats, ...]
-    bloom_text: bytes | None = None
-    inserted_keys: pa.Array | None = None
-    deleted_keys: pa.Array | None = None
-    ordering: pa.Array | None = None
 
 
 class World:
@@ -171,7 +162,7 @@ class World:
         ]
         self.apply(instant, change_of_commit(written, values=self.values(before, after)))
 
-    def rewrite(self, instant: InstantTime, group_id: tuple[str, str], before: Rows, after: Rows) -> File:
+    def rewrite(self, instant: InstantTime, group_id: tuple[str, str], before: Rows, after: Rows) -> FileFacts:
         partition, file_id = group_id
         name = encode_base_file_name(file_id, "0-0-1", instant)
         group = self.groups.setdefault(group_id, Group({}))
@@ -189,7 +180,9 @@ class World:
             self.inserted_at[key] = instant_millis(instant, timezone.utc)
         bloom = encode_bloom(build_bloom(pa.array(list(after), pa.string()), capacity=10))
         deleted = sorted(before.keys() - after.keys())
-        return File(stat, stats_of(name, after), bloom, pa.array(inserted, pa.string()), pa.array(deleted, pa.string()))
+        return FileFacts(
+            stat, stats_of(name, after), bloom, pa.array(inserted, pa.string()), pa.array(deleted, pa.string())
+        )
 
     def append(self, partition: str, values: list[int | None]) -> None:
         """Appends a log file with new values of rows that are there."""
@@ -205,7 +198,7 @@ class World:
         self.files[partition][name] = len(name)
         stat = WriteStat(ids[0][1], f"{partition}/{name}", partition, prev_commit=instant, file_size=len(name))
         changed = self.values(before, {ids[0]: group.rows})
-        self.apply(instant, change_of_commit([File(stat, stats_of(name, rows))], values=changed))
+        self.apply(instant, change_of_commit([FileFacts(stat, stats_of(name, rows))], values=changed))
 
     def replace(self, partition: str, rows: Rows | None) -> None:
         """Overwrites a partition, or deletes what is in it."""

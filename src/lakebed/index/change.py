@@ -22,7 +22,7 @@ class MetadataChange:
     `added` has sizes by file name, `blooms` filter texts by base file name. In `rewritten` partitions the instant does
     more than add files: it supersedes some, or hides file groups. `removed_partitions` are gone, with their files.
     `keys` are for a record index, of a large write in `key_files` instead; `values`, by metadata-table partition, for
-    secondary indexes.
+    secondary indexes. `gathered` has, by metadata-table partition, what was gathered of rows, by file name.
     """
 
     added: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -34,6 +34,7 @@ class MetadataChange:
     keys: tuple[KeyChanges, ...] = ()
     values: Mapping[str, ValueChanges] = field(default_factory=dict)
     key_files: KeyFiles | None = None
+    gathered: Mapping[str, Mapping[str, Mapping[str, bytes]]] = field(default_factory=dict)
 
 
 def change_of_commit(
@@ -55,12 +56,15 @@ def change_of_commit(
     added: dict[str, dict[str, int]] = {}
     stats: dict[str, tuple[ColumnStats, ...]] = {}
     blooms: dict[str, dict[str, bytes]] = {}
+    gathered: dict[str, dict[str, dict[str, bytes]]] = {}
     for file in files:
         partition = file.stat.partition
         added.setdefault(partition, {}).update(_sizes(file.stat))
         stats[partition] = stats.get(partition, ()) + file.column_stats
         if file.bloom_text is not None:
             blooms.setdefault(partition, {})[_name(file.stat.path)] = file.bloom_text
+        for index, data in file.gathered.items():
+            gathered.setdefault(index, {}).setdefault(partition, {})[_name(file.stat.path)] = data
     return MetadataChange(
         added=added,
         rewritten=frozenset(replaced).union(f.stat.partition for f in files if compacts or _supersedes(f.stat)),
@@ -69,6 +73,7 @@ def change_of_commit(
         keys=(*(key_changes(file) for file in files), *replaced_keys) if key_files is None else (),
         values=values or {},
         key_files=key_files,
+        gathered=gathered,
     )
 
 

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakebed.format.guard import decoding
+from lakebed.format.log.blocks import decode_records
+from lakebed.format.log.file import BlockKind, decode_log_file
 from lakebed.format.parquet_footer import BaseFileFooter, decode_parquet_footer
 from lakebed.model.files import BaseFile, LogFile
 from lakebed.storage import Storage
 from lakebed.table import TableState
 from lakebed.view import list_data_files
+
+DATA_BLOCKS = (BlockKind.AVRO_DATA, BlockKind.PARQUET_DATA)
+"""Log blocks that hold rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +70,17 @@ def current_files(state: TableState) -> dict[str, tuple[str, ...]]:
         names = tuple(path.rpartition("/")[2] for path in file_slice.paths)
         found[file_slice.group.partition] = found.get(file_slice.group.partition, ()) + names
     return found
+
+
+def read_blocks(stored: StoredFile, columns: Sequence[str]) -> list[pa.Table]:
+    """The rows of a data file, one table per block, with those of the columns that it has."""
+    if isinstance(stored.file, LogFile):
+        blocks = decode_log_file(stored.storage.get(stored.path), path=stored.path)
+        tables = [decode_records(block, path=stored.path) for block in blocks if block.kind in DATA_BLOCKS]
+        return [table.select([name for name in columns if name in table.column_names]) for table in tables]
+    with stored.storage.arrow_file(stored.path) as file, decoding(stored.path, "the Parquet file"):
+        parquet: Any = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+        return [parquet.read(columns=[name for name in columns if name in parquet.schema_arrow.names])]
 
 
 def read_footer(stored: StoredFile) -> BaseFileFooter:

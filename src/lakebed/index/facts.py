@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -16,7 +17,8 @@ class FileFacts:
 
     `inserted_keys` were not in the file group before, or get a new entry for another reason; `ordering` has their
     ordering values, if entries carry them. `deleted_keys` were there and no longer are, which is so of `deleted` keys,
-    if that is not what the write stat counts.
+    if that is not what the write stat counts. `gathered` has what other indexes wanted of the rows, by their partition
+    of the metadata table.
     """
 
     stat: WriteStat
@@ -26,3 +28,4 @@ class FileFacts:
     deleted_keys: pa.Array | None = None
     ordering: pa.Array | None = None
     deleted: int | None = None
+    gathered: Mapping[str, bytes] = field(default_factory=dict)

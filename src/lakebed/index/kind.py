@@ -7,7 +7,7 @@ Whoever needs an index loops over `KINDS`, or asks `kind_of` a partition, instea
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.index.build import Build, IndexRequest, Source
@@ -17,6 +17,7 @@ from lakebed.index.data_files import StoredFile
 from lakebed.index.facts import FileFacts
 from lakebed.index.partition_stats.current import StatsReader
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
+from lakebed.index.wanted import Wanted
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.bootstrap import group_ids
 from lakebed.metadata.entries import Entries, split_entries
@@ -55,19 +56,22 @@ class Expected:
     """The indexes that the facts of a write are enough for: those that the table had when it began.
 
     `columns` have statistics, `ordering` is that of entries of the record index. A partitioned one gives a new data
-    partition `partition_shards`.
+    partition `partition_shards`. `gathered` has the columns that other indexes were made of, by their partition.
     """
 
     partitions: frozenset[str] = frozenset()
     columns: tuple[str, ...] = ()
     ordering: EntryOrdering | None = None
     partition_shards: int = 1
+    gathered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def grown(self, partitions: Iterable[str], definitions: Mapping[str, IndexDefinition]) -> Expected:
         """The same, with more indexes, and with all columns that definitions name."""
         named = (column for definition in definitions.values() for column in definition.source_fields)
         columns = tuple(dict.fromkeys((*self.columns, *named)))
-        return replace(self, partitions=self.partitions.union(partitions), columns=columns)
+        new = frozenset(partitions)
+        made = {name: each.source_fields for name, each in definitions.items() if name in new}
+        return replace(self, partitions=self.partitions | new, columns=columns, gathered={**self.gathered, **made})
 
 
 class IndexKind:
@@ -116,10 +120,16 @@ class IndexKind:
         del definitions
         return True
 
+    def wants(self, partition: str, definitions: Mapping[str, IndexDefinition]) -> Wanted | None:
+        """What tasks gather of the rows of each file that they write; None if the facts of every file are enough."""
+        del partition, definitions
+        return None
+
     def is_expected(self, partition: str, expected: Expected, definitions: Mapping[str, IndexDefinition]) -> bool:
         """Whether the facts of a write are enough to make its entries."""
-        del definitions
-        return partition in expected.partitions
+        wanted = self.wants(partition, definitions)
+        is_gathered = wanted is None or expected.gathered.get(partition) == wanted.columns
+        return is_gathered and partition in expected.partitions
 
     def complete(self, facts: FileFacts, stored: StoredFile, definitions: Mapping[str, IndexDefinition]) -> FileFacts:
         """The facts of a file with what entries need, read from it: it was written before the index was there."""

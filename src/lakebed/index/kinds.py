@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from lakebed.index.bloom.kind import BLOOM_FILTERS
 from lakebed.index.column_stats.kind import COLUMN_STATS
@@ -12,9 +13,11 @@ from lakebed.index.kind import IndexKind
 from lakebed.index.partition_stats.kind import PARTITION_STATS
 from lakebed.index.record.kind import RECORD_INDEX
 from lakebed.index.secondary.kind import SECONDARY
+from lakebed.index.wanted import Wanted
 from lakebed.metadata.bootstrap import EmptyPartition, group_ids
 from lakebed.metadata.merging import PLAIN, Form, Merged, MergedLogs, MergeRule
 from lakebed.metadata.shard import Shard
+from lakebed.model.index import IndexDefinition
 
 KINDS: tuple[IndexKind, ...] = (
     FILES,
@@ -31,6 +34,29 @@ PRUNING: tuple[IndexKind, ...] = (PARTITION_STATS, RECORD_INDEX, SECONDARY, EXPR
 """Kinds that exclude file slices, in the order in which they are asked: the cheapest first."""
 
 
+_ADDED: list[IndexKind] = []
+
+
+def all_kinds() -> tuple[IndexKind, ...]:
+    """Every kind, those added for a while last."""
+    return (*KINDS, *_ADDED)
+
+
+def pruning_kinds() -> tuple[IndexKind, ...]:
+    """Kinds that exclude file slices, in the order in which they are asked."""
+    return (*PRUNING, *_ADDED)
+
+
+@contextmanager
+def added_kind(kind: IndexKind) -> Iterator[IndexKind]:
+    """Adds a kind in this process, for all threads, as long as the context lasts."""
+    _ADDED.append(kind)
+    try:
+        yield kind
+    finally:
+        _ADDED.remove(kind)
+
+
 def lookup_kind() -> IndexKind:
     """The kind that finds rows by their record key."""
     return RECORD_INDEX
@@ -38,18 +64,24 @@ def lookup_kind() -> IndexKind:
 
 def kind_of(partition: str) -> IndexKind:
     """The kind of the index that a metadata-table partition is; one that nobody knows is kept by no write."""
-    return next((kind for kind in KINDS if kind.matches(partition)), _Unknown(partition))
+    return next((kind for kind in all_kinds() if kind.matches(partition)), _Unknown(partition))
 
 
 def named_partitions() -> dict[str, str]:
     """The metadata-table partition, which is the index's name, by what users call each kind that can be built."""
-    return {word: kind.partition for kind in KINDS if kind.is_built for word in kind.words}
+    return {word: kind.partition for kind in all_kinds() if kind.is_built for word in kind.words}
+
+
+def wanted_of(partitions: Iterable[str], definitions: Mapping[str, IndexDefinition]) -> tuple[Wanted, ...]:
+    """What the indexes of these metadata-table partitions want of files that are written."""
+    found = (kind_of(name).wants(name, definitions) for name in dict.fromkeys(partitions))
+    return tuple(wanted for wanted in found if wanted is not None)
 
 
 def empty_partitions(shards: Mapping[str, int]) -> list[EmptyPartition]:
     """Partitions of the metadata table of a table without data, with so many shards each, as Hudi orders them."""
     found = []
-    for kind in KINDS:
+    for kind in all_kinds():
         for name in filter(kind.matches, shards):
             file_ids = group_ids(name, shards[name])
             found.append(EmptyPartition(name, file_ids, tuple(kind.first_entries(file_ids))))

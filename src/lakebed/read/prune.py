@@ -11,7 +11,7 @@ from lakebed.errors import CorruptTableError
 from lakebed.filter.partitions import typed_partition_values
 from lakebed.filter.predicate import columns_of
 from lakebed.filter.ranges import Ranges
-from lakebed.index.kinds import PRUNING, lookup_kind
+from lakebed.index.kinds import lookup_kind, pruning_kinds
 from lakebed.index.prune import Kept, NotUsed, Query, Slices, keep_partitions, wanted_keys
 from lakebed.metadata import MetadataTable, Unusable
 from lakebed.read.explain import PruneStep
@@ -82,7 +82,7 @@ def _by_partition_path(query: Query, slices: Slices) -> Kept | NotUsed:
 
 def pruners() -> tuple[tuple[str, Pruner], ...]:
     """What excludes slices, in the order in which it is asked: the cheapest first."""
-    return ((_PATHS, _by_partition_path), *((kind.label, kind.prune) for kind in PRUNING))
+    return ((_PATHS, _by_partition_path), *((kind.label, kind.prune) for kind in pruning_kinds()))
 
 
 def _exact(values: pa.Array) -> Ranges:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from lakebed.index.kinds import wanted_of
 from lakebed.index.record.ordering import find_ordering
 from lakebed.model.instant import InstantTime
 from lakebed.options import WriteOptions
@@ -44,4 +45,5 @@ def make_context(state: TableState, instant: InstantTime, schema: pa.Schema, opt
         ),
         entry_ordering=find_ordering(state.definitions, state.config) if "record_index" in indexes else None,
         partition_shards=options.partition_shards,
+        wanted=wanted_of(indexes, state.definitions),
     )

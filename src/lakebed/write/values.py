@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from lakebed.index.kind import Expected
+from lakebed.index.wanted import Wanted
 from lakebed.model.commit import NO_LOGS
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
@@ -83,7 +84,7 @@ class WriteContext:
     `schema` has the table's data columns after this write; `avro_json` declares them after the five meta columns.
     `stats_columns`, meta columns among them, get column statistics; none if the table keeps no such index. Entries of
     the record index carry the values of `entry_ordering`, if they do; one that is partitioned gives a new data
-    partition `partition_shards`.
+    partition `partition_shards`. Tasks gather of the rows of each file what other indexes have `wanted`.
     """
 
     storage: Storage
@@ -96,6 +97,7 @@ class WriteContext:
     files: FileSizing = field(default_factory=FileSizing)
     entry_ordering: EntryOrdering | None = None
     partition_shards: int = 1
+    wanted: tuple[Wanted, ...] = ()
     encodings: Encodings = field(default_factory=dict, repr=False, compare=False)
     """How columns are encoded, as tasks in this process find it."""
 
@@ -103,7 +105,8 @@ class WriteContext:
     def expected(self) -> Expected:
         """The indexes that files of this write have facts for."""
         partitions = (*self.config.metadata_partitions, *self.config.metadata_partitions_inflight)
-        return Expected(frozenset(partitions), self.stats_columns, self.entry_ordering, self.partition_shards)
+        gathered = {each.partition: each.columns for each in self.wanted}
+        return Expected(frozenset(partitions), self.stats_columns, self.entry_ordering, self.partition_shards, gathered)
 
 
 @dataclass(frozen=True, slots=True)

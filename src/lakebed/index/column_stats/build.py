@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 
 from lakebed.format.guard import decoding
 from lakebed.format.log.blocks import decode_records
-from lakebed.format.log.file import BlockKind, HeaderKey, decode_log_file
+from lakebed.format.log.file import HeaderKey, decode_log_file
 from lakebed.format.metadata.records import merge_column_stats
 from lakebed.index.build import Source, pieces_source
 from lakebed.index.column_stats.compute import column_stats
 from lakebed.index.column_stats.entries import column_stats_entries
-from lakebed.index.data_files import StoredFile, stored_files
+from lakebed.index.data_files import DATA_BLOCKS, StoredFile, stored_files
 from lakebed.metadata.entries import Entries
 from lakebed.model.files import LogFile
 from lakebed.model.index import IndexDefinition
@@ -72,7 +72,7 @@ def _log_stats(stored: StoredFile, columns: Sequence[str]) -> tuple[ColumnStats,
     """
     name = stored.file.name
     blocks = decode_log_file(stored.storage.get(stored.path), path=stored.path)
-    data = [block for block in blocks if block.kind in _DATA]
+    data = [block for block in blocks if block.kind in DATA_BLOCKS]
     if not data:
         return tuple(_nulls(name, columns, 0))
     tables = [decode_records(block, path=stored.path) for block in data]
@@ -90,6 +90,3 @@ def _log_stats(stored: StoredFile, columns: Sequence[str]) -> tuple[ColumnStats,
             older = merged.get(stats.column)
             merged[stats.column] = stats if older is None else merge_column_stats(older, stats)
     return tuple(merged.values())
-
-
-_DATA = (BlockKind.AVRO_DATA, BlockKind.PARQUET_DATA)

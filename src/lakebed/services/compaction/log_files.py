@@ -14,6 +14,7 @@ import pyarrow as pa
 from lakebed.engine.randomness import new_write_token
 from lakebed.format.log.file import HeaderKey, encode_log_block
 from lakebed.index.facts import FileFacts
+from lakebed.index.wanted import gather_all
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.words import COMMIT_SEQNO, META_COLUMNS, PARTITION_PATH, RECORD_KEY
@@ -47,7 +48,8 @@ def compact_logs(task: CompactionTask) -> tuple[FileFacts, ...]:
     content = _folded(write, parts, schema) or _copied(write, parts)
     log = store_log_file(write, content.data)
     stat = _stat(task.file_slice, log, content, parts)
-    return (FileFacts(stat, log_column_stats(write, content.blocks, log.name)),)
+    gathered = gather_all(task.context.wanted, [block.rows for block in content.blocks])
+    return (FileFacts(stat, log_column_stats(write, content.blocks, log.name), gathered=gathered),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.index.build import Build, IndexRequest, Source, Target, store_shards
-from lakebed.index.kinds import KINDS, kind_of
+from lakebed.index.kinds import all_kinds, kind_of
 from lakebed.index.record.current_entries import first_extra, next_extra
 from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata.bootstrap import (
@@ -86,7 +86,7 @@ def _resting_on(partition: str) -> tuple[str, ...]:
     Its columns may be others than before: of a new one, statistics of partitions would have what later writes add, and
     lack the rows that are there; of one that it does not have any more, nobody would keep them up to date.
     """
-    return tuple(kind.partition for kind in KINDS if kind.made_of == partition)
+    return tuple(kind.partition for kind in all_kinds() if kind.made_of == partition)
 
 
 def fresh_state(table: TableState, section: Section) -> TableState:

@@ -36,12 +36,13 @@ def rebuild_lost(transactions: Transactions, handle: TableHandle, options: Index
 
 
 def _rebuild(transactions: Transactions, handle: TableHandle, name: str, options: IndexOptions) -> None:
-    request = IndexRequest(name, _KINDS[name], rebuild=True, keeps=True)
+    request = IndexRequest(name, _word(name), rebuild=True, keeps=True)
     try:
         build_index(transactions, handle.state(), request, options)
     except LakebedError as error:
         _LOG.warning("%s could not be rebuilt: %s", name, error)
 
 
-_KINDS = {partition: kind for kind, partition in reversed(named_partitions().items())}
-"""The first kind of each metadata-table partition; one that is built anew stays what its definition says."""
+def _word(partition: str) -> str:
+    """What users call an index first; one that is rebuilt stays what its definition says."""
+    return next(word for word, named in named_partitions().items() if named == partition)

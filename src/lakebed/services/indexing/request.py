@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.index.build import IndexRequest
-from lakebed.index.kinds import KINDS, kind_of, named_partitions
+from lakebed.index.kinds import all_kinds, kind_of, named_partitions
 from lakebed.model.index import OUTSIDE
 from lakebed.options import INDEX_NAMES
 
@@ -30,7 +30,7 @@ def parse_request(
     kind = None if kind is None else INDEX_NAMES.get(kind.lower(), kind)
     name = INDEX_NAMES.get(name.lower(), name) if is_other else name
     asked = kind or next((k for k, partition in names.items() if name in (k, partition)), name)
-    if not all(found.is_built for found in KINDS if asked in found.words or found.matches(asked)):
+    if not all(found.is_built for found in all_kinds() if asked in found.words or found.matches(asked)):
         raise UnsupportedTableError(
             f"lakebed does not build {asked} indexes yet", hint="create it with Apache Hudi; lakebed can use it"
         )

@@ -26,6 +26,7 @@ from lakebed.format.parquet_footer import BLOOM, footer_metadata
 from lakebed.index.column_stats.compute import column_stats
 from lakebed.index.facts import FileFacts
 from lakebed.index.record.ordering import ordering_numbers
+from lakebed.index.wanted import gather_all
 from lakebed.model.commit import WriteStat
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
@@ -101,7 +102,8 @@ def store_base_file(
     size = encoded.data.nbytes
     stat = replace(stat, num_writes=table.num_rows, total_write_bytes=size, file_size=size)
     stats = column_stats(table, name, context.stats_columns, encoded.footer)
-    return FileFacts(stat, stats, encoded.bloom if _keeps_blooms(context.config) else None)
+    bloom = encoded.bloom if _keeps_blooms(context.config) else None
+    return FileFacts(stat, stats, bloom, gathered=gather_all(context.wanted, [table]))
 
 
 def dismiss(context: WriteContext, read: FileSlice) -> None:

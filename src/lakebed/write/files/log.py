@@ -17,6 +17,7 @@ from lakebed.format.file_names import encode_log_file_name, log_merge_order
 from lakebed.format.metadata.column_stats import merge_column_stats
 from lakebed.index.column_stats.compute import column_stats, spread_stats
 from lakebed.index.facts import FileFacts
+from lakebed.index.wanted import gather_all
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.metadata import ColumnStats
@@ -63,6 +64,7 @@ class LogDraft:
     deletes: pa.Table
     column_stats: tuple[ColumnStats, ...]
     doubtful: pa.Array
+    gathered: Mapping[str, bytes]
 
 
 def append_log_file(task: WriteTask) -> tuple[FileFacts, ...]:
@@ -130,6 +132,7 @@ def _draft(task: WriteTask, lot: LogLot | None = None) -> LogDraft | None:
         deletes,
         log_column_stats(task, blocks, log.name),
         _doubtful(task, joined(_revived(records)[RECORD_KEY])),
+        gather_all(task.context.wanted, [block.rows for block in blocks]),
     )
 
 
@@ -143,7 +146,17 @@ def _draft_of(lot: LogLot, task: WriteTask, rows: Picked) -> LogDraft | None:
     new = pa.table({RECORD_KEY: keys, IS_INSERT: pa.repeat(True, len(keys))})
     stats = spread_stats(block.spreads, log.name, task.context.stats_columns, rows.count)
     doubtful = _doubtful(task, joined(rows.table[RECORD_KEY].take(pa.array(rows.assignment.revived))))
-    return LogDraft(task, log, block.data, rows.count, new, new.slice(0, 0), stats, doubtful)
+    gathered = _gathered(task.context, rows)
+    return LogDraft(task, log, block.data, rows.count, new, new.slice(0, 0), stats, doubtful, gathered)
+
+
+def _gathered(context: WriteContext, rows: Picked) -> Mapping[str, bytes]:
+    """What indexes want of the rows; only the columns that they ask for are taken out of the lot."""
+    if not context.wanted:
+        return {}
+    asked = {column for wanted in context.wanted for column in wanted.columns}
+    known = rows.table.select([name for name in rows.table.column_names if name in asked])
+    return gather_all(context.wanted, [known if rows.is_apart else known.take(pa.array(rows.assignment.rows))])
 
 
 def _store(drafts: Sequence[LogDraft]) -> tuple[FileFacts, ...]:
@@ -164,6 +177,7 @@ def _written(draft: LogDraft) -> FileFacts:
         column_stats=draft.column_stats,
         deleted_keys=deleted,
         deleted=0 if deleted is None else len(deleted),
+        gathered=draft.gathered,
     )
     entered = _entered(records, gone, task.context)
     return with_entries(written, entered, task.context) if entered.num_rows else written

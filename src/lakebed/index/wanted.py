@@ -1,0 +1,29 @@
+"""What an index wants of a file while it is written: a digest of some columns, made by the task that has the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+Gather = Callable[[Sequence[pa.Table]], bytes]
+"""Makes bytes of the rows of a file, one table per block; a table lacks the columns that its block lacks. Picklable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The `columns` that write tasks hand to `gather`, for the index of a metadata-table partition."""
+
+    partition: str
+    columns: tuple[str, ...]
+    gather: Gather
+
+
+def gather_all(wanted: Sequence[Wanted], tables: Sequence[pa.Table]) -> dict[str, bytes]:
+    """What indexes are to know of the rows of a file, by metadata-table partition."""
+    return {each.partition: each.gather([_selected(table, each.columns) for table in tables]) for each in wanted}
+
+
+def _selected(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    return table.select([name for name in columns if name in table.column_names])
