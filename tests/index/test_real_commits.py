@@ -12,8 +12,8 @@ from lakebed.index.change import MetadataChange
 from lakebed.index.kind import Update
 from lakebed.index.obliged import list_groups
 from lakebed.index.partition_stats.entries import widened_stats
+from lakebed.index.partition_stats.written import PartitionStats
 from lakebed.index.update import plan_change
-from lakebed.metadata.kept import PartitionStats
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import Instant
 from lakebed.model.metadata import ColumnStats

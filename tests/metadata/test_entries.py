@@ -17,11 +17,11 @@ from lakebed.index.column_stats.kind import column_stats_definition
 from lakebed.index.kind import Update
 from lakebed.index.obliged import list_groups
 from lakebed.index.partition_stats.current import KnownStats
+from lakebed.index.partition_stats.written import PartitionStats
 from lakebed.index.record.entries import KeyChanges
 from lakebed.index.record.kind import record_index_definition
 from lakebed.index.update import plan_change, write_change
 from lakebed.metadata.entries import Entries
-from lakebed.metadata.kept import PartitionStats
 from lakebed.metadata.shard_writes import ShardWrite, write_shards
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import InstantTime

@@ -18,7 +18,8 @@ from conftest import REAL_TABLES, catalogue
 from lakebed.format.arrow import text_array
 from lakebed.model.source import BytesSource
 from lakebed.read import file_slice, held_files
-from lakebed.read.held_files import HeldBytes, HeldFiles, KeyedFile, key_digests
+from lakebed.read.held_files import HeldBytes, KeyedFile, key_digests
+from lakebed.storage.cache import FileCache
 from rows import canonical
 
 _PARTITIONS = {entry["zip"].removesuffix(".zip"): entry["metadata_partitions"] for entry in catalogue()}
@@ -173,7 +174,7 @@ def test_digests_depend_on_the_key_alone(keys: list[str]) -> None:
 
 
 def test_held_files_are_bounded() -> None:
-    held = HeldFiles(100)
+    held = FileCache(100)
     loads: list[int] = []
 
     def find(number: int, size: int = 40) -> int:

@@ -93,14 +93,14 @@ def test_a_write_takes_what_a_partition_lacks_from_its_files(
 ) -> None:
     """Tables that were left so: statistics of files know the column, those of partitions do not."""
     from lakebed.services.indexing import create
-    from lakebed.table import memory
+    from lakebed.storage import cache
 
     with monkeypatch.context() as patched:
         patched.setattr(create, "_resting_on", lambda partition: ())
         table.indexes.create("column_stats", rebuild=True)
     assert stats_of(table, "extra", "oslo") is None
     if not remembers:
-        memory._MEMORIES.clear()
+        cache._TABLES.clear()
     opened(tmp_path / "t").upsert([row("d", "oslo", extra=5)])
     assert stats_of(table, "extra", "oslo") == (5, 1000, 1, 3, True)
 

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed.metadata import MetadataTable, files
-from lakebed.metadata.kept import LISTED_MAX, Kept, LastListing, Listing
+from lakebed.metadata.files import Listing, find_listing, note_listing
 from lakebed.model.files import BaseFile, LogFile
 from lakebed.model.instant import InstantTime
-from lakebed.table import memory, open_handle
+from lakebed.storage import cache
+from lakebed.storage.cache import FileCache
+from lakebed.table import open_handle
 
 MERGED = {"hoodie.metadata.log.compaction.enable": "true", "hoodie.metadata.log.compaction.blocks.threshold": "2"}
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
@@ -33,11 +35,11 @@ def rows(ts: int, *numbers: int) -> list[dict[str, Any]]:
     return [{"id": f"k{n}", "city": "abc"[n % 3], "ts": ts} for n in numbers]
 
 
-def listed(path: Path, kept: Kept | None = None) -> dict[str, tuple[BaseFile | LogFile, ...]]:
+def listed(path: Path, known: FileCache | None = None) -> dict[str, tuple[BaseFile | LogFile, ...]]:
     """The files that the metadata table lists: as a new process finds them, or as this one does."""
     metadata = open_handle(path).state().metadata
     assert isinstance(metadata, MetadataTable)
-    metadata.kept = metadata.kept if kept is None else kept
+    metadata.cache = metadata.cache if known is None else known
     return files.list_metadata_files(metadata)
 
 
@@ -60,21 +62,21 @@ def test_what_this_process_added_is_not_listed_again(tmp_path: Path, listings: l
     for ts in range(2, 6):
         lakebed.open_table(tmp_path / "t").upsert(rows(ts, ts, ts + 1))
     assert not listings
-    assert listed(tmp_path / "t") == listed(tmp_path / "t", Kept())
+    assert listed(tmp_path / "t") == listed(tmp_path / "t", FileCache())
 
 
 def test_what_another_process_added_since_is_added(tmp_path: Path, listings: list[int]) -> None:
     made(tmp_path / "t").upsert(rows(1, 1, 2, 3))
     before = listed(tmp_path / "t")
-    mine = memory._MEMORIES.copy()
-    memory._MEMORIES.clear()
+    mine = cache._TABLES.copy()
+    cache._TABLES.clear()
     lakebed.open_table(tmp_path / "t").upsert(rows(9, 100, 101))
-    memory._MEMORIES.clear()
-    memory._MEMORIES.update(mine)
+    cache._TABLES.clear()
+    cache._TABLES.update(mine)
     listings.clear()
     found = listed(tmp_path / "t")
     assert not listings
-    assert found == listed(tmp_path / "t", Kept()) != before
+    assert found == listed(tmp_path / "t", FileCache()) != before
 
 
 def test_a_write_that_does_not_come_to_be_adds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +94,7 @@ def test_a_write_that_does_not_come_to_be_adds_nothing(tmp_path: Path, monkeypat
     monkeypatch.undo()
     assert listed(tmp_path / "t") == before
     table.upsert(rows(3, 1, 5))
-    assert in_order(listed(tmp_path / "t")) == in_order(listed(tmp_path / "t", Kept()))
+    assert in_order(listed(tmp_path / "t")) == in_order(listed(tmp_path / "t", FileCache()))
 
 
 STEPS = st.lists(
@@ -117,14 +119,14 @@ def test_histories(
     options = {"hoodie.clean.commits.retained": "1"} | (MERGED if merges_logs else {})
     for ts, (verb, numbers, forgets) in enumerate(steps):
         if forgets:
-            memory._MEMORIES.clear()
+            cache._TABLES.clear()
         table = lakebed.open_table(path, options=options)
         if verb == "upsert" or not len(table.timeline.commits()):
             table.upsert(rows(ts, *sorted(numbers)))
         else:
             with suppress(lakebed.LakebedError):  # The metadata table may be compacted past what is rolled back.
                 _run(table, verb, rows(ts, *sorted(numbers)))
-        assert in_order(listed(path)) == in_order(listed(path, Kept())), verb
+        assert in_order(listed(path)) == in_order(listed(path, FileCache())), verb
 
 
 def _run(table: lakebed.Table, verb: str, given_rows: Sequence[dict[str, Any]]) -> None:
@@ -142,16 +144,16 @@ def _run(table: lakebed.Table, verb: str, given_rows: Sequence[dict[str, Any]]) 
 
 
 def test_a_listing_counts_for_its_own_files_and_newer_ones() -> None:
-    kept = LastListing()
+    kept = FileCache(1000)
     one, two = InstantTime("20260101000000001"), InstantTime("20260101000000002")
     known = Listing((("f1", one), ("f2", None)), {})
-    assert kept.find((("f1", one),)) is None
-    kept.note(known)
-    assert kept.find((("f1", one), ("f2", two))) is known
-    assert kept.find((("f1", one), ("f2", two), ("f3", two))) is known
-    assert kept.find((("f1", one),)) is None, "its own file does not count"
-    assert kept.find((("f1", two), ("f2", two))) is None, "another file of that name"
-    assert kept.find((("f2", two),)) is None, "it was compacted"
-    assert kept.find((("f1", one), ("f0", two), ("f2", two))) is None, "an older one came in between"
-    kept.note(Listing((), {"": (LogFile("f", "f", one, 1, ""),) * (LISTED_MAX + 1)}))
-    assert kept.find((("f1", one),)) is None, "too many to be kept"
+    assert find_listing(kept, (("f1", one),)) is None
+    note_listing(kept, known)
+    assert find_listing(kept, (("f1", one), ("f2", two))) is known
+    assert find_listing(kept, (("f1", one), ("f2", two), ("f3", two))) is known
+    assert find_listing(kept, (("f1", one),)) is None, "its own file does not count"
+    assert find_listing(kept, (("f1", two), ("f2", two))) is None, "another file of that name"
+    assert find_listing(kept, (("f2", two),)) is None, "it was compacted"
+    assert find_listing(kept, (("f1", one), ("f0", two), ("f2", two))) is None, "an older one came in between"
+    note_listing(kept, Listing((), {"": (LogFile("f", "f", one, 1, ""),) * 10}))
+    assert find_listing(kept, (("f1", one),)) is None, "too many to be kept"

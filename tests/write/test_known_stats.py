@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed.index.partition_stats import current as current_stats
-from lakebed.metadata.kept import WrittenStats
+from lakebed.index.partition_stats.written import find_written, note_written
 from lakebed.model.metadata import ColumnStats
-from lakebed.table import memory
+from lakebed.storage import cache
+from lakebed.storage.cache import FileCache
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 
@@ -62,11 +63,11 @@ def test_what_this_process_wrote_is_not_read_again(tmp_path: Path, reads: list[s
 
 def test_what_another_process_wrote_since_is(tmp_path: Path, reads: list[str]) -> None:
     made(tmp_path / "t").upsert(rows(1, 1, 2, 3))
-    mine = memory._MEMORIES.copy()
-    memory._MEMORIES.clear()
+    mine = cache._TABLES.copy()
+    cache._TABLES.clear()
     lakebed.open_table(tmp_path / "t").upsert(rows(9, 100, 101))
-    memory._MEMORIES.clear()
-    memory._MEMORIES.update(mine)
+    cache._TABLES.clear()
+    cache._TABLES.update(mine)
     reads.clear()
     table = lakebed.open_table(tmp_path / "t")
     table.upsert(rows(2, 1, 2))
@@ -104,7 +105,7 @@ def test_histories(
     table = made(path, kind)
     for ts, (verb, numbers, forgets) in enumerate(steps):
         if forgets:
-            memory._MEMORIES.clear()
+            cache._TABLES.clear()
         table = lakebed.open_table(path, options={"hoodie.write.set.null.for.missing.columns": "true"})
         given_rows = rows(ts, *sorted(numbers))
         if verb == "upsert" or not len(table.timeline.commits()):
@@ -127,14 +128,14 @@ def test_histories(
 
 
 def test_files_and_columns_must_be_the_same() -> None:
-    written = WrittenStats()
+    written = FileCache()
     stats = {"a": (ColumnStats("a", "ts", 1, 2, 2, 0),)}
-    written.note({"f1": "001"}, ["f2"], ("ts",), stats)
-    assert written.find({"f1": "001", "f2": "002"}, ("ts",)) == stats
-    assert written.find({"f1": "001"}, ("ts",)) == {}, "its own file does not count"
-    assert written.find({"f1": "001", "f2": "002", "f3": "003"}, ("ts",)) == {}, "there is a newer one"
-    assert written.find({"f1": "000", "f2": "002"}, ("ts",)) == {}, "another file of that name"
-    assert written.find({"f2": "002"}, ("ts",)) == {}, "it was compacted"
-    assert written.find({"f1": "001", "f2": "002"}, ("ts", "fare")) == {}
-    written.note({"f1": "001", "f2": "002"}, ["f3"], ("ts",), {"b": ()})
-    assert written.find({"f1": "001", "f2": "002", "f3": "003"}, ("ts",)) == {**stats, "b": ()}
+    note_written(written, {"f1": "001"}, ["f2"], ("ts",), stats)
+    assert find_written(written, {"f1": "001", "f2": "002"}, ("ts",)) == stats
+    assert find_written(written, {"f1": "001"}, ("ts",)) == {}, "its own file does not count"
+    assert find_written(written, {"f1": "001", "f2": "002", "f3": "003"}, ("ts",)) == {}, "there is a newer one"
+    assert find_written(written, {"f1": "000", "f2": "002"}, ("ts",)) == {}, "another file of that name"
+    assert find_written(written, {"f2": "002"}, ("ts",)) == {}, "it was compacted"
+    assert find_written(written, {"f1": "001", "f2": "002"}, ("ts", "fare")) == {}
+    note_written(written, {"f1": "001", "f2": "002"}, ["f3"], ("ts",), {"b": ()})
+    assert find_written(written, {"f1": "001", "f2": "002", "f3": "003"}, ("ts",)) == {**stats, "b": ()}

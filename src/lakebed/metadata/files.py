@@ -1,12 +1,12 @@
 """The `files` partition: every data file of the table, without listing a folder.
 
-Whoever looks again finds most log files of the partition where they were. So what they list is kept, and the records
-of newer ones are added to it.
+The list is cached with the log files that it was read from. If there are newer ones, their records are added to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -14,15 +14,52 @@ from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import pc
 from lakebed.format.metadata.keys import partition_key, partition_of_key
 from lakebed.format.metadata.records import decode_files, decode_metadata_record, merge_file_entries, merge_files
-from lakebed.metadata.kept import DataFiles, Listing
 from lakebed.metadata.shard import DeleteLayer, EntryLayer, Shard
 from lakebed.metadata.table import MetadataTable, ShardFiles
 from lakebed.model.files import BaseFile, LogFile
 from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import FileEntry
+from lakebed.storage.cache import FileCache
 from lakebed.view.listing import parse_data_files
 
 FILES = "files"
+_KEY = ("listing",)
+_FILE_BYTES = 400
+"""About what a listed file takes in memory, in bytes."""
+
+DataFiles = Mapping[str, tuple[BaseFile | LogFile, ...]]
+"""Data files by partition path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The data files that the files of a shard list.
+
+    `sources` are these files, oldest first, by path and completion time; the time is None for a file that this process
+    wrote, whose name nobody else has. Blocks of instants that are `replaced` do not count among them.
+    """
+
+    sources: tuple[tuple[str, InstantTime | None], ...]
+    files: DataFiles
+    replaced: frozenset[str] = frozenset()
+
+    def starts(self, sources: Sequence[tuple[str, InstantTime]]) -> bool:
+        """Whether these are the sources of this listing, and maybe newer ones."""
+        pairs = zip(self.sources, sources, strict=False)
+        return len(self.sources) <= len(sources) and all(
+            known == source or known == (source[0], None) for known, source in pairs
+        )
+
+
+def find_listing(cache: FileCache, sources: Sequence[tuple[str, InstantTime]]) -> Listing | None:
+    """The last listing of this process, if its sources are the first of these."""
+    newest = cache.get(_KEY, Listing)
+    return newest if newest is not None and newest.starts(sources) else None
+
+
+def note_listing(cache: FileCache, listing: Listing) -> None:
+    """Caches a listing in place of the last one."""
+    cache.put(_KEY, listing, _FILE_BYTES * sum(map(len, listing.files.values())))
 
 
 def list_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | LogFile, ...]]:
@@ -32,12 +69,12 @@ def list_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | L
         return read_metadata_files(metadata)
     (files,) = shards
     sources = _sources(files)
-    known = metadata.kept.listing.find(sources)
+    known = find_listing(metadata.cache, sources)
     listing = None if known is None else _extended(known, files, metadata)
     if listing is None:
         (shard,) = metadata.shards(FILES)
         listing = Listing(sources, _listed(shard), shard.replaced)
-    metadata.kept.listing.note(listing)
+    note_listing(metadata.cache, listing)
     return dict(listing.files)
 
 
@@ -57,10 +94,11 @@ def note_added(metadata: MetadataTable, sizes: Mapping[str, Mapping[str, int]], 
         return
     (files,) = shards
     sources = _sources(files)
-    known = metadata.kept.listing.find(sources)
+    known = find_listing(metadata.cache, sources)
     if known is not None and len(known.sources) == len(sources):
         added = {name: {n: FileEntry(size) for n, size in of_name.items()} for name, of_name in sizes.items()}
-        metadata.kept.listing.note(Listing((*sources, (path, None)), _with(known.files, added), known.replaced))
+        listing = Listing((*sources, (path, None)), _with(known.files, added), known.replaced)
+        note_listing(metadata.cache, listing)
 
 
 def live_files(shard: Shard) -> dict[str, dict[str, FileEntry]]:

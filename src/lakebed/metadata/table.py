@@ -9,7 +9,6 @@ from itertools import islice
 from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
-from lakebed.metadata.kept import Kept
 from lakebed.metadata.shard import OpenFile, Shard, load_shard, open_file, parts_of, shard_of_files
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
@@ -18,6 +17,7 @@ from lakebed.model.index import WINDOW_KEPT, IndexDefinition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Storage
+from lakebed.storage.cache import FileCache
 from lakebed.timeline import Archive, Documents, Snapshot, Timeline, load_timeline
 from lakebed.timeline.active import list_instants
 from lakebed.timeline.config import decode_config, load_config
@@ -64,13 +64,13 @@ class MetadataTable:
         data_timeline: Timeline,
         definitions: Mapping[str, IndexDefinition],
         ready: tuple[str, ...],
-        kept: Kept | None = None,
+        cache: FileCache | None = None,
         definitions_path: str = "",
     ) -> None:
         self.ready = ready
         self._definitions_path = definitions_path
         self.stale: Mapping[str, str] = {}
-        self.kept = kept or Kept()
+        self.cache = cache or FileCache()
         self.definitions = definitions
         self._storage = storage
         self._config = config
@@ -190,7 +190,7 @@ class MetadataTable:
         file = part.base or part.logs[0]
         # A base file is read through the store that opened it, which counts what is asked of it.
         key = (part.path(file.name), file.size, completed_at, id(self._storage) if part.base else None)
-        return self.kept.opened.find(key, OpenFile, lambda: open_file(self._storage, part, root=ROOT))
+        return self.cache.find(key, OpenFile, lambda: open_file(self._storage, part, root=ROOT))
 
     def newest_delta_commit(self) -> CommitMetadata | None:
         """What the delta commit says that completed last of those that count, but for log compactions."""
@@ -388,10 +388,10 @@ def find_metadata_table(
     config: TableConfig,
     timeline: Timeline,
     definitions: Mapping[str, IndexDefinition],
-    kept: Kept | None = None,
+    cache: FileCache | None = None,
     metadata_timeline: Timeline | None = None,
 ) -> MetadataTable | Unusable:
-    """The metadata table of a data table, or why it cannot be used. What is `kept` outlives this look at the table.
+    """The metadata table of a data table, or why it cannot be used. Its files are opened through the `cache`.
 
     Its `metadata_timeline` is given if it was seen at the same moment as the `timeline`, under the lock.
     """
@@ -404,7 +404,7 @@ def find_metadata_table(
     mdt_timeline = metadata_timeline or load_timeline(storage, mdt_config, ROOT)
     ready = config.metadata_partitions
     found = MetadataTable(
-        storage, mdt_config, mdt_timeline, timeline, definitions, ready, kept, config.index_definitions_path
+        storage, mdt_config, mdt_timeline, timeline, definitions, ready, cache, config.index_definitions_path
     )
     if config.own_partitions:
         newest = found.newest_delta_commit()

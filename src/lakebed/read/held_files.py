@@ -17,7 +17,7 @@ from lakebed.format.arrow import ArrowArray, text_array
 from lakebed.format.parquet_pages import ParquetPages, RowGroup
 from lakebed.model.source import ByteSource, BytesSource
 from lakebed.storage import Storage
-from lakebed.storage.held import HeldFiles
+from lakebed.storage.cache import FileCache
 
 HELD_BYTES_MAX = 256 << 20
 """Size of the cache in bytes: digests of sixty million keys, less what log files take."""
@@ -87,8 +87,8 @@ class HeldBytes:
         return len(self.data)
 
 
-HELD = HeldFiles(HELD_BYTES_MAX)
-_DECODED = HeldFiles(DECODED_BYTES_MAX)
+HELD = FileCache(HELD_BYTES_MAX)
+_DECODED = FileCache(DECODED_BYTES_MAX)
 
 
 def keyed_file(storage: Storage, path: str, size: int, key_column: str) -> KeyedFile:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant
 from lakebed.storage import Storage, open_storage
-from lakebed.table.memory import Memory, recall
+from lakebed.storage.cache import FileCache, table_cache
 from lakebed.table.state import TableState
 from lakebed.timeline import Documents, Timeline, load_timeline
 from lakebed.timeline.active import list_instants
@@ -21,22 +21,21 @@ def open_handle(
 ) -> TableHandle:
     """The table at a path or URL, with options of its store; raises InvalidInputError if there is none."""
     storage = open_storage(path, store)
-    memory = recall(storage.url, store or {})
-    return TableHandle(storage, load_config(storage), use_metadata=use_metadata, memory=memory)
+    cache = table_cache(storage.url, store or {})
+    return TableHandle(storage, load_config(storage), use_metadata=use_metadata, cache=cache)
 
 
 class TableHandle:
-    """An open table, whose state can be reloaded. What it reads goes to a `memory`, which other handles may share."""
+    """An open table, whose state can be reloaded. What it reads goes to a `cache`, which other handles may share."""
 
     def __init__(
-        self, storage: Storage, config: TableConfig, *, use_metadata: bool = True, memory: Memory | None = None
+        self, storage: Storage, config: TableConfig, *, use_metadata: bool = True, cache: FileCache | None = None
     ) -> None:
-        memory = memory or Memory()
+        self._cache = cache or FileCache()
         self.storage = storage
         self.config = config
         self._use_metadata = use_metadata
-        self._documents = Documents(storage, config, commits=memory.commits)
-        self._kept = memory.metadata
+        self._documents = Documents(storage, config, cache=self._cache)
         self._state: TableState | None = None
         self._seen: frozenset[Instant] = frozenset()
 
@@ -76,7 +75,7 @@ class TableHandle:
             timeline,
             self._documents,
             use_metadata=self._use_metadata,
-            kept=self._kept,
+            cache=self._cache,
             metadata_timeline=metadata,
         )
 

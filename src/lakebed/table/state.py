@@ -12,13 +12,13 @@ from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.timeline.metadata import decode_commit
 from lakebed.metadata import MetadataTable, Unusable, find_metadata_table
 from lakebed.metadata.files import find_partition_files, list_metadata_files
-from lakebed.metadata.kept import Kept
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import META_COLUMNS, Action, State
 from lakebed.storage import Storage
+from lakebed.storage.cache import FileCache
 from lakebed.table.definitions import load_definitions
 from lakebed.timeline import Archive, Documents, Snapshot, Timeline
 from lakebed.timeline.active import list_instants
@@ -39,7 +39,7 @@ class TableState:
         documents: Documents,
         *,
         use_metadata: bool = True,
-        kept: Kept | None = None,
+        cache: FileCache | None = None,
         metadata_timeline: Timeline | None = None,
         definitions: Mapping[str, IndexDefinition] | None = None,
     ) -> None:
@@ -49,7 +49,7 @@ class TableState:
         self.documents = documents
         self.archive = Archive(storage, config)
         self._use_metadata = use_metadata
-        self._kept = kept
+        self._cache = cache
         self._metadata_timeline = metadata_timeline
         self._cleaned_since: DataFiles = {}
         self._definitions = definitions
@@ -62,7 +62,7 @@ class TableState:
             self.timeline,
             self.documents,
             use_metadata=self._use_metadata,
-            kept=self._kept,
+            cache=self._cache,
             metadata_timeline=self._metadata_timeline,
             definitions=definitions,
         )
@@ -77,7 +77,7 @@ class TableState:
             timeline,
             self.documents,
             use_metadata=self._use_metadata,
-            kept=self._kept,
+            cache=self._cache,
         )
 
     @cached_property
@@ -93,7 +93,7 @@ class TableState:
         if not self._use_metadata:
             return Unusable("the option hoodie.metadata.enable=false asks to do without")
         return find_metadata_table(
-            self.storage, self.config, self.timeline, self.definitions, self._kept, self._metadata_timeline
+            self.storage, self.config, self.timeline, self.definitions, self._cache, self._metadata_timeline
         )
 
     @cached_property

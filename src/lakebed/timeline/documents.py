@@ -13,24 +13,21 @@ from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Storage
+from lakebed.storage.cache import FileCache
 from lakebed.timeline.archive import Archive
 
-Commits = dict[Instant, CommitMetadata]
-COMMITS_MAX = 1000
-"""Number of commits to cache: more than a timeline has before it is archived."""
+_STAT_BYTES = 2048
+"""About what the metadata of a written file takes in memory, in bytes."""
 
 
 class Documents:
-    """The contents of instant files of one table. They never change, so each is read once.
+    """The contents of instant files of one table, which never change; commit metadata is cached."""
 
-    `commits` is a cache of commit metadata to start from; what is read is added to it.
-    """
-
-    def __init__(self, storage: Storage, config: TableConfig, root: str = "", commits: Commits | None = None) -> None:
+    def __init__(self, storage: Storage, config: TableConfig, root: str = "", cache: FileCache | None = None) -> None:
         self._storage = storage
         self._config = config
         self._root = root
-        self._commits: Commits = {} if commits is None else commits
+        self._cache = cache or FileCache()
         self._cleans: dict[Instant, CleanMetadata] = {}
 
     def path(self, instant: Instant) -> str:
@@ -40,7 +37,7 @@ class Documents:
 
     def commit(self, instant: Instant) -> CommitMetadata:
         """The metadata of a completed commit, deltacommit or replacecommit."""
-        found = self._commits.get(instant)
+        found = self._cache.get((self._root, instant), CommitMetadata)
         if found is None:
             found = decode_commit(self._content(instant), path=self.path(instant))
             self.note(instant, found)
@@ -48,9 +45,8 @@ class Documents:
 
     def note(self, instant: Instant, commit: CommitMetadata) -> None:
         """Adds the metadata of a completed commit to the cache."""
-        self._commits[instant] = commit
-        for oldest in [*self._commits][:-COMMITS_MAX]:
-            self._commits.pop(oldest, None)
+        files = 1 + sum(map(len, commit.write_stats.values()))
+        self._cache.put((self._root, instant), commit, _STAT_BYTES * files)
 
     def clean(self, instant: Instant) -> CleanMetadata:
         """What a completed clean removed."""

@@ -12,7 +12,7 @@ from lakebed.format.metadata.keys import column_stats_key, partition_stats_key
 from lakebed.format.metadata.records import decode_metadata_record, merge_column_stats
 from lakebed.format.metadata.schema import is_own
 from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS
-from lakebed.metadata.kept import PartitionStats
+from lakebed.index.partition_stats.written import PartitionStats, find_written, note_written
 from lakebed.metadata.shard import StoredValue
 from lakebed.metadata.table import MetadataTable
 from lakebed.model.metadata import ColumnStats
@@ -66,7 +66,7 @@ class CurrentStats:
         """Has the next look know what was learned: it stands alone, in files with these names."""
         if self._learned is not None and self._files is not None:
             stats, columns = self._learned
-            self._metadata.kept.stats.note(self._files, names, columns, stats)
+            note_written(self._metadata.cache, self._files, names, columns, stats)
 
     @cached_property
     def _files(self) -> dict[str, str] | None:
@@ -86,7 +86,7 @@ class CurrentStats:
 
     def of_partition(self, partition: str, columns: Sequence[str]) -> KnownStats:
         """The statistics of a data partition."""
-        written = self._metadata.kept.stats.find(self._files, columns) if self._files is not None else {}
+        written = find_written(self._metadata.cache, self._files, columns) if self._files is not None else {}
         if partition in written:
             return KnownStats(written[partition])
         keys = [partition_stats_key(column, partition) for column in columns]

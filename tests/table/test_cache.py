@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.storage import open_storage
-from lakebed.table import memory
+from lakebed.model.commit import CommitMetadata
+from lakebed.storage import cache, open_storage
+from lakebed.storage.cache import FileCache, table_cache
 from lakebed.table.handle import open_handle
-from lakebed.table.memory import recall
 from lakebed.timeline import documents
 
 ROWS = pa.table({"id": ["a", "b"], "n": [1, 2]})
@@ -46,15 +46,17 @@ def test_what_a_commit_of_this_process_says_is_known_as_it_is_stored(tmp_path: P
     table.insert(wider)
     table.overwrite(wider.slice(1))
     table.delete_partitions("x")
-    known = recall(str(tmp_path / "t"), {}).commits
+    known = table_cache(str(tmp_path / "t"), {})
     stored = documents.Documents(open_storage(tmp_path / "t"), table.config)
-    assert known == {instant: stored.commit(instant) for instant in table.timeline.commits()}
-    assert len(known) == 7
+    commits = table.timeline.commits()
+    assert len(commits) == 7
+    for instant in commits:
+        assert known.get(("", instant), CommitMetadata) == stored.commit(instant)
 
 
 def test_a_log_file_of_the_metadata_table_is_opened_once(tmp_path: Path) -> None:
     new_table(tmp_path / "t").upsert(ROWS)
-    memory._MEMORIES.clear()
+    cache._TABLES.clear()
     gets = []
     for _ in range(2):
         handle = open_handle(tmp_path / "t")
@@ -79,30 +81,30 @@ def test_a_table_that_is_made_again_at_its_old_place_is_another(tmp_path: Path) 
 
 
 def test_other_options_of_a_store_and_tables_in_memory_share_nothing() -> None:
-    known = recall("s3://bucket/t", {"key": "mine"})
-    assert recall("s3://bucket/t", {"key": "mine"}) is known
-    assert recall("s3://bucket/t", {"key": "yours"}) is not known
-    assert recall("s3://bucket/other", {"key": "mine"}) is not known
-    assert recall("memory://t", {}) is not recall("memory://t", {})
+    known = table_cache("s3://bucket/t", {"key": "mine"})
+    assert table_cache("s3://bucket/t", {"key": "mine"}) is known
+    assert table_cache("s3://bucket/t", {"key": "yours"}) is not known
+    assert table_cache("s3://bucket/other", {"key": "mine"}) is not known
+    assert table_cache("memory://t", {}) is not table_cache("memory://t", {})
 
 
 def test_only_the_tables_used_last_are_remembered() -> None:
-    first = recall("s3://bucket/0", {})
+    first = table_cache("s3://bucket/0", {})
     for number in range(1, 4):
-        recall(f"s3://bucket/{number}", {})
-    assert recall("s3://bucket/0", {}) is first
+        table_cache(f"s3://bucket/{number}", {})
+    assert table_cache("s3://bucket/0", {}) is first
     for number in range(1, 5):
-        recall(f"s3://bucket/{number}", {})
-    assert recall("s3://bucket/0", {}) is not first
+        table_cache(f"s3://bucket/{number}", {})
+    assert table_cache("s3://bucket/0", {}) is not first
 
 
-def test_so_many_commits_are_remembered_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "COMMITS_MAX", 2)
+def test_commits_that_have_no_room_are_read_again(tmp_path: Path) -> None:
     table = new_table(tmp_path / "t")
     for number in range(4):
         table.upsert(pa.table({"id": ["a"], "n": [number]}))
-    state = open_handle(tmp_path / "t").state()
-    commits = state.timeline.commits()
+    known = FileCache(2 * 2 * documents._STAT_BYTES)
+    read = documents.Documents(open_storage(tmp_path / "t"), table.config, cache=known)
+    commits = table.timeline.commits()
     for instant in (*commits, *reversed(commits)):
-        assert state.documents.commit(instant).operation == "UPSERT"
-    assert len(recall(str(tmp_path / "t"), {}).commits) == 2
+        assert read.commit(instant).operation == "UPSERT"
+    assert [known.get(("", i), CommitMetadata) is not None for i in commits] == [True, True, False, False, False]
