@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+from index.distinct_counts import PARTITION, DistinctCounts
 from lakebed.commit.prepared import PreparedCommit, StagedKeys
 from lakebed.commit.stored import decode_prepared, encode_prepared
 from lakebed.errors import (
@@ -26,6 +27,7 @@ from lakebed.errors import (
     UnsupportedTableError,
     WriteConflictError,
 )
+from lakebed.index.kinds import added_kind
 from lakebed.options import WriteOptions
 from lakebed.storage import Storage, open_storage
 from lakebed.storage.faults import Crash, Fault, FaultyStorage, at
@@ -340,3 +342,14 @@ def test_the_process_that_was_taken_for_dead_cannot_commit(tmp_path: Path) -> No
     assert values(table) == UPSERT
     assert not table.timeline.pending()
     check_all(table)
+
+
+def test_what_other_kinds_of_index_gathered_is_stored_too(tmp_path: Path) -> None:
+    table = filled(tmp_path, "mor")
+    with added_kind(DistinctCounts()):
+        table.indexes.create(PARTITION, on="fare")
+        prepared = prepare(table, OPERATIONS["upsert"][0])
+        assert all(facts.gathered for facts in prepared.facts)
+        commit_it(table, stored(table, prepared))
+        assert values(table) == UPSERT
+        assert table.indexes.validate(PARTITION).is_sound

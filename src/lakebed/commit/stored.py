@@ -109,6 +109,7 @@ def _document(prepared: PreparedCommit) -> dict[str, Any]:
             "columns": expected.columns,
             "ordering": None if expected.ordering is None else asdict(expected.ordering),
             "partition_shards": expected.partition_shards,
+            "gathered": {index: list(columns) for index, columns in expected.gathered.items()},
         },
         "facts": [*_facts(prepared)],
         "replaced": _groups(prepared.replaced),
@@ -135,6 +136,7 @@ def _facts(prepared: PreparedCommit) -> Iterator[dict[str, Any]]:
             "deleted": _count(file.deleted_keys),
             "has_ordering": file.ordering is not None,
             "rows_deleted": file.deleted,
+            "gathered": {index: b64encode(found).decode() for index, found in file.gathered.items()},
         }
 
 
@@ -180,6 +182,7 @@ class _Decoder:
                 gone,
                 ordering if entry["has_ordering"] else None,
                 entry["rows_deleted"],
+                {index: b64decode(text) for index, text in entry["gathered"].items()},
             )
 
     def _hidden(self) -> Iterator[KeyChanges]:
@@ -246,7 +249,13 @@ def _write_set(given: Mapping[str, Any]) -> WriteSet:
 
 def _expected(given: Mapping[str, Any]) -> Expected:
     ordering = None if given["ordering"] is None else EntryOrdering(**given["ordering"])
-    return Expected(frozenset(given["partitions"]), tuple(given["columns"]), ordering, given["partition_shards"])
+    return Expected(
+        frozenset(given["partitions"]),
+        tuple(given["columns"]),
+        ordering,
+        given["partition_shards"],
+        {index: tuple(columns) for index, columns in given["gathered"].items()},
+    )
 
 
 def _key_files(files: KeyFiles) -> dict[str, Any]:
