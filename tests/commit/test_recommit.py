@@ -280,8 +280,8 @@ def test_a_flipped_byte_is_never_a_commit(tmp_path: Path) -> None:
     data = stored(table, prepare(table, OPERATIONS["upsert"][0]))
     storage = open_storage(url_of(table))
     whole, _ = decode_prepared(data, storage, path="p")
-    for offset in range(0, len(data), 7):
-        flipped = data[:offset] + bytes([data[offset] ^ 0x10]) + data[offset + 1 :]
+    for offset, bit in ((offset, 1 << offset % 8) for offset in range(0, len(data), 3)):
+        flipped = data[:offset] + bytes([data[offset] ^ bit]) + data[offset + 1 :]
         try:
             found, _ = decode_prepared(flipped, storage, path="p")
         except (CorruptTableError, UnsupportedTableError):

@@ -1,8 +1,9 @@
 """A prepared commit as bytes: another process can commit it if the one that prepared it dies.
 
-The file is a zip archive, whose checksums tell a truncated or damaged one:
+The file is a zip archive; checksums tell a truncated or damaged one:
 
-    commit.json     instant, write set, what was seen, one entry per file; `version` says which form this is
+    commit.json     instant, write set, what was seen, one entry per file, digests of the other members; `version`
+                    says which form this is
     commit.avro     the commit metadata, as the timeline will have it
     columns.arrow   the data columns of the table that the commit was planned on
     *.arrow         record keys: inserted, deleted, hidden, new
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import date, datetime, time
 from decimal import Decimal
+from hashlib import blake2b
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +43,7 @@ from lakebed.storage import Storage
 from lakebed.transaction.conflicts import WriteKind, WriteSet
 
 _VERSION = 1
+_DOCUMENT = "commit.json"
 _KEY, _ORDERING = "key", "ordering"
 _FLAGS = ("knows_keys", "compacts", "keeps_current")
 _BYTES_MAX = 4 << 30
@@ -59,10 +62,11 @@ def encode_prepared(prepared: PreparedCommit, table: str) -> bytes:
         members["columns.arrow"] = _encode_table(prepared.columns.empty_table())
     if callable(prepared.new_keys):
         members["new.arrow"] = _encode_table(prepared.new_keys())
-    document = {"version": _VERSION, "table": table, **_document(prepared)}
+    digests = {name: _digest(data) for name, data in members.items()}
+    document = {"version": _VERSION, "table": table, "members": digests, **_document(prepared)}
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w") as archive:
-        archive.writestr("commit.json", json.dumps(document))
+        archive.writestr(_DOCUMENT, json.dumps(document))
         for name, data in members.items():
             archive.writestr(name, data)
     return sink.getvalue()
@@ -72,13 +76,19 @@ def decode_prepared(data: bytes, storage: Storage, *, path: str) -> tuple[Prepar
     """The prepared commit and the name of its table. Keys of a large write lie in `storage`."""
     with decoding(path, "prepared commit"):
         members = _unpack(data)
-        document = json.loads(members["commit.json"])
+        document = json.loads(members[_DOCUMENT])
         if document["version"] != _VERSION:
             raise UnsupportedTableError(
                 f"{path} is a prepared commit of version {document['version']}; this is version {_VERSION}",
                 hint="commit it with the version of lakebed that prepared it, or roll the write back and run it again",
             )
+        if document["members"] != {name: _digest(member) for name, member in members.items() if name != _DOCUMENT}:
+            raise ValueError("it is truncated or damaged: members are missing or changed")
         return _Decoder(document, members, storage, path).prepared(), document["table"]
+
+
+def _digest(member: bytes) -> str:
+    return blake2b(member, digest_size=16).hexdigest()
 
 
 def _unpack(data: bytes) -> dict[str, bytes]:
