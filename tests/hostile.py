@@ -22,9 +22,13 @@ _LENGTHS = (-1, 0, 1, 0x7F, 0x7FFFFFFF, -0x80000000, 0x10000000)
 def mutations(good: bytes, *, seed: int, count: int) -> Iterator[bytes]:
     """`count` damaged versions of `good`: flips, cuts, overwritten lengths, moved and repeated pieces."""
     rng = random.Random(seed)
-    kinds = (_flip, _cut, _length, _repeat, _move, _noise)
     for _ in range(count):
-        yield rng.choice(kinds)(good, rng)
+        yield mutate(good, rng)
+
+
+def mutate(good: bytes, rng: random.Random) -> bytes:
+    """One damaged version of `good`."""
+    return rng.choice((_flip, _cut, _length, _repeat, _move, _noise))(good, rng)
 
 
 def truncations(good: bytes, *, step: int = 1) -> Iterator[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -25,6 +25,17 @@ _ON_BAD_BYTES = (
     zlib.error,
 )
 """OSError: Arrow says so of bad compressed pages. Not MemoryError: sizes are checked before anything is allocated."""
+
+_ROWS_FREE, _ROWS_PER_BYTE_MAX = 1 << 20, 64
+"""Rows that a Parquet file may have: so many, and so many more per byte. Runs make more of a byte, but keys do not."""
+
+
+def check_row_counts(counts: Sequence[int], size: int) -> int:
+    """All rows of row groups; ValueError if `size` bytes cannot have so many: Arrow allocates what a footer says."""
+    rows = sum(counts)
+    if min(counts, default=0) < 0 or rows > _ROWS_FREE + _ROWS_PER_BYTE_MAX * size:
+        raise ValueError(f"{rows} rows in {size} bytes")
+    return rows
 
 
 @contextmanager

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import ArrowArray, empty_table, position_array
-from lakebed.format.guard import decoding
+from lakebed.format.guard import check_row_counts, decoding
 from lakebed.format.thrift import (
     RAW,
     Struct,
@@ -117,6 +117,7 @@ class ParquetPages:
             self._version = int(footer.get(1, 1))
             self.columns = {column.name: column for column in parquet_columns(footer[2])}
             self.row_groups = tuple(_row_groups(footer[4]))
+            check_row_counts([group.rows for group in self.row_groups], source.size)
         self._pages: dict[tuple[int, int], Pages | None] = {}
 
     @property

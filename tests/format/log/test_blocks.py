@@ -32,6 +32,9 @@ from lakebed.format.log.blocks import (
     write_parquet_records,
 )
 from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock, decode_log_file, encode_log_block
+from lakebed.format.parquet_pages import ParquetPages
+from lakebed.format.varint import encode_zigzag
+from lakebed.model.source import BytesSource
 from lakebed.model.words import META_COLUMNS, RECORD_KEY
 
 PATH = "eu/.f-0_20261115235346030.log.1_0-945-2432"
@@ -141,6 +144,22 @@ def encode_parquet_records(table: pa.Table, avro_json: str) -> memoryview:
     sink = pa.BufferOutputStream()
     write_parquet_records(sink, table, avro_json)
     return memoryview(sink.getvalue())
+
+
+@pytest.mark.parametrize("places", [1, -1])
+@pytest.mark.parametrize("claimed", [12_346, 1 << 26, 1 << 40])
+def test_parquet_blocks_that_claim_other_rows(places: int, claimed: int) -> None:
+    """In the footer alone, or everywhere: Arrow would make room for all of them, and give those that there are."""
+    table = pa.table({"n": pa.array(range(12_345))})
+    data = bytes(encode_parquet_records(table, "{}"))
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer = data[start:-8].replace(encode_zigzag(12_345), encode_zigzag(claimed), places)
+    forged = data[:start] + footer + struct.pack("<I4s", len(footer), b"PAR1")
+    with pytest.raises(CorruptTableError):
+        decode_records(block_of(forged, BlockKind.PARQUET_DATA), path=PATH)
+    if places < 0:
+        with pytest.raises(CorruptTableError):
+            list(ParquetPages(BytesSource(forged, PATH)).read_column("n"))
 
 
 def test_parquet_round_trip() -> None:

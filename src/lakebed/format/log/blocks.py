@@ -23,7 +23,7 @@ from pyroaring import BitMap64
 
 from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.format.avro.schema import arrow_schema
-from lakebed.format.guard import decoding
+from lakebed.format.guard import check_row_counts, decoding
 from lakebed.format.log.deletes import CONTENT_VERSION, check_content_version, decode_deletes, encode_deletes
 from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock
 from lakebed.format.parquet_footer import avro_metadata
@@ -137,8 +137,16 @@ def _decode_avro_records(block: LogBlock, path: str, columns: Sequence[str] | No
 def _decode_parquet_records(block: LogBlock, path: str, columns: Sequence[str] | None) -> pa.Table:
     with decoding(path, "a Parquet log block", offset=block.content_offset):
         file = pq.ParquetFile(pa.BufferReader(block.content))
+        rows = check_row_counts(_row_counts(file.metadata), len(block.content))
         picked = None if columns is None else _pick(file.schema_arrow, columns)
-        return file.read(columns=picked, use_threads=False)
+        table = file.read(columns=picked, use_threads=False)
+        if not table.num_rows == rows == file.metadata.num_rows:
+            raise ValueError(f"{table.num_rows} rows, {rows} in row groups, {file.metadata.num_rows} expected")
+        return table
+
+
+def _row_counts(metadata: pq.FileMetaData) -> list[int]:
+    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
 
 
 def _pick(schema: pa.Schema, columns: Sequence[str]) -> list[str]:
