@@ -16,7 +16,7 @@ from lakebed.write.tag.files import Ints, Tags
 from lakebed.write.values import DELETED, FileSizing
 
 _COMPACTED_SHARE = {"avro": 0.35, "parquet": 1.0}
-"""What is left of the bytes of log files in a base file. That of Avro is Apache Hudi's estimate."""
+"""Size of a base file relative to the log files compacted into it, by log format. Avro's is Apache Hudi's estimate."""
 
 FileIds = Callable[[], str]
 """A new file id: a UUID and a counter, `<uuid>-0`."""
@@ -71,7 +71,7 @@ def assign_rows(
     new_file_id: FileIds,
     take: Callable[[Space, Ints], tuple[Ints, Ints]] | None = None,
 ) -> tuple[Assignment, ...]:
-    """Every tagged row goes where it lives; `inserts`, by partition, into small files and then new file groups.
+    """Assigns tagged rows to the file groups that hold them, `inserts` to small files and then to new file groups.
 
     `take` says which of some rows a small file gets, and which are left.
     """
@@ -112,7 +112,7 @@ def small_files(
     excluded: frozenset[FileGroupId],
     with_logs: bool = False,
 ) -> dict[str, list[Space]]:
-    """Small slices, by partition, smallest first, and the room left in them; `with_logs` also those that have logs."""
+    """Small slices, by partition, smallest first, and the free space in each; `with_logs` includes those with logs."""
     found: dict[str, list[tuple[float, Space]]] = {}
     for number, file_slice in enumerate(slices):
         size = _size(file_slice, sizing)
@@ -126,7 +126,7 @@ def small_files(
 
 
 def _size(file_slice: FileSlice, sizing: FileSizing) -> float | None:
-    """About the size of the base file that a compaction of the slice would make; None if it is not known."""
+    """Estimated size of the base file that a compaction of the slice would write; None if unknown."""
     base = file_slice.base
     base_bytes = 0 if base is None else base.size
     log_bytes = [log.size for log in file_slice.logs]

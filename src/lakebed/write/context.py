@@ -1,4 +1,4 @@
-"""What all tasks of a write share, from the table as it stands and the options of the write."""
+"""The context that all tasks of a write share, made from the table's current state and the write options."""
 
 from __future__ import annotations
 

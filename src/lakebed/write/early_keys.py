@@ -1,4 +1,4 @@
-"""New keys of a planned write: their index entries are made while its files are."""
+"""Index entries of the new keys of a planned write, encoded while its files are written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakebed.write.values import IS_DELETE, WriteContext, WriteTask
 def prepare_entries(
     state: TableState, context: WriteContext, plan: WritePlan, tables: NewTables | None
 ) -> PreparedKeys | None:
-    """Begins to make the entries for what the plan says is new; None if only the files will tell."""
+    """Starts encoding the entries of keys that the plan knows to be new; None if only the written files tell."""
     metadata = state.metadata
     if plan.counts is None or not isinstance(metadata, MetadataTable) or not metadata.has(RECORD_INDEX):
         return None
@@ -40,7 +40,7 @@ def prepare_entries(
 
 
 def _new_keys(task: WriteTask) -> KeyChanges | None:
-    """The keys that a task brings to its file group, as far as they can be told before it has run."""
+    """The keys that a task adds to its file group; None if that is not known before it has run."""
     rows = task.rows
     if not isinstance(rows, Picked) or rows.new_keys is None or IS_DELETE in rows.table.column_names:
         return None

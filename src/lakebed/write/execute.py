@@ -1,4 +1,4 @@
-"""Running write tasks: a new base file, a merged one, or a log file, each noted by a marker before it is made."""
+"""Running write tasks: a new base file, a merged one, or a log file, each with a marker written before it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _attempt(task: WriteTask) -> WriteTask:
 
 @dataclass(frozen=True, slots=True)
 class WrittenGroup:
-    """What a task of a large write made: files, and keys that are stored by themselves."""
+    """The result of a task of a large write: files, and keys that it stored in files of their own."""
 
     files: tuple[FileFacts, ...]
     keys: tuple[StoredKeys, ...]
@@ -128,7 +128,7 @@ def hidden_keys(scan: SliceTask, rows: pa.Table) -> KeyChanges:
 
 
 def find_strays(context: WriteContext, written: Sequence[FileFacts]) -> tuple[str, ...]:
-    """Files that were marked but that no result names: those of task attempts that failed or came second.
+    """Files with a marker that no task result names: those of failed or duplicate task attempts.
 
     The markers of a plan that another process has taken over are that one's, too: strays of a table service are deleted
     in its commit section alone, where it is certain that nobody has.
@@ -138,7 +138,7 @@ def find_strays(context: WriteContext, written: Sequence[FileFacts]) -> tuple[st
 
 
 def find_rival_files(context: WriteContext, written: Sequence[FileFacts], partitions: Iterable[str]) -> tuple[str, ...]:
-    """Strays of a table service, and files that attempts before this one left in `partitions` without a marker.
+    """Strays of a table service, and files that earlier attempts left in `partitions` without a marker.
 
     A paused attempt may store a file after whoever took over has removed its markers. Where a metadata table says what
     counts, such a file is nothing; else it would count once the plan is carried out.
@@ -157,14 +157,14 @@ def _instant_of(path: str) -> InstantTime | None:
 
 
 def delete_strays(context: WriteContext, written: Sequence[FileFacts]) -> None:
-    """Deletes the strays of a write, whose instant no other process takes on."""
+    """Deletes the strays of a write. Its instant is executed by no other process."""
     for path in find_strays(context, written):
         delete_file(context.storage, path)
 
 
 @contextmanager
 def deleted_if_refused(context: WriteContext, written: Sequence[FileFacts]) -> Iterator[None]:
-    """Deletes the files of an attempt at a plan whose commit is refused: they may be younger than what undid it.
+    """Deletes the files of an attempt whose commit is refused: the rollback may have listed before they were written.
 
     Their names are this attempt's alone, so nobody has committed them. A failure of another kind leaves them to the
     next attempt: the store may not have said what became of the commit.

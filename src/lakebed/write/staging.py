@@ -1,4 +1,4 @@
-"""Prepared rows on their way to a write: at hand, or in the folder of an instant's markers, gone with it."""
+"""Prepared rows of a write: in memory, or staged in the folder of the instant's markers, which goes with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakebed.transaction.markers import marker_folder
 from lakebed.write.rows.prepare import PreparePlan, prepare_batch
 
 CHUNK_BYTES = 64 << 20
-"""Rows that a task holds before it stages them."""
+"""Bytes of rows that a task collects before it stages them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _chunks(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Prepared rows at hand: this process does the rest of the work. `complete` is as in `StagedPart`."""
+    """Prepared rows in memory: this process does the rest of the work. `complete` is as in `StagedPart`."""
 
     rows: pa.Table
     complete: frozenset[str] = frozenset()
@@ -108,4 +108,4 @@ class Staged:
 
 
 RowSource = Callable[[InstantTime, Split], Prepared | Staged]
-"""Gives prepared rows once the instant that writes them has begun, in files if they are too many, split as is said."""
+"""Returns the prepared rows of a begun instant: in memory or, if they are too many, staged and split."""

@@ -41,11 +41,11 @@ from lakebed.write.values import IS_DELETE, NOT_COUNTED, FileSizing, WriteContex
 
 _BLOOM_PARTITION = "bloom_filters"
 _ROW_GROUP_BYTES = 128 << 20
-"""Of Arrow memory: what a reader has to hold at once."""
+"""Bytes of a row group in Arrow memory: what a reader holds at once."""
 _PAGE_ROWS = 5_000
-"""A lookup decodes one page of each column: a quarter of Arrow's default, for half a percent more bytes."""
+"""Rows per page: a quarter of Arrow's default, since a lookup decodes one page per column. Costs 0.5 % in size."""
 _SAMPLE_SHARE = 8
-"""A part of this size, of what would fill a file uncompressed, tells how well rows compress."""
+"""Share of a file's rows that is compressed first, to estimate how many rows fill the target size."""
 
 
 def create_base_file(task: WriteTask) -> tuple[FileFacts, ...]:
@@ -69,7 +69,7 @@ def create_base_file(task: WriteTask) -> tuple[FileFacts, ...]:
 
 
 def new_stat(task: WriteTask, group: FileGroupId) -> WriteStat:
-    """What a commit says of the base file that a task is about to make; counts and sizes are yet to come."""
+    """The write stat of the base file that a task is about to write, without counts and sizes."""
     name = encode_base_file_name(group.file_id, task.token, task.context.instant)
     path = f"{group.partition}/{name}" if group.partition else name
     return WriteStat(group.file_id, path, group.partition, extra=NOT_COUNTED)
@@ -77,7 +77,7 @@ def new_stat(task: WriteTask, group: FileGroupId) -> WriteStat:
 
 @dataclass(frozen=True, slots=True)
 class KnownKeys:
-    """What is known of the record keys of a file: a filter over them, and some with the least and greatest of all."""
+    """Record keys of a file: a Bloom filter over all of them, and some that include the smallest and the largest."""
 
     bloom: BloomFilter
     outer: pa.Array
@@ -107,7 +107,7 @@ def store_base_file(
 
 
 def dismiss(context: WriteContext, read: FileSlice) -> None:
-    """Makes room in memory for the file that takes the place of a slice which has been `read`."""
+    """Frees the memory of a slice that has been `read`, before the file that replaces it is encoded."""
     for path in read.paths:
         context.storage.dismiss(path)
 

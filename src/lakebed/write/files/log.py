@@ -1,4 +1,4 @@
-"""Appending to a file group of a merge-on-read table: what rows do to it becomes one new log file."""
+"""Appending to a file group of a merge-on-read table: one new log file with its updates, inserts and deletes."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from lakebed.write.values import DELETED, IS_DELETE, IS_INSERT, NOT_COUNTED, POS
 
 T = TypeVar("T")
 _VERSION = 1
-"""Of a log file: one that outgrows a size limit would be followed by version 2; ours are written in one piece."""
+"""Version of a log file. Hudi starts version 2 when a file exceeds a size limit; ours are written in one piece."""
 _LOT_BYTES = 4 << 20
-"""Of log files that are stored at once, by a thread of its own while others are being encoded."""
+"""Bytes of log files per store call, made by a separate thread while others are being encoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogDraft:
-    """A log file that is yet to be stored, and what is to be known of the rows in it.
+    """An encoded log file that is not stored yet, with the facts that indexes need of its rows.
 
     Of so many records, which are no deletes, those that may get index entries are in `records`, with the columns that
     these are made of; `doubtful` are new keys that an older log file deletes, maybe until later than they are from.
@@ -73,7 +73,7 @@ def append_log_file(task: WriteTask) -> tuple[FileFacts, ...]:
 
 
 def begin_lot(tasks: Sequence[WriteTask]) -> Future[LogLot | None]:
-    """Begins to get the rows of tasks of one write ready for log files; nothing is stored."""
+    """Starts preparing the rows of one write for its log files; nothing is stored."""
     (begun,) = start([tasks], prepare_lot)
     return begun
 
@@ -160,7 +160,7 @@ def _gathered(context: WriteContext, rows: Picked) -> Mapping[str, bytes]:
 
 
 def _store(drafts: Sequence[LogDraft]) -> tuple[FileFacts, ...]:
-    """Stores log files of one write, which are noted."""
+    """Stores log files of one write, whose markers are written."""
     if not drafts:
         return ()
     _create_files(drafts[0].task.context.storage, {_path(draft.task): draft.data for draft in drafts})
@@ -168,7 +168,7 @@ def _store(drafts: Sequence[LogDraft]) -> tuple[FileFacts, ...]:
 
 
 def _written(draft: LogDraft) -> FileFacts:
-    """What is to be known of a log file that is stored."""
+    """The facts of a stored log file."""
     task, records, gone = draft.task, draft.records, _gone(draft)
     deleted = _deleted_keys(task, draft.deletes, draft.log)
     inserts = (pc.sum(records[IS_INSERT]).as_py() or 0) - len(gone)
@@ -219,7 +219,7 @@ def _split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def store_log_file(task: WriteTask, data: bytes) -> LogFile:
-    """Writes the log file of a task, noted by a marker before it is made."""
+    """Writes the marker of a task's log file, then the file."""
     _mark([task])
     _create_files(task.context.storage, {_path(task): data})
     return _log_file(task, len(data))
@@ -238,7 +238,7 @@ def _path(task: WriteTask) -> str:
 
 
 def _mark(tasks: Sequence[WriteTask]) -> None:
-    """Notes the log files of tasks of one write, before they are made."""
+    """Writes the markers of the log files of one write."""
     if tasks:
         context = tasks[0].context
         write_markers(context.storage, context.instant, map(_path, tasks), tasks[0].token)

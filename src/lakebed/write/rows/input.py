@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 _DRIVER_BYTES = 256 << 20
-"""Rows that need no more are written by the driver: Spark jobs would take longer than the work."""
+"""Bytes of rows up to which the driver writes them itself: Spark jobs would take longer than the work."""
 _READER_BYTES = 1 << 30
-"""Prepared rows of a reader that are held; if there are more, all are staged."""
+"""Bytes of prepared rows of a reader kept in memory; if there are more, all are staged."""
 
 
 class Input(Protocol):

@@ -16,9 +16,9 @@ from lakebed.write.rows.spark_schema import is_spark_schema, spark_arrow_schema
 
 _META = frozenset(META_COLUMNS)
 _JOINED_BYTES = 256 << 20
-"""Of rows that are copied to lie in one piece."""
+"""Bytes of rows up to which chunks are copied into one."""
 _FEW_ROWS = 10_000
-"""Up to so many, threads take longer to start than to copy them."""
+"""Number of rows up to which starting threads takes longer than copying."""
 
 
 def arrow_batches(rows: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -75,7 +75,7 @@ def _open(rows: object) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
 
 
 def _in_one_piece(rows: pa.Table) -> pa.Table:
-    """Rows without the seams that files and frames have left in them: what follows looks at each piece by itself."""
+    """Rows with one chunk per column, because later steps cost time per chunk."""
     if rows.nbytes > _JOINED_BYTES or all(column.num_chunks <= 1 for column in rows.columns):
         return rows
     if rows.num_rows <= _FEW_ROWS:
