@@ -7,9 +7,8 @@ from typing import get_args
 from lakebed.cli.index import _TOLD_BY_TABLE, KINDS, SHARDS_MAX
 from lakebed.cli.services import LayoutName
 from lakebed.index import kinds
-from lakebed.services.clustering.options import parse_layout
+from lakebed.services.clustering.options import Layout, parse_layout
 from lakebed.services.indexing import request
-from lakebed.services.values import Layout
 
 
 def test_kinds_of_indexes() -> None:

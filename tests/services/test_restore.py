@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import lakebed
 import lakebed.metadata.upkeep.maintenance as maintenance
-import lakebed.services.restore as restore_module
 from lakebed.errors import InvalidInputError, LakebedError, TableRestoredError, WriteConflictError
 from lakebed.format.timeline.metadata import decode_document, encode_compaction_plan
 from lakebed.metadata.upkeep.compaction import plan_compaction
@@ -18,6 +18,7 @@ from lakebed.model.words import Action, State
 from lakebed.services.archive import archive_timeline
 from lakebed.services.clean.plan import Retention
 from lakebed.services.clean.run import execute_clean, schedule_clean
+from lakebed.services.plane import ServicePlane
 from lakebed.services.restore import restore
 from lakebed.services.savepoint import delete_savepoint, savepoint
 from lakebed.services.values import ServiceContext
@@ -107,10 +108,8 @@ def test_a_compacted_metadata_table_is_given_up_first_and_built_anew_last(table:
 
 def without_rebuilding(context: ServiceContext, target: InstantTime) -> None:
     """A restore whose process dies when nothing is left to do but to build indexes anew."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(restore_module, "rebuild_lost", die)
-        with pytest.raises(Crash):
-            restore(context, target)
+    with pytest.raises(Crash):
+        restore(replace(context, plane=ServicePlane(rebuild_lost=die)), target)
     context.handle.forget()
 
 

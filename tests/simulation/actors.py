@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-import lakebed.metadata.upkeep.maintenance as maintenance
 from lakebed.errors import CommitUnknownError, CorruptTableError, InvalidInputError, LakebedError, WriteConflictError
 from lakebed.format.file_names import encode_base_file_name, encode_log_file_name
 from lakebed.format.partition_metafile import PARTITION_METAFILE
 from lakebed.format.properties import encode_properties
-from lakebed.index.upkeep import maintain as maintain_metadata
+from lakebed.metadata.upkeep.maintenance import Upkeep, is_due, maintain_metadata
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
@@ -30,9 +29,9 @@ from lakebed.transaction.transactions import Transactions
 
 from .checker import History, Read, Told, Write
 from .invariants import Invariants, require
-from .jobs import Context, Inline, Listing, Tasks
+from .jobs import PLANE, UPKEEP, Context, Listing, Tasks
 from .scheduler import Process
-from .table import STATS, DuplicateKeyError, Group, Rows, View, encode_rows, load_view
+from .table import STATS, DuplicateKeyError, Group, Rows, View, encode_rows, list_entries, load_view
 from .world import World
 
 
@@ -47,6 +46,7 @@ class Client:
     history: History
     invariants: Invariants
     is_cow: bool
+    upkeep: Upkeep = UPKEEP
     log_blocks: int | None = None
     """From how many log files on those of the metadata table are merged; None: never."""
     transactions: Transactions = field(init=False)
@@ -56,8 +56,8 @@ class Client:
         """Opens the table, as whoever works on it does first."""
         self.transactions = Transactions(self.world.ports(self.process), self.timing)
         tasks = Tasks(self.world, self.process, self.dice, self.dice.random() < 0.3)
-        handle = TableHandle(self.storage, load_config(self.storage))
-        self.context = Context(handle, self.transactions, tasks, WriteOptions())
+        handle = TableHandle(self.storage, load_config(self.storage), list_files=list_entries)
+        self.context = Context(handle, self.transactions, tasks, WriteOptions(), PLANE)
 
     @property
     def storage(self):
@@ -408,13 +408,13 @@ def maintain(client: Client) -> None:
     config = load_config(client.storage)
     if config.metadata_partitions:
         timeline = load_timeline(client.storage, config, METADATA)
-        if maintenance.is_due(timeline, client.log_blocks):
+        if is_due(timeline, client.log_blocks, client.upkeep.limits.delta_commits):
             finish_maintenance(client)
 
 
 def finish_maintenance(client: Client) -> None:
     """Takes up what is pending in the metadata table, and does what is due."""
-    maintain_metadata(client.transactions, Inline(), client.log_blocks)
+    maintain_metadata(client.transactions, client.upkeep, client.log_blocks)
 
 
 def run_configurator(client: Client, delay_ms: int) -> None:

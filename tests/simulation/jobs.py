@@ -8,33 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 
-import lakebed.metadata.upkeep.maintenance as maintenance
-import lakebed.services.clean.run as clean
 import lakebed.services.clustering.run as clustering
-import lakebed.services.compaction.logs as log_compaction
 import lakebed.services.compaction.run as compaction_run
-import lakebed.services.compaction.service as compaction
-import lakebed.services.restore as restore
-import lakebed.table.state as state_module
-import lakebed.transaction.archive as archiving
 from lakebed.commit.prepared import PreparedCommit
 from lakebed.errors import LakebedError, StorageUnavailableError
 from lakebed.format.file_names import encode_base_file_name, encode_log_file_name
 from lakebed.index.facts import FileFacts
+from lakebed.index.kinds import merge_rule
 from lakebed.index.obliged import complete_groups
-from lakebed.metadata.upkeep.clean import plan_clean
+from lakebed.metadata.upkeep.maintenance import ShardWork, Upkeep, UpkeepLimits
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import InstantTime
 from lakebed.services.clustering.tasks import ClusteringTask
 from lakebed.services.compaction.base_files import CompactionTask
+from lakebed.services.plane import ServicePlane
 from lakebed.services.values import ServiceContext
 from lakebed.storage.confirm import create_file
 from lakebed.table import TableState
@@ -53,7 +48,6 @@ from .table import (
     encode_entries,
     encode_merged,
     encode_rows,
-    list_entries,
     merge_entries,
     slice_contents,
 )
@@ -264,25 +258,29 @@ def _swap(owner: Any, name: str, new: Any) -> Swap:
     return owner, name, getattr(owner, name), new
 
 
+PLANE = ServicePlane(
+    compact=compact_slice,
+    compact_logs=compact_logs,
+    cluster=cluster_slices,
+    entries=_entries,
+    files_gone=_files_gone,
+    rebuild_lost=lambda *_: (),  # Indexes are made of rows, and there are none here.
+    deletes=Inline(),
+)
+"""What services do with rows, on simulated files."""
+UPKEEP = Upkeep(
+    Inline(),
+    merge_rule,
+    work=ShardWork(compact_shard, compact_shard_logs, str),
+    limits=UpkeepLimits(delta_commits=2, commits_retained=4, merged_files=2),
+)
+"""Maintenance of a simulated metadata table, so small that all of it is soon due."""
+
 _JOBS: tuple[Swap, ...] = (
-    _swap(state_module, "list_metadata_files", list_entries),
     _swap(TableState, "data_schema", lambda state, snapshot: SCHEMA),
-    _swap(compaction, "_COMPACTION", replace(compaction._COMPACTION, run=compact_slice)),
-    _swap(log_compaction, "_LOG_COMPACTION", replace(log_compaction._LOG_COMPACTION, run=compact_logs)),
     _swap(compaction_run, "make_context", _context),
     _swap(clustering, "write_context", _context),
-    _swap(clustering, "run_clustering_task", cluster_slices),
     *(_swap(module, "declared_schema", lambda *_, **__: "") for module in (compaction_run, clustering)),
-    *(_swap(module, "CommitEntries", _entries) for module in (compaction_run, clustering)),
-    _swap(clean, "InProcess", Inline),
-    _swap(clean, "FilesGone", _files_gone),
-    _swap(restore, "rebuild_lost", lambda *_: ()),  # Indexes are made of rows, and there are none here.
-    _swap(archiving, "_MERGED_FILES", 2),
-    _swap(maintenance, "DELTA_COMMITS", 2),
-    _swap(maintenance, "plan_clean", partial(plan_clean, retained=4)),
-    _swap(maintenance, "compact_shard", compact_shard),
-    _swap(maintenance, "compact_shard_logs", compact_shard_logs),
-    _swap(maintenance, "new_write_token", str),
 )
 
 

@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import repeat
 from multiprocessing import get_context
 from random import Random
-from unittest import mock
 
-import lakebed.metadata.upkeep.maintenance as maintenance
 from lakebed.errors import InvalidInputError, LakebedError, ServiceCancelledError, StorageUnavailableError
 from lakebed.format.partition_metafile import PARTITION_METAFILE
 from lakebed.model.words import Action
@@ -35,7 +33,7 @@ from .codecs import FAST, REAL, Codec, encode_lasting, fast_codecs, remembered_l
 from .engines import give_up_build, run_builder, run_late, run_rival
 from .faults import Fault, Faults, SeededFaults
 from .invariants import PLANS, Invariants, ViolationError, leftovers
-from .jobs import simulated_jobs
+from .jobs import UPKEEP, simulated_jobs
 from .scheduler import Process, Scheduler, StuckError, Style
 from .services import (
     execute_plan,
@@ -235,11 +233,7 @@ class Schedule:
         """From the first call to the last check."""
         result = Result(self.setup, self.world, self.history, reached=self.world.reached)
         try:
-            if self.setup.merges_logs:
-                with mock.patch.object(maintenance, "DELTA_COMMITS", MERGED_COMMITS):
-                    self._run()
-            else:
-                self._run()
+            self._run()
         except (ViolationError, StuckError, AssertionError, LakebedError, DuplicateKeyError, LookupError) as error:
             result.failure = f"{type(error).__name__}: {error}"
         finally:
@@ -319,8 +313,10 @@ class Schedule:
         client = Client(
             self.world, process, self.timing, self.dice, self.history, self.invariants, self.setup.shape.is_cow
         )
-        if self.setup.merges_logs and process.name != "stranger":  # Who takes up what others left, asked for or not.
-            client.log_blocks = 2
+        if self.setup.merges_logs:
+            client.upkeep = replace(UPKEEP, limits=replace(UPKEEP.limits, delta_commits=MERGED_COMMITS))
+            # Strangers take up what others left, asked for or not.
+            client.log_blocks = 2 if process.name != "stranger" else None
         return client
 
     def check_end(self) -> None:

@@ -28,7 +28,7 @@ from .actors import Client
 from .checker import Told, Write
 
 KEPT = Retention(commits=1)
-OFTEN = ArchiveLimits(min_commits=1, max_commits=2)
+OFTEN = ArchiveLimits(min_commits=1, max_commits=2, merged_files=2)
 
 
 def run_service(client: Client, action: Action, rounds: int, delay_ms: int) -> None:

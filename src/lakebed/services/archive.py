@@ -21,7 +21,7 @@ from lakebed.services.clean.run import held_since, state_in
 from lakebed.services.values import ServiceContext
 from lakebed.storage.confirm import delete_file
 from lakebed.table import TableState
-from lakebed.transaction.archive import archive
+from lakebed.transaction.archive import MERGED_FILES, archive
 from lakebed.transaction.leases import leased_points
 from lakebed.transaction.markers import drop_markers_of
 from lakebed.transaction.section import METADATA, Section
@@ -30,10 +30,14 @@ from lakebed.transaction.times import format_time, timeline_zone
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveLimits:
-    """Once the active timeline has more than `max_commits` completed writes, it is cut back to `min_commits`."""
+    """Once the active timeline has more than `max_commits` completed writes, it is cut back to `min_commits`.
+
+    So many `merged_files` of one level of the history become one file of the next.
+    """
 
     min_commits: int = 20
     max_commits: int = 30
+    merged_files: int = MERGED_FILES
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_commits < self.max_commits:
@@ -56,15 +60,16 @@ def archive_timeline(
 
     Commits that the `retention` of cleaning still keeps readable stay where they are.
     """
+    limits = limits or ArchiveLimits()
     with context.transactions.section() as section:
         section.check_no_restore()
         state = state_in(context, section)
-        commits = _archivable(section, state, limits or ArchiveLimits(), retention or Retention())
+        commits = _archivable(section, state, limits, retention or Retention())
         if not commits:
             return 0
         others = _others(section, state, commits[-1].requested_at)
         _delete_unnamed(section, state, commits)
-        archive(section, [*commits, *others])
+        archive(section, [*commits, *others], merged_files=limits.merged_files)
         return len(commits) + len(others)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
+from lakebed.engine.engines import Engine
 from lakebed.errors import InvalidInputError, StorageUnavailableError, TableRestoredError, WriteConflictError
 from lakebed.format.timeline.restores import decode_restore_plan, encode_restore, encode_restore_plan
 from lakebed.model.commit import InstantRef, RestorePlan, RollbackMetadata, RolledBackPartition
@@ -22,7 +23,6 @@ from lakebed.model.words import Action, State
 from lakebed.options import IndexOptions
 from lakebed.read.retention import check_retained
 from lakebed.services.clean.run import delete_files, state_in
-from lakebed.services.indexing.lost import rebuild_lost
 from lakebed.services.indexing.steps import finish_indexings, set_ready
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage import Outcome
@@ -64,7 +64,7 @@ def restore(
     with suppress(StorageUnavailableError):
         context.transactions.close(attempt)
     context.handle.forget()
-    missing = rebuild_lost(context.transactions, context.handle, indexes or IndexOptions())
+    missing = context.plane.rebuild_lost(context.transactions, context.handle, indexes or IndexOptions())
     counts = {"instants": len(plan.instants), "files": sum(each.total_files_deleted for each in undone.values())}
     return ServiceResult(attempt.instant, completed_at, str(Action.RESTORE), counts, missing)
 
@@ -154,7 +154,7 @@ def _prepare_metadata(context: ServiceContext, attempt: Attempt, plan: RestorePl
                 set_ready(section, (), dropped=section.config.metadata_partitions_inflight)
             section.add(attempt.in_state(State.INFLIGHT))
         if not section.config.metadata_partitions:
-            _delete_metadata(section)
+            _delete_metadata(section, context.plane.deletes)
 
 
 def _can_be_carried_along(section: Section, plan: RestorePlan) -> bool:
@@ -183,7 +183,7 @@ def _is_of_before(instant: Instant, first: str, since: str, *, is_merge: bool) -
     return (is_compaction and instant.requested_at < first) or (instant.completed_at or "9") <= since
 
 
-def _delete_metadata(section: Section) -> None:
+def _delete_metadata(section: Section, engine: Engine) -> None:
     own = (Action.COMMIT, Action.CLEAN)  # Of the metadata table's maintenance, which may have died just after them.
     merged = section.metadata_timeline.log_compactions
     for instant in section.metadata_timeline:
@@ -192,7 +192,7 @@ def _delete_metadata(section: Section) -> None:
     paths = [listed.path for listed in section.ports.storage.list(METADATA.rstrip("/"), recursive=True)]
     for start in range(0, len(paths), 1000):
         section.check_lease()
-        delete_files(section.ports.storage, paths[start : start + 1000])
+        delete_files(section.ports.storage, paths[start : start + 1000], engine)
 
 
 def _unpublish(context: ServiceContext, plan: RestorePlan) -> None:
@@ -216,7 +216,8 @@ def _undo(context: ServiceContext, attempt: Attempt, ref: InstantRef) -> Rollbac
         for instant in _pending(section, time):
             files.update(files_of(section, instant))
     storage = context.handle.storage
-    delete_files(storage, ["/".join(filter(None, (name, file))) for name, of in files.items() for file in of])
+    paths = ["/".join(filter(None, (name, file))) for name, of in files.items() for file in of]
+    delete_files(storage, paths, context.plane.deletes)
     drop_markers(storage, time)
     with context.transactions.section() as section:
         section.check_lease()

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from lakebed.engine.engines import Engine, InProcess
 from lakebed.model.instant import InstantTime
 from lakebed.options import WriteOptions
+from lakebed.services.plane import ServicePlane
 from lakebed.table import TableHandle
 from lakebed.transaction.transactions import Transactions
-
-Layout = Literal["linear", "z-order", "hilbert"]
-"""How rows are ordered by several columns: by one after the other, or along a curve through all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
-    """The table that a service works on, where its tasks run, and how it writes."""
+    """The table that a service works on, where its tasks run, how it writes, and what its tasks do."""
 
     handle: TableHandle
     transactions: Transactions
     engine: Engine
     options: WriteOptions
+    plane: ServicePlane = field(default_factory=ServicePlane)
 
     @property
     def is_idle_after_failure(self) -> bool:

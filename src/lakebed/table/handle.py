@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from lakebed.metadata.files import list_metadata_files
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant
 from lakebed.storage import Storage, open_storage
 from lakebed.storage.cache import FileCache, table_cache
-from lakebed.table.state import TableState
+from lakebed.table.state import Lister, TableState
 from lakebed.timeline import Documents, Timeline, load_timeline
 from lakebed.timeline.active import list_instants
 from lakebed.timeline.config import load_config
@@ -26,16 +27,26 @@ def open_handle(
 
 
 class TableHandle:
-    """An open table, whose state can be reloaded. What it reads goes to a `cache`, which other handles may share."""
+    """An open table, whose state can be reloaded. What it reads goes to a `cache`, which other handles may share.
+
+    `list_files` lists the data files that the metadata table has.
+    """
 
     def __init__(
-        self, storage: Storage, config: TableConfig, *, use_metadata: bool = True, cache: FileCache | None = None
+        self,
+        storage: Storage,
+        config: TableConfig,
+        *,
+        use_metadata: bool = True,
+        cache: FileCache | None = None,
+        list_files: Lister = list_metadata_files,
     ) -> None:
         self._cache = cache or FileCache()
         self.storage = storage
         self.config = config
         self._use_metadata = use_metadata
         self._documents = Documents(storage, config, cache=self._cache)
+        self._list_files = list_files
         self._state: TableState | None = None
         self._seen: frozenset[Instant] = frozenset()
 
@@ -77,6 +88,7 @@ class TableHandle:
             use_metadata=self._use_metadata,
             cache=self._cache,
             metadata_timeline=metadata,
+            list_files=self._list_files,
         )
 
     def forget(self) -> None:

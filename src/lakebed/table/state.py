@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 
 import pyarrow as pa
@@ -26,6 +26,8 @@ from lakebed.view import latest_slices, list_data_files
 from lakebed.view.listing import parse_data_files
 
 DataFiles = dict[str, tuple[BaseFile | LogFile, ...]]
+Lister = Callable[[MetadataTable], DataFiles]
+"""Lists all data files by partition path from the metadata table."""
 
 
 class TableState:
@@ -42,6 +44,7 @@ class TableState:
         cache: FileCache | None = None,
         metadata_timeline: Timeline | None = None,
         definitions: Mapping[str, IndexDefinition] | None = None,
+        list_files: Lister = list_metadata_files,
     ) -> None:
         self.storage = storage
         self.config = config
@@ -53,6 +56,7 @@ class TableState:
         self._metadata_timeline = metadata_timeline
         self._cleaned_since: DataFiles = {}
         self._definitions = definitions
+        self._list_files = list_files
 
     def with_definitions(self, definitions: Mapping[str, IndexDefinition]) -> TableState:
         """The same state with other index definitions than the stored ones."""
@@ -65,6 +69,7 @@ class TableState:
             cache=self._cache,
             metadata_timeline=self._metadata_timeline,
             definitions=definitions,
+            list_files=self._list_files,
         )
 
     def at(self, config: TableConfig, timeline: Timeline) -> TableState:
@@ -78,6 +83,7 @@ class TableState:
             self.documents,
             use_metadata=self._use_metadata,
             cache=self._cache,
+            list_files=self._list_files,
         )
 
     @cached_property
@@ -100,7 +106,7 @@ class TableState:
     def files(self) -> DataFiles:
         """All data files by partition path, whichever instant wrote them."""
         if isinstance(self.metadata, MetadataTable):
-            return list_metadata_files(self.metadata)
+            return self._list_files(self.metadata)
         files = list_data_files(self.storage)
         self._cleaned_since = self._find_cleaned()
         return files

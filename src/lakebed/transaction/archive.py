@@ -34,7 +34,7 @@ _PENDING_AS = {
     Action.DELTA_COMMIT: (Action.DELTA_COMMIT, Action.LOG_COMPACTION),
     Action.REPLACE_COMMIT: (Action.REPLACE_COMMIT, Action.CLUSTERING),
 }
-_MERGED_FILES = 10
+MERGED_FILES = 10
 """Number of history files of one level that are merged into one file of the next."""
 _MERGED_BYTES = 1 << 30
 """History files above this size, in bytes, are not merged."""
@@ -44,11 +44,11 @@ _KEPT_MANIFESTS = 3
 """Number of manifests to keep, with the files that they name: readers may still use them."""
 
 
-def archive(section: Section, instants: Sequence[Instant], root: str = "") -> None:
+def archive(section: Section, instants: Sequence[Instant], root: str = "", *, merged_files: int = MERGED_FILES) -> None:
     """Moves completed instants into the history: adds them there, then deletes them from the active timeline.
 
     A crash in between leaves instants in both places, or history files that no manifest names; both are harmless.
-    Then levels of the history that have enough files are merged.
+    Then levels of the history that have `merged_files` files are merged.
     """
     there = Archive(section.ports.storage, section.config, root).holds(instants)
     new = [instant for instant in instants if instant not in there]
@@ -59,7 +59,7 @@ def archive(section: Section, instants: Sequence[Instant], root: str = "") -> No
     for instant in sorted(instants, key=lambda i: i.requested_at):
         _remove(section, instant, root)
     level = 0
-    while _merge_level(section, root, level):
+    while _merge_level(section, root, level, merged_files):
         level += 1
     if new or level:
         _drop_old_files(section, root, kept=_KEPT_MANIFESTS + level)
@@ -156,13 +156,13 @@ def _load_entries(section: Section, root: str, version: int) -> tuple[ManifestEn
     return decode_manifest(section.ports.storage.get(manifest), path=manifest)
 
 
-def _merge_level(section: Section, root: str, level: int) -> bool:
-    """Merges the oldest files of a level into one of the next, once there are enough of them."""
+def _merge_level(section: Section, root: str, level: int, count: int) -> bool:
+    """Merges the oldest `count` files of a level into one of the next; False if it has fewer."""
     _, entries = _load_manifest(section, root)
     named = sorted((file.min, entry.name, file) for entry in entries if (file := _of_level(entry, level)))
-    if len(named) < _MERGED_FILES:
+    if len(named) < count:
         return False
-    oldest = named[:_MERGED_FILES]
+    oldest = named[:count]
     paths = [f"{root}{section.config.history_path}/{name}" for _, name, _ in oldest]
     rows = pa.concat_tables([decode_history(section.ports.storage.get(path), path=path) for path in paths])
     files = [file for _, _, file in oldest]

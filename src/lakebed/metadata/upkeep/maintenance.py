@@ -8,7 +8,7 @@ the next section takes up.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from lakebed.engine.engines import Engine
@@ -24,7 +24,7 @@ from lakebed.format.timeline.metadata import (
 from lakebed.format.timeline.plans import decode_clean_plan, encode_clean_plan
 from lakebed.metadata.merging import MergeRule
 from lakebed.metadata.table import ROOT
-from lakebed.metadata.upkeep.clean import plan_clean
+from lakebed.metadata.upkeep.clean import COMMITS_RETAINED, plan_clean
 from lakebed.metadata.upkeep.compaction import (
     DELTA_COMMITS,
     Compacted,
@@ -49,7 +49,7 @@ from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Storage, Ticket
 from lakebed.storage.confirm import delete_file
 from lakebed.timeline import Archive, Snapshot, Timeline
-from lakebed.transaction.archive import archive
+from lakebed.transaction.archive import MERGED_FILES, archive
 from lakebed.transaction.rollback import targets_of_rollbacks, undone_times
 from lakebed.transaction.section import Section, end_tickets
 from lakebed.transaction.times import shift_time
@@ -60,14 +60,33 @@ _KEPT_INSTANTS = 30
 """The active timeline is cut back to so many instants once it has half as many more."""
 
 
-def is_due(timeline: Timeline, log_blocks: int | None = None) -> bool:
+def is_due(timeline: Timeline, log_blocks: int | None = None, delta_commits: int = DELTA_COMMITS) -> bool:
     """Whether the metadata table's timeline asks for maintenance.
 
-    With `log_blocks`, log files of a shard are merged once a reader has to read so many; None: they are left.
+    It is compacted after so many `delta_commits`. With `log_blocks`, log files of a shard are merged once a reader has
+    to read so many; None: they are left.
     """
-    if _delta_commits(timeline) >= DELTA_COMMITS or any(i.action in TAKEN_UP for i in timeline.pending()):
+    if _delta_commits(timeline) >= delta_commits or any(i.action in TAKEN_UP for i in timeline.pending()):
         return True
     return log_blocks is not None and _delta_commits(timeline, timeline.log_compactions) >= log_blocks
+
+
+@dataclass(frozen=True, slots=True)
+class ShardWork:
+    """What maintenance does with the files of a shard."""
+
+    compact: Callable[..., WriteStat] = compact_shard
+    compact_logs: Callable[..., WriteStat | None] = compact_shard_logs
+    new_token: Callable[[int], str] = new_write_token
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepLimits:
+    """Delta commits until a compaction, commits that stay readable, and files of the history that become one."""
+
+    delta_commits: int = DELTA_COMMITS
+    commits_retained: int = COMMITS_RETAINED
+    merged_files: int = MERGED_FILES
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +96,8 @@ class Upkeep:
     engine: Engine
     rules: Callable[[str], MergeRule]
     observer: Compacted | None = None
+    work: ShardWork = field(default_factory=ShardWork)
+    limits: UpkeepLimits = field(default_factory=UpkeepLimits)
 
 
 def maintain_metadata(transactions: Transactions, upkeep: Upkeep, log_blocks: int | None = None) -> None:
@@ -114,7 +135,7 @@ def _compact(section: Section, upkeep: Upkeep) -> InstantTime | None:
     if pending:
         return _execute_compaction(section, upkeep, pending[0], _load_plan(section, pending[0]))
     _take_up_log_compaction(section, upkeep)
-    if _delta_commits(section.metadata_timeline) >= DELTA_COMMITS:
+    if _delta_commits(section.metadata_timeline) >= upkeep.limits.delta_commits:
         instant = _compaction_time(section)
         plan = plan_compaction(_slices(section), instant, _snapshot(section).completion_of)
         if plan.operations:
@@ -160,23 +181,24 @@ class _ShardTask:
     number: int
     created_ms: int
     rule: MergeRule
+    work: ShardWork
 
 
 def _run_shard(task: _ShardTask, observer: Compacted | None) -> WriteStat:
-    return compact_shard(
+    return task.work.compact(
         task.storage,
         task.file_slice,
         task.rule,
         instant=task.instant,
-        token=new_write_token(task.number),
+        token=task.work.new_token(task.number),
         created_ms=task.created_ms,
         observer=observer,
     )
 
 
 def _run_logs(task: _ShardTask) -> WriteStat | None:
-    token = new_write_token(task.number)
-    return compact_shard_logs(
+    token = task.work.new_token(task.number)
+    return task.work.compact_logs(
         task.storage, task.file_slice, task.rule, instant=task.instant, token=token, created_ms=task.created_ms
     )
 
@@ -200,7 +222,15 @@ def _execute_compaction(section: Section, upkeep: Upkeep, pending: Instant, plan
     ticket = _begin_attempt(section, pending, plan)
     created_ms = ports.clock.now_ms()
     tasks = [
-        _ShardTask(ports.storage, slice_of(operation), instant, number, created_ms, upkeep.rules(operation.partition))
+        _ShardTask(
+            ports.storage,
+            slice_of(operation),
+            instant,
+            number,
+            created_ms,
+            upkeep.rules(operation.partition),
+            upkeep.work,
+        )
         for number, operation in enumerate(plan.operations)
     ]
     stats = stats_by_partition(upkeep.engine.map(tasks, partial(_run_shard, observer=upkeep.observer)))
@@ -216,7 +246,11 @@ def _compact_logs(section: Section, upkeep: Upkeep, *, log_blocks: int) -> None:
     """Merges the log files of shards that have many; not while a compaction is to take them all."""
     timeline, merged = section.metadata_timeline, section.metadata_timeline.log_compactions
     waits = any(i.action in (Action.COMPACTION, Action.LOG_COMPACTION) for i in timeline.pending())
-    if waits or _delta_commits(timeline) >= DELTA_COMMITS or _delta_commits(timeline, merged) < log_blocks:
+    if (
+        waits
+        or _delta_commits(timeline) >= upkeep.limits.delta_commits
+        or _delta_commits(timeline, merged) < log_blocks
+    ):
         return
     unsettled = _unsettled(section)
     instant = _free_time_before(section, InstantTime(min(unsettled))) if unsettled else section.next_time()
@@ -253,7 +287,7 @@ def _execute_log_compaction(section: Section, upkeep: Upkeep, pending: Instant, 
     section.fence(ticket)
     created_ms = ports.clock.now_ms()
     tasks = [
-        _ShardTask(section.files, each, instant, number, created_ms, upkeep.rules(each.group.partition))
+        _ShardTask(section.files, each, instant, number, created_ms, upkeep.rules(each.group.partition), upkeep.work)
         for number, each in enumerate(slices)
     ]
     stats = stats_by_partition(stat for stat in upkeep.engine.map(tasks, _run_logs) if stat is not None)
@@ -265,7 +299,6 @@ def _execute_log_compaction(section: Section, upkeep: Upkeep, pending: Instant, 
 
 
 def _clean(section: Section, upkeep: Upkeep) -> None:
-    del upkeep
     timeline = section.metadata_timeline
     _end_last(section, Action.CLEAN)
     pending = [i for i in timeline.pending() if i.action is Action.CLEAN]
@@ -273,7 +306,7 @@ def _clean(section: Section, upkeep: Upkeep) -> None:
         path = section.path(replace(pending[0], state=State.REQUESTED), ROOT)
         _execute_clean(section, pending[0], decode_clean_plan(section.ports.storage.get(path), path=path))
         return
-    plan = _plan_clean(section)
+    plan = _plan_clean(section, upkeep.limits.commits_retained)
     if plan is not None:
         requested = Instant(section.next_time(), Action.CLEAN, State.REQUESTED)
         url = f"{section.ports.storage.url}/{ROOT.rstrip('/')}"
@@ -295,12 +328,12 @@ def _put_in_flight(section: Section, pending: Instant, ticket: Ticket) -> None:
         section.request(replace(pending, state=State.INFLIGHT), b"", ticket, ROOT)
 
 
-def _plan_clean(section: Section) -> CleanPlan | None:
+def _plan_clean(section: Section, retained: int) -> CleanPlan | None:
     commits = [i.requested_at for i in section.metadata_timeline.commits()]
     files: dict[str, list[BaseFile | LogFile]] = {}
     for path, file in _files(section.ports.storage, section.config.metadata_partitions):
         files.setdefault(path.removeprefix(ROOT).rpartition("/")[0], []).append(file)
-    found = plan_clean(files, commits, _snapshot(section).completion_of)
+    found = plan_clean(files, commits, _snapshot(section).completion_of, retained=retained)
     if found is None:
         return None
     earliest = InstantRef(found.earliest_to_retain, str(Action.DELTA_COMMIT))
@@ -338,13 +371,13 @@ def _archive(section: Section, upkeep: Upkeep) -> None:
 
     Logs of a large shard may be older: that their instants completed is then asked of the history.
     """
-    del upkeep
     timeline = section.metadata_timeline
     compactions = [i.requested_at for i in timeline.commits() if i.action is Action.COMMIT]
     pending = [i.requested_at for i in (*timeline.pending(), *section.timeline.pending())]
     limit = min([*compactions[-1:], *pending], default=None)
     if limit is not None and compactions:
-        archive(section, archivable(timeline.completed(), limit), ROOT)
+        old = archivable(timeline.completed(), limit)
+        archive(section, old, ROOT, merged_files=upkeep.limits.merged_files)
 
 
 def archivable(completed: Sequence[Instant], limit: InstantTime) -> list[Instant]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lakebed.engine.engines import InProcess
+from lakebed.engine.engines import Engine
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.format.partition_metafile import PARTITION_METAFILE
 from lakebed.format.timeline.metadata import (
@@ -25,7 +25,6 @@ from lakebed.model.commit import CleanedPartition, CleanMetadata, CleanPlan, Ins
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.services.clean.metadata import FilesGone
 from lakebed.services.clean.plan import (
     NEVER,
     CleanPolicy,
@@ -34,6 +33,7 @@ from lakebed.services.clean.plan import (
     earliest_to_retain,
     removable_files,
 )
+from lakebed.services.plane import DELETES
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage import Storage
 from lakebed.storage.confirm import delete_file
@@ -49,8 +49,6 @@ SAVEPOINTS = "savepointed_timestamps"
 """In the extra metadata of a clean, as Apache Hudi spells it: the savepoints that kept files from it."""
 LEASES = "lakebed.leased"
 """There, too: the completion times at which readers stood that kept files from it."""
-_THREADS = 16
-"""Deleting a file is waiting for the store to answer."""
 _WRITTEN_VERSION = 9
 HOLDS_NOTHING = (Action.CLEAN, Action.INDEXING, Action.SAVEPOINT, Action.ROLLBACK)
 """Pending instants that read no old slice: an index that is being built makes do with a newer one."""
@@ -85,7 +83,7 @@ def execute_clean(context: ServiceContext, instant: InstantTime) -> ServiceResul
         with context.transactions.section() as section:
             plan = _still_valid(section, state_in(context, section), _load_plan(section, instant))
         paths = [_path(partition, name) for partition, names in plan.files.items() for name in names]
-        delete_files(context.handle.storage, paths)
+        delete_files(context.handle.storage, paths, context.plane.deletes)
         completed_at, plan = _complete(context, attempt, plan)
     if plan.partitions:
         _remove_metafiles(context, plan.partitions)
@@ -177,9 +175,9 @@ def pending_cleans(section: Section) -> Iterator[tuple[InstantTime, CleanPlan]]:
             yield instant.requested_at, _load_plan(section, instant.requested_at)
 
 
-def delete_files(storage: Storage, paths: Sequence[str]) -> None:
+def delete_files(storage: Storage, paths: Sequence[str], engine: Engine = DELETES) -> None:
     """Makes sure that none of the files is there."""
-    InProcess(_THREADS).map(paths, partial(delete_file, storage))
+    engine.map(paths, partial(delete_file, storage))
 
 
 def _savepoints(section: Section) -> tuple[InstantTime, ...]:
@@ -278,7 +276,7 @@ def _complete(context: ServiceContext, attempt: Attempt, plan: CleanPlan) -> tup
         _check_unused(section, state_in(context, section), attempt.instant, plan.partitions)
 
     metadata = _metadata_of(attempt.instant, plan)
-    changes = FilesGone(context.handle, change_of_clean(metadata))
+    changes = context.plane.files_gone(context.handle, change_of_clean(metadata))
     try:
         return context.transactions.complete(attempt, encode_clean(metadata), changes, check), plan
     except _PartitionInUseError:

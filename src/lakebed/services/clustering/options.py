@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 from lakebed.errors import InvalidInputError
 from lakebed.options import parse_option
-from lakebed.services.values import Layout
 
 SORT_COLUMNS = "hoodie.clustering.plan.strategy.sort.columns"
 LAYOUT = "hoodie.layout.optimize.strategy"
 PARTITIONS = "hoodie.clustering.plan.strategy.partition.selected"
+Layout = Literal["linear", "z-order", "hilbert"]
+"""How rows are ordered by several columns: by one after the other, or along a curve through all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from lakebed.errors import InvalidInputError
-from lakebed.services.values import Layout
+from lakebed.services.clustering.options import Layout
 
 Codes = npt.NDArray[np.uint64]
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lakebed.commit.commit import commit
-from lakebed.commit.entries import CommitEntries
 from lakebed.commit.prepared import PreparedCommit
 from lakebed.engine.randomness import new_file_id
 from lakebed.errors import InvalidInputError, UnsupportedTableError, WriteConflictError
@@ -24,11 +23,18 @@ from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.read.scan import select_columns
-from lakebed.services.clustering.options import LAYOUT, SORT_COLUMNS, ClusteringOptions, ClusteringSizing, parse_layout
+from lakebed.services.clustering.options import (
+    LAYOUT,
+    SORT_COLUMNS,
+    ClusteringOptions,
+    ClusteringSizing,
+    Layout,
+    parse_layout,
+)
 from lakebed.services.clustering.order import check_order
 from lakebed.services.clustering.plan import plan_clustering
-from lakebed.services.clustering.tasks import ClusteringTask, run_clustering_task
-from lakebed.services.values import Layout, ServiceContext, ServiceResult
+from lakebed.services.clustering.tasks import ClusteringTask
+from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage.confirm import delete_file
 from lakebed.table import TableState
 from lakebed.transaction.attempt import Attempt
@@ -98,7 +104,7 @@ def execute_clustering(context: ServiceContext, instant: InstantTime) -> Service
     with context.transactions.executions.ended_on_failure(attempt, is_idle=context.is_idle_after_failure):
         state = context.handle.state()
         clustering = _load(context, state, instant)
-        written = tuple(file for files in context.engine.map(clustering.tasks, run_clustering_task) for file in files)
+        written = tuple(file for files in context.engine.map(clustering.tasks, context.plane.cluster) for file in files)
         with deleted_if_refused(clustering.context, written):
             completed_at = _commit(context, attempt, clustering, written)
     return ServiceResult(
@@ -259,7 +265,7 @@ def _commit(
         tuple(written),
         replaced=replaced,
     )
-    entries = CommitEntries(clustering.state, prepared)
+    entries = context.plane.entries(clustering.state, prepared)
     return commit(context.transactions, attempt, prepared, entries, check=check)
 
 

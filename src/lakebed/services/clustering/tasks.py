@@ -17,8 +17,8 @@ from lakebed.index.facts import FileFacts
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
+from lakebed.services.clustering.options import Layout
 from lakebed.services.clustering.order import order_rows
-from lakebed.services.values import Layout
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.plans import is_cancelled
 from lakebed.write.files.base import base_file_table, constant, file_schema, store_base_file, with_entries

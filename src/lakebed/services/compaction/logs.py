@@ -12,7 +12,6 @@ from lakebed.format.timeline.metadata import encode_compaction_plan
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
-from lakebed.services.compaction.log_files import compact_logs
 from lakebed.services.compaction.options import LogCompactionOptions
 from lakebed.services.compaction.plan import plan_slices, slices_to_log_compact
 from lakebed.services.compaction.run import Compaction, execute_plan
@@ -22,7 +21,6 @@ from lakebed.transaction.plans import REMOVABLE
 from lakebed.transaction.section import Section
 from lakebed.write.checks import check_writable
 
-_LOG_COMPACTION = Compaction(Action.LOG_COMPACTION, "LOG_COMPACT", compact_logs, compacts=False)
 _STRATEGY = {
     "compactorClassName": "org.apache.hudi.table.action.compact.LogCompactionExecutionHelper",
     "strategyParams": {},
@@ -54,7 +52,8 @@ def schedule_log_compaction(context: ServiceContext, options: LogCompactionOptio
 
 def execute_log_compaction(context: ServiceContext, instant: InstantTime) -> ServiceResult:
     """Executes a log compaction that anybody scheduled."""
-    return execute_plan(context, instant, _LOG_COMPACTION)
+    kind = Compaction(Action.LOG_COMPACTION, "LOG_COMPACT", context.plane.compact_logs, compacts=False)
+    return execute_plan(context, instant, kind)
 
 
 def _unmerged_logs(state: TableState, file_slice: FileSlice) -> int:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lakebed.commit.commit import commit
-from lakebed.commit.entries import CommitEntries
 from lakebed.commit.prepared import PreparedCommit
 from lakebed.errors import CorruptTableError, InvalidInputError, WriteConflictError
 from lakebed.format.timeline.metadata import decode_compaction_plan
@@ -211,7 +210,8 @@ def _try_commit(
         tuple(written),
         compacts=work.kind.compacts,
     )
-    return commit(context.transactions, work.attempt, prepared, CommitEntries(state, prepared), check=check)
+    entries = context.plane.entries(state, prepared)
+    return commit(context.transactions, work.attempt, prepared, entries, check=check)
 
 
 def _metadata(work: _Work, written: Collection[FileFacts], schema: pa.Schema) -> CommitMetadata:

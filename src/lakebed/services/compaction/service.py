@@ -11,15 +11,12 @@ from dataclasses import replace
 from lakebed.format.timeline.metadata import encode_compaction_plan
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
-from lakebed.services.compaction.base_files import compact_slice
 from lakebed.services.compaction.options import CompactionOptions
 from lakebed.services.compaction.plan import choose_operations, is_due, plan_slices, slices_to_compact
 from lakebed.services.compaction.run import Compaction, execute_plan
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.transaction.section import Section
 from lakebed.write.checks import check_writable
-
-_COMPACTION = Compaction(Action.COMPACTION, "COMPACT", compact_slice, compacts=True)
 
 
 def schedule_compaction(
@@ -46,4 +43,5 @@ def schedule_compaction(
 
 def execute_compaction(context: ServiceContext, instant: InstantTime) -> ServiceResult:
     """Executes a compaction that anybody scheduled."""
-    return execute_plan(context, instant, _COMPACTION)
+    kind = Compaction(Action.COMPACTION, "COMPACT", context.plane.compact, compacts=True)
+    return execute_plan(context, instant, kind)
