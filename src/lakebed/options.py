@@ -205,24 +205,16 @@ _WRITE_VALUES = {
     "hoodie.write.record.merge.custom.implementation.classes": (),
     "hoodie.write.table.version": ("9",),
 }
-INDEX_SWITCHES = {
-    "hoodie.metadata.enable": "files",
-    "hoodie.metadata.index.column.stats.enable": "column_stats",
-    "hoodie.metadata.index.partition.stats.enable": "partition_stats",
-    "hoodie.metadata.index.bloom.filter.enable": "bloom",
-    "hoodie.metadata.record.index.enable": "record",
-    "hoodie.metadata.global.record.level.index.enable": "record",
-    "hoodie.metadata.record.level.index.enable": "record_partitioned",
-}
-"""Options that ask for an index, or for none, and the index."""
-INDEX_NAMES = {
-    "record_index": "record",
-    "record_level": "record",
-    "global_record_level_index": "record",
-    "record_level_index": "record_partitioned",
-    "bloom_filters": "bloom",
-}
-"""What else indexes are called: by their partitions of the metadata table, or by the index types of Apache Hudi."""
+INDEX_SWITCHES = (
+    "hoodie.metadata.enable",
+    "hoodie.metadata.index.column.stats.enable",
+    "hoodie.metadata.index.partition.stats.enable",
+    "hoodie.metadata.index.bloom.filter.enable",
+    "hoodie.metadata.record.index.enable",
+    "hoodie.metadata.global.record.level.index.enable",
+    "hoodie.metadata.record.level.index.enable",
+)
+"""Options that ask for an index, or for none; which one, its kind says."""
 _INDEX_TYPES = words(
     {
         "auto": "auto",

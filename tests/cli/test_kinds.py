@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import get_args
 
-from lakebed.cli.index import _TOLD_BY_TABLE, KINDS, SHARDS_MAX
+from lakebed.cli.index import SHARDS_MAX
 from lakebed.cli.services import LayoutName
 from lakebed.index import kinds
+from lakebed.index.words import COMMANDS, TOLD_BY_TABLE
 from lakebed.services.clustering.options import Layout, parse_layout
 from lakebed.services.indexing import request
 
 
 def test_kinds_of_indexes() -> None:
-    assert {*KINDS, *_TOLD_BY_TABLE} == {word for kind in kinds.KINDS for word in kind.words}
+    assert {*COMMANDS, *TOLD_BY_TABLE} == {word for kind in kinds.KINDS for word in kind.words}
     assert request._SHARDS_MAX == SHARDS_MAX
 
 

@@ -19,15 +19,15 @@ from lakebed.format.properties import encode_properties
 from lakebed.format.timeline.metadata import decode_commit, encode_commit, encode_compaction_plan
 from lakebed.index.bloom.probe import find_blooms
 from lakebed.index.change import MetadataChange, change_of_clean, change_of_commit
-from lakebed.index.column_stats.kind import column_stats_definition
+from lakebed.index.column_stats.definition import column_stats_definition
 from lakebed.index.column_stats.ranges import read_column_stats
 from lakebed.index.facts import FileFacts
 from lakebed.index.kind import Update
 from lakebed.index.kinds import empty_partitions, merge_rule
 from lakebed.index.obliged import list_groups
 from lakebed.index.partition_stats.current import CurrentStats
+from lakebed.index.record.definition import record_index_definition
 from lakebed.index.record.entries import KeyChanges
-from lakebed.index.record.kind import record_index_definition
 from lakebed.index.record.probe import read_record_index
 from lakebed.index.secondary.entries import ValueChanges
 from lakebed.index.secondary.probe import read_secondary_index

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from lakebed.format.file_names import decode_data_file_name, encode_base_file_name, encode_log_file_name
 from lakebed.format.log.file import BlockKind, HeaderKey, decode_log_file
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
+from lakebed.format.metadata.record_kinds import RecordKind
 from lakebed.format.metadata.records import (
     decode_metadata_record,
     encode_bloom_record,
@@ -32,7 +33,7 @@ from lakebed.metadata.upkeep.log_compaction import Horizon, compact_shard_logs, 
 from lakebed.model.commit import CompactionOperation
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime
-from lakebed.model.metadata import BloomRecord, ColumnStats, FileEntry, RecordKind, ValueType
+from lakebed.model.metadata import BloomRecord, ColumnStats, FileEntry, ValueType
 from lakebed.storage import open_storage
 
 ROOT = ".hoodie/metadata/"

@@ -14,8 +14,9 @@ import pytest
 from lakebed.api import Table, open_table
 from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.index.kinds import merge_shard
-from lakebed.index.record.build import Layout
+from lakebed.index.layout import Layout
 from lakebed.index.record.current_entries import are_current
+from lakebed.index.stored import data_partition
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.upkeep import maintenance as maintenance_module
 from lakebed.model.index import IndexDefinition
@@ -25,7 +26,6 @@ from lakebed.services.indexing import changes as changes_module
 from lakebed.services.indexing import rebuild as rebuild_module
 from lakebed.services.indexing import renew as renew_module
 from lakebed.services.indexing import reshard as reshard_module
-from lakebed.services.indexing.stored_index import data_partition
 from lakebed.table import open_handle
 from lakebed.write.columnar import ColumnarPlane
 from observers import Recorded
@@ -384,7 +384,7 @@ def test_what_cannot_be_built_online_is_built_under_the_lock(
     if broken == "its log files":  # Those that are added meanwhile.
         monkeypatch.setattr(renew_module.ChangeReader, "load", raising(CorruptTableError("torn", path="x")))
     elif broken == "its snapshot":
-        monkeypatch.setattr(rebuild_module, "plan_key_shards", raising(SnapshotExpiredError("gone", hint="again")))
+        monkeypatch.setattr(rebuild_module, "Build", raising(SnapshotExpiredError("gone", hint="again")))
     else:
         world.asked, world.is_global = PARTITIONED, False
     between.action = lambda: world.upsert(moved(300, 30, "oslo"))
@@ -597,7 +597,7 @@ def test_a_look_does_not_take_for_added_what_was_there(tmp_path: Path) -> None:
     world = World(tmp_path / "t", GLOBAL)
 
     def look() -> renew_module.StoredIndex:
-        return renew_module.StoredIndex.of(world.table._handle.state())
+        return renew_module.StoredIndex.of(world.table._handle.state(), "record_index")
 
     seen = changes_module.Seen.of(look())
     nothing = changes_module.find_changes(seen, look(), world.table.timeline)
@@ -615,14 +615,14 @@ def test_a_look_does_not_take_for_added_what_was_there(tmp_path: Path) -> None:
 def test_what_apache_hudi_has_added_is_found(unpack, name: str) -> None:
     """Its delta commits name log files of others, too, and merged ones may be gone."""
     state = open_handle(unpack(name).path).state()
-    index = renew_module.StoredIndex.of(state)
+    index = renew_module.StoredIndex.of(state, "record_index")
     seen = changes_module.Seen.of(index)
     built = {time: done for time, done in seen.counted.items() if time.startswith("0000")}
     found = changes_module.find_changes(replace(seen, counted=built), index, state.timeline)
     assert found is not None
     shards = shard_sets_of(index)
     layout = Layout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))
-    added = changes_module.ChangeReader(state.storage).entries(found, layout, has_ordering=False)
+    added = changes_module.ChangeReader(state.storage, "record_index").entries(found, layout, has_ordering=False)
     assert added
     for file_id, entries in added.items():
         merged = merge_shard(index.metadata.shard("record_index", file_id), "record_index", has_base=False)

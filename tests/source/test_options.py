@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from lakebed.errors import InvalidInputError
-from lakebed.options import parse_read_options, parse_write_options
-from lakebed.source.options import INDEXES, PROPERTIES, known_save_options, parse_save_options
+from lakebed.index.names import switched_word
+from lakebed.options import INDEX_SWITCHES, parse_read_options, parse_write_options
+from lakebed.source.options import PROPERTIES, known_save_options, parse_save_options
 
 PAGE = Path(__file__).parents[2] / "docs" / "from-hudi.md"
 
@@ -48,6 +49,6 @@ def test_two_options_for_one_thing_must_agree() -> None:
     assert parse_save_options({key: "a, b", other: "a,b"}).properties == {"key": ("a", "b")}
     with pytest.raises(InvalidInputError, match="says b, but another one a"):
         parse_save_options({key: "a", other: "b"})
-    first, second = (option for option, index in INDEXES.items() if index == "record")
+    first, second = (option for option in INDEX_SWITCHES if switched_word(option) == "record")
     with pytest.raises(InvalidInputError, match="says False, but another one True"):
         parse_save_options({first: "true", second: "false"})

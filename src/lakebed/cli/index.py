@@ -11,22 +11,22 @@ import typer
 
 from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
 from lakebed.cli.progress import show_progress
+from lakebed.index.words import COMMANDS, COMMANDS_TEXT, TOLD_BY_TABLE
 from lakebed.model.words import Word
-from lakebed.options import INDEX_NAMES
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
-KINDS = ("record", "record_partitioned", "column_stats", "partition_stats", "bloom", "files")
-"""Those that a command can ask for."""
-_TOLD_BY_TABLE = ("record_windowed", "secondary", "expression")
-"""Kinds that there are, too: what else they need, or who builds them, is told when they are asked for."""
 SHARDS_MAX = 10_000
 
 
 def _parse_kind(text: str | None) -> str | None:
-    kind = None if text is None else INDEX_NAMES.get(text.lower(), text)
-    if kind is not None and kind not in (*KINDS, *_TOLD_BY_TABLE):
-        raise typer.BadParameter(f"{text!r} is not one of {', '.join(KINDS)}")
+    if text is None or text in (*COMMANDS, *TOLD_BY_TABLE):
+        return text
+    from lakebed.index.names import other_names
+
+    kind = other_names().get(text.lower())
+    if kind is None:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(COMMANDS)}")
     return kind
 
 
@@ -59,7 +59,7 @@ def create(
         str | None,
         typer.Option(
             metavar="KIND",
-            help="record, record_partitioned, column_stats, partition_stats, bloom or files; told by NAME.",
+            help=f"{COMMANDS_TEXT}; told by NAME.",
             callback=_parse_kind,
         ),
     ] = None,

@@ -17,17 +17,16 @@ from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.timeline.metadata import encode_commit
 from lakebed.index.change import MetadataChange, change_of_commit
 from lakebed.index.data_files import StoredFile
+from lakebed.index.extra import next_extra
 from lakebed.index.facts import FileFacts
 from lakebed.index.kind import Update
 from lakebed.index.kinds import kind_of
 from lakebed.index.obliged import Obliged, find_obliged
 from lakebed.index.partition_stats.current import CurrentStats
-from lakebed.index.record.current_entries import next_extra
 from lakebed.index.record.entries import KeyChanges
 from lakebed.index.record.new_tables import NewTables
 from lakebed.index.record.ordering import find_ordering
 from lakebed.index.record.prepared_keys import PreparedKeys
-from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.index.update import Ready, write_change
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.files import FILES, note_added
@@ -156,7 +155,7 @@ class CommitEntries:
         definitions, prepared = self._state.definitions, self._prepared
         ordering = find_ordering(definitions, section.config)
         is_kept = prepared.keeps_current and ordering == prepared.expected.ordering
-        return next_extra(section, definitions.get(RECORD_INDEX), kept=is_kept) | obliged.extra_metadata
+        return next_extra(section, definitions, kept=is_kept) | obliged.extra_metadata
 
     def _was_overtaken(self, state: TableState) -> bool:
         """Whether a write that was requested later has completed in one of the same partitions."""

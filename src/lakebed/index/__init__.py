@@ -1,4 +1,4 @@
-"""Indexes: one module per kind, from what a write did to the entries that it leaves in the metadata table.
+"""Indexes: one folder per kind, and what the rest of the engine asks of all of them.
 
-Everything here is pure. Reading the entries back is the business of `lakebed.metadata`, which stores them, too.
+`kind.py` says what a kind is, `kinds.py` lists them. `keys.py` is the index of record keys, asked for by what it does.
 """

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import pyarrow as pa
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.index.build import Build, IndexRequest, Source
@@ -15,6 +18,7 @@ from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
 from lakebed.index.data_files import StoredFile
 from lakebed.index.facts import FileFacts
+from lakebed.index.layout import Planned
 from lakebed.index.partition_stats.current import StatsReader
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.index.wanted import Wanted
@@ -23,6 +27,7 @@ from lakebed.metadata.bootstrap import group_ids
 from lakebed.metadata.entries import Entries, split_entries
 from lakebed.metadata.merging import MergeRule, NewestWins
 from lakebed.metadata.shard_writes import Groups, ShardWrite
+from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId
 from lakebed.model.index import EntryOrdering, IndexDefinition
 from lakebed.model.instant import InstantTime
@@ -81,6 +86,16 @@ class IndexKind:
     """The metadata-table partition of the index; of a kind of which a table may have several, their common prefix."""
     words: tuple[str, ...] = ()
     """What users call it."""
+    new_words: tuple[str, ...] = ()
+    """Those of its words that create_table can be asked for."""
+    other_names: ClassVar[Mapping[str, str]] = {}
+    """What else users may call it, and the word that is meant."""
+    switches: ClassVar[Mapping[str, str]] = {}
+    """Options of Hudi that ask for it, or for none, and the word that is meant."""
+    is_default: bool = False
+    """Whether every new table has it."""
+    needs_partitions: bool = False
+    """Whether only a partitioned table can have it."""
     shards: int = 1
     """File groups of a new index, unless told otherwise."""
     is_kept: bool = True
@@ -93,6 +108,10 @@ class IndexKind:
     """Whether a rebuild keeps what its definition says, unless told otherwise."""
     made_of: str = ""
     """The index from whose entries it is made: it is rebuilt with that one."""
+    rests_on: str = ""
+    """The index that reads of it need: that one cannot be dropped before it."""
+    is_renewed: bool = False
+    """Whether it can be rebuilt, or given other shards, while writers go on."""
     has_few: bool = False
     """Whether it has entries per file, not per row."""
     wants_keys: bool = False
@@ -109,6 +128,15 @@ class IndexKind:
     def label(self) -> str:
         """What `explain` calls it."""
         return self.partition
+
+    def word(self, partition: str, *, is_partitioned: bool) -> str:
+        """What create_table calls an index of this kind; `is_partitioned` is the table's index of keys."""
+        del is_partitioned
+        return self.words[0] if self.is_built and self.words else partition
+
+    def describe(self, partition: str, definition: IndexDefinition | None) -> str:
+        """What lists of indexes say of its kind."""
+        return definition.kind if definition is not None else partition
 
     def prune(self, query: Query, slices: Slices) -> Kept | NotUsed:
         """The slices that it cannot exclude, or why it was not used."""
@@ -144,6 +172,23 @@ class IndexKind:
         del file_ids
         return ()
 
+    def marks(self, definition: IndexDefinition, *, kept: bool) -> Mapping[str, str]:
+        """What each delta commit says of the index, if it is so; some of it only if a write has `kept` entries so."""
+        del definition, kept
+        return {}
+
+    def define_new(
+        self, config: TableConfig, schema: pa.Schema, word: str, options: IndexOptions
+    ) -> IndexDefinition | None:
+        """What index.json says of the index of a new table that was asked for by a word; None if nothing."""
+        del config, schema, word, options
+        return None
+
+    def new_shards(self, word: str, options: IndexOptions) -> int:
+        """How many shards the index of a new table begins with."""
+        del word, options
+        return self.shards
+
     def check_request(self, state: TableState, request: IndexRequest) -> None:
         """Raises if the table cannot have the index."""
 
@@ -154,10 +199,19 @@ class IndexKind:
         del state, request, options, known
         return None
 
+    def derive(self, state: TableState) -> IndexDefinition | None:
+        """The definition from what else tells of it, should index.json be lost; None if nothing does."""
+        del state
+        return None
+
     def plan_build(self, build: Build) -> tuple[Sequence[str], Source]:
         """The file ids of the shards of a new index, and where their entries come from."""
         file_ids = group_ids(build.request.partition, build.request.shards or self.shards)
         return file_ids, self.source(build, file_ids)
+
+    def plan_shards(self, build: Build) -> Planned:
+        """The same, for an index that is rebuilt while writers go on: they may bring shards of their own."""
+        raise unsupported(build.request.partition)
 
     def source(self, build: Build, file_ids: Sequence[str]) -> Source:
         """Where the entries of a new index come from."""

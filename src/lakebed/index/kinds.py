@@ -72,6 +72,12 @@ def named_partitions() -> dict[str, str]:
     return {word: kind.partition for kind in all_kinds() if kind.is_built for word in kind.words}
 
 
+def is_index_name(partition: str) -> bool:
+    """Whether a metadata-table partition of that name could be an index of a known kind."""
+    is_known = any(kind.matches(partition) and (kind.is_built or partition != kind.partition) for kind in all_kinds())
+    return is_known and "/" not in partition and "," not in partition
+
+
 def wanted_of(partitions: Iterable[str], definitions: Mapping[str, IndexDefinition]) -> tuple[Wanted, ...]:
     """What the indexes of these metadata-table partitions want of files that are written."""
     found = (kind_of(name).wants(name, definitions) for name in dict.fromkeys(partitions))

@@ -9,10 +9,13 @@ from functools import partial
 from lakebed.index.change import MetadataChange
 from lakebed.index.kind import Update
 from lakebed.index.kinds import kind_of
+from lakebed.index.partition_stats.current import CurrentStats
 from lakebed.metadata.entries import Entries
 from lakebed.metadata.shard_writes import Companion, EncodedShard, ShardWrite, write_shards
 from lakebed.model.commit import WriteStat
 from lakebed.storage import Storage
+
+__all__ = ["CurrentStats", "Ready", "plan_change", "write_change"]
 
 _STORED_BYTES = 96 << 20
 """Bytes of stored entries that are loaded at once, unless one shard has more: in memory they take six times as much."""

@@ -9,6 +9,7 @@ from itertools import islice
 from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
+from lakebed.format.metadata.partitions import needs_columns
 from lakebed.metadata.shard import OpenFile, Shard, load_shard, open_file, parts_of, shard_of_files
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
@@ -115,10 +116,9 @@ class MetadataTable:
 
     def has(self, partition: str) -> bool:
         """Whether an MDT partition is ready to be used."""
-        needs_definition = partition.startswith(("secondary_index_", "expr_index_"))
         if partition in self.stale:
             return False
-        return partition in self.ready and (not needs_definition or partition in self.definitions)
+        return partition in self.ready and (partition in self.definitions or not needs_columns(partition))
 
     def find_dropped(self) -> frozenset[str]:
         """The partitions that were ready when the table was looked at, and that its configuration no longer names.

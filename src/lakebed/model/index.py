@@ -54,7 +54,7 @@ class IndexWindow:
 
 @dataclass(frozen=True, slots=True)
 class IndexDefinition:
-    """One entry of index.json. `name` is the metadata-table partition, e.g. `secondary_index_rider_idx`."""
+    """One entry of index.json. `name` is the metadata-table partition."""
 
     name: str
     kind: str

@@ -11,18 +11,6 @@ from typing import TypeAlias
 StatValue: TypeAlias = bool | int | float | str | bytes | Decimal | date | time | datetime
 
 
-class RecordKind(IntEnum):
-    """The `type` of a metadata record: which of its payloads is set."""
-
-    ALL_PARTITIONS = 1
-    FILES = 2
-    COLUMN_STATS = 3
-    BLOOM_FILTERS = 4
-    RECORD_INDEX = 5
-    PARTITION_STATS = 6
-    SECONDARY_INDEX = 7
-
-
 class ValueType(IntEnum):
     """The type of a column as column statistics name it, by ordinal. V1 stands for a record that names none."""
 

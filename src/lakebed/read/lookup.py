@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakebed.errors import CorruptTableError, InvalidInputError
-from lakebed.index.record.probe import RECORD_INDEX, find_locations
+from lakebed.index.keys import KEY_INDEX, find_key_index, find_locations, outside_window
 from lakebed.metadata import MetadataTable
 from lakebed.model.files import FileGroupId
 from lakebed.model.text import check_texts
@@ -23,12 +23,13 @@ def lookup_keys(state: TableState, keys: Iterable[str], columns: Sequence[str] |
     Partitions that the index does not cover are scanned.
     """
     wanted = _checked(keys)
-    if not isinstance(state.metadata, MetadataTable) or not state.metadata.has(RECORD_INDEX):
+    metadata = find_key_index(state)
+    if metadata is None:
         raise InvalidInputError(
             f"table {state.config.name} has no record index for key lookups",
             hint="filter a scan instead: table.to_arrow(where=\"key = 'k1'\")",
         )
-    by_group = _find_groups(state, state.metadata, wanted)
+    by_group = _find_groups(state, metadata, wanted)
     found = (state.find_slice(group) for group in sorted(by_group))
     slices = tuple(file_slice for file_slice in found if file_slice is not None)
     plan = plan_slices(state, state.latest, slices, columns=columns, where=None, is_latest=True)
@@ -46,21 +47,12 @@ def _find_groups(state: TableState, metadata: MetadataTable, keys: Sequence[str]
     except CorruptTableError:
         if not metadata.has_changed():
             raise
-        metadata.do_without((RECORD_INDEX,), "it was dropped or built anew while keys were looked up")
-    if RECORD_INDEX in metadata.find_dropped() or not metadata.has(RECORD_INDEX):
+        metadata.do_without((KEY_INDEX,), "it was dropped or built anew while keys were looked up")
+    if KEY_INDEX in metadata.find_dropped() or not metadata.has(KEY_INDEX):
         return {file_slice.group: set(keys) for file_slice in state.latest_slices}
     for group in outside_window(state):
         by_group[group] = set(keys)
     return by_group
-
-
-def outside_window(state: TableState) -> list[FileGroupId]:
-    """The file groups of data partitions that the record index does not cover."""
-    definition = state.definitions.get(RECORD_INDEX)
-    window = definition.window if definition is not None else None
-    if window is None:
-        return []
-    return [s.group for s in state.latest_slices if not window.holds(s.group.partition)]
 
 
 def _checked(keys: Iterable[str]) -> tuple[str, ...]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lakebed.errors import InvalidInputError
+from lakebed.index.names import moot_words, switched_word
 from lakebed.model.config import TableConfig, find_merge_mode
 from lakebed.model.key_generator import find_key_generator, parse_key_generator
 from lakebed.model.words import MergeMode, TableType
 from lakebed.option_values import Values, parse_value
-from lakebed.options import INDEX_SWITCHES as INDEXES
-from lakebed.options import known_options
+from lakebed.options import INDEX_SWITCHES, known_options
 from lakebed.write.checks import check_asked_indexes
 
 OPERATION = "hoodie.datasource.write.operation"
@@ -122,7 +122,12 @@ PROPERTIES = {
     ),
 }
 """What options may say of a table, by names that `create_table` has for it where it has one."""
-_OWN = (OPERATION, PARTITIONS_TO_DELETE, *INDEXES, *(key for about in PROPERTIES.values() for key in about.spellings))
+_OWN = (
+    OPERATION,
+    PARTITIONS_TO_DELETE,
+    *INDEX_SWITCHES,
+    *(key for about in PROPERTIES.values() for key in about.spellings),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +159,7 @@ def parse_save_options(options: Mapping[str, str]) -> SaveOptions:
                 _say(said, name, key, _parsed(key, options[key], about.parse, about.wanted))
                 spellings.setdefault(name, key)
     indexes: dict[str, bool] = {}
-    for key, index in INDEXES.items():
+    for key, index in _switches():
         if key in options:
             _say(indexes, index, key, _parsed(key, options[key], _flag, _FLAG))
     return SaveOptions(
@@ -185,7 +190,7 @@ def check_agrees(given: SaveOptions, config: TableConfig, indexes: Iterable[str]
                 if is_case
                 else "leave the option out, or save to another path",
             )
-    asked = {key: given.indexes[index] for key, index in INDEXES.items() if index in given.indexes}
+    asked = {key: given.indexes[index] for key, index in _switches() if index in given.indexes}
     check_asked_indexes(config, asked, frozenset(indexes))
 
 
@@ -199,8 +204,8 @@ def check_consistent(given: SaveOptions, config: TableConfig, indexes: Iterable[
                 f"but the other options make it {_text(has) or 'none'}",
                 hint="leave the option out, or change the others",
             )
-    present = {*indexes} | (set() if config.partition_fields else {"partition_stats"})
-    for key, index in INDEXES.items():
+    present = {*indexes} | moot_words(is_partitioned=bool(config.partition_fields))
+    for key, index in _switches():
         if index in given.indexes and given.indexes[index] != (index in present):
             is_so = f"new tables have the index {index}"
             asked_for = f"a new table cannot have the index {index} with the others that are asked for"
@@ -228,3 +233,8 @@ def _say(said: dict[str, Any], name: str, key: str, value: Any) -> None:
 
 def _text(value: object) -> str:
     return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _switches() -> Iterator[tuple[str, str]]:
+    """Options that ask for an index, or for none, and the index."""
+    return ((key, switched_word(key)) for key in INDEX_SWITCHES)

@@ -21,6 +21,8 @@ from pyspark.sql import datasource as ds
 
 from lakebed.api import Table, open_table
 from lakebed.errors import InvalidInputError, LakebedError, StorageUnavailableError
+from lakebed.index.keys import is_global, keys_are_indexed
+from lakebed.index.names import new_table_words, words_of
 from lakebed.model.config import TableConfig
 from lakebed.model.words import TableType
 from lakebed.options import WriteOptions, parse_table_options, parse_write_options, storage_options, warn_of_unknown
@@ -40,8 +42,7 @@ from lakebed.table.transactions import choose_timing, open_ports
 from lakebed.timeline.config import has_config
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.ports import Ports
-from lakebed.write.checks import check_record_index, check_writable, has_global_index, index_names
-from lakebed.write.create import INDEXES as CREATED_INDEXES
+from lakebed.write.checks import check_options, check_writable
 from lakebed.write.create import (
     TableSpec,
     check_free,
@@ -151,7 +152,7 @@ def _plan_first_rows(job: SaveJob, writes: WriteOptions) -> PreparePlan:
     check_free(job.storage)
     spec = _plan_table(job)
     partitions = metadata_partitions(spec)
-    if writes.index == "record" and "record_index" not in partitions:
+    if writes.index == "record" and not keys_are_indexed(partitions):
         raise InvalidInputError(
             "the option hoodie.index.type asks for the record index, but there is no record index in a new table",
             hint="add the option hoodie.metadata.record.index.enable=true, or leave hoodie.index.type out",
@@ -215,12 +216,12 @@ def _plan_table(job: SaveJob) -> TableSpec:
         said.get("partition_by"),
         said.get("ordering"),
         "mor" if said.get("table_type") is TableType.MERGE_ON_READ else "cow",
-        [index for index in CREATED_INDEXES if job.given.indexes.get(index)],
+        [index for index in new_table_words() if job.given.indexes.get(index)],
         {**job.given.others, **_settings(said)},
         {name: f"the option {job.given.option(name)}" for name in ("key", "partition_by", "ordering")},
     )
     partitions = metadata_partitions(spec)
-    indexes = index_names(partitions, is_partitioned=spec.has_partitioned_index)
+    indexes = words_of(partitions, is_partitioned=spec.has_partitioned_index)
     check_consistent(job.given, TableConfig(table_properties(spec, partitions)), indexes)
     return spec
 
@@ -234,10 +235,10 @@ def _settings(said: Mapping[str, Any]) -> dict[str, str]:
 def _check_table(job: SaveJob) -> TableState:
     """The table as it stands, if lakebed writes to it and it is as the options say."""
     state = open_handle(job.path, storage_options(job.given.others)).state()
-    indexes = index_names(state.config.metadata_partitions, is_partitioned=not has_global_index(state))
+    indexes = words_of(state.config.metadata_partitions, is_partitioned=not is_global(state.definitions))
     check_agrees(job.given, state.config, indexes)
     check_writable(state)
-    check_record_index(state, parse_write_options(job.given.others))
+    check_options(state, parse_write_options(job.given.others))
     return state
 
 

@@ -6,15 +6,13 @@ from collections.abc import Mapping
 
 from lakebed.errors import CorruptTableError
 from lakebed.format.index_definitions import check_index_versions, decode_index_definitions
+from lakebed.format.metadata.partitions import is_defined, must_be_defined, needs_columns
 from lakebed.model.config import TableConfig
 from lakebed.model.index import IndexDefinition, settled_definitions
 from lakebed.storage import Storage
 
-COLUMN_STATS, RECORD_INDEX = "column_stats", "record_index"
-UNDERIVABLE = ("secondary_index_", "expr_index_")
-"""Name prefixes of indexes whose columns are recorded only in their definitions."""
 _DEFINED_SINCE = 9
-"""From this table version on index.json defines all indexes; before, a record index has no entry and is global."""
+"""From this table version on index.json defines all indexes; before, an index of keys has no entry and is global."""
 
 
 def load_definitions(storage: Storage, config: TableConfig) -> dict[str, IndexDefinition]:
@@ -34,7 +32,7 @@ def load_stored(storage: Storage, config: TableConfig) -> dict[str, IndexDefinit
         found = decode_index_definitions(data or b"", path=path)
     except CorruptTableError as error:
         raise _broken(storage, config, error.what.removeprefix(f"{path}: ")) from error
-    if not found and any(_is_defined(name) for name in _named(config)):
+    if not found and any(map(is_defined, _named(config))):
         raise _broken(storage, config, "it is not there" if data is None else "it defines no index")
     check_index_versions(found, path=path)
     return settled_definitions(found, config.shared_partitions)
@@ -46,19 +44,15 @@ def _named(config: TableConfig) -> tuple[str, ...]:
     return config.metadata_partitions if has_place and config.version >= _DEFINED_SINCE else ()
 
 
-def _is_defined(name: str) -> bool:
-    return name in (COLUMN_STATS, RECORD_INDEX) or name.startswith(UNDERIVABLE)
-
-
 def _expected(config: TableConfig) -> tuple[str, ...]:
-    """Definitions that a write depends on. A shared record index without an entry is global."""
+    """Definitions that a write depends on."""
     own = {*config.own_partitions}
-    return tuple(name for name in _named(config) if name == COLUMN_STATS or (name == RECORD_INDEX and name in own))
+    return tuple(name for name in _named(config) if must_be_defined(name, is_own=name in own))
 
 
 def undefined_indexes(config: TableConfig, definitions: Mapping[str, IndexDefinition]) -> tuple[str, ...]:
     """Indexes whose columns are unknown, because their definitions are lost; they are not used."""
-    return tuple(n for n in _named(config) if n.startswith(UNDERIVABLE) and n not in definitions)
+    return tuple(n for n in _named(config) if needs_columns(n) and n not in definitions)
 
 
 def _broken(storage: Storage, config: TableConfig, what: str) -> CorruptTableError:

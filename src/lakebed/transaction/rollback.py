@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from lakebed.errors import InvalidInputError, LockUnavailableError, StorageUnavailableError, WriteConflictError
 from lakebed.format.file_names import decode_data_file_name
+from lakebed.format.metadata.partitions import only_widens
 from lakebed.format.timeline.metadata import decode_commit, encode_rollback
 from lakebed.format.timeline.plans import decode_clean_plan, decode_rollback_plan, encode_rollback_plan
 from lakebed.model.commit import CommitMetadata, InstantRef, RollbackMetadata, RollbackPlan, RolledBackPartition
@@ -339,7 +340,7 @@ def _built_by(delta: CommitMetadata) -> set[str]:
     """
     files = (decode_data_file_name(stat.path.rpartition("/")[2]) for stat in delta.stats)
     is_ahead = not any(isinstance(file, BaseFile) for file in files)
-    return {*delta.write_stats} - ({"partition_stats"} if is_ahead else set())
+    return {name for name in delta.write_stats if not (is_ahead and only_widens(name))}
 
 
 def _check_not_planned(section: Section, commit: Instant) -> None:

@@ -8,11 +8,13 @@ import pyarrow as pa
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError, WriteConflictError
 from lakebed.format.avro.schema import arrow_schema
+from lakebed.index.keys import KEY_INDEX, find_key_index, is_global, keys_are_indexed
 from lakebed.index.kinds import kind_of
+from lakebed.index.names import creating, moot_words, switched_word, words_of
 from lakebed.metadata import MetadataTable
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import InstantTime
-from lakebed.options import INDEX_SWITCHES, WriteOptions
+from lakebed.options import WriteOptions
 from lakebed.read.rules import merge_rules
 from lakebed.table import TableState
 from lakebed.transaction.section import Section
@@ -48,22 +50,15 @@ def check_writable(state: TableState) -> None:
     _check_indexes(state)
 
 
-def index_names(partitions: Collection[str], *, is_partitioned: bool) -> frozenset[str]:
-    """Partitions of the metadata table by the names that indexes have for create_table."""
-    names = {"bloom_filters": "bloom", "record_index": "record_partitioned" if is_partitioned else "record"}
-    return frozenset(names.get(partition, partition) for partition in partitions)
-
-
 def check_asked_indexes(config: TableConfig, asked: Mapping[str, bool], present: Collection[str]) -> None:
     """Raises InvalidInputError if options ask for an index that is not `present`, or for none that is."""
-    # A table without partitions has none to keep statistics of.
-    there = {*present} | (set() if config.partition_fields else {"partition_stats"})
+    there = {*present} | moot_words(is_partitioned=bool(config.partition_fields))
     for key, is_on in asked.items():
-        index = INDEX_SWITCHES[key]
+        index = switched_word(key)
         if is_on and index not in there:
             raise InvalidInputError(
                 f"the option {key} is true, but table {config.name} has no index {index}",
-                hint=f"build it once: {_CREATE.format(_CALLS.get(index, repr(index)))}; or leave the option out",
+                hint=f"build it once: {_CREATE.format(creating(index))}; or leave the option out",
             )
         if not is_on and index in there:
             raise InvalidInputError(
@@ -73,44 +68,33 @@ def check_asked_indexes(config: TableConfig, asked: Mapping[str, bool], present:
 
 
 _CREATE = "lakebed.open_table(path).indexes.create({})"
-_CALLS = {
-    "record": "'record_index'",
-    "record_partitioned": "'record_index', kind='record_partitioned'",
-    "bloom": "'bloom_filters'",
-}
 
 
-def has_record_index(state: TableState) -> bool:
-    """Whether keys can be found through the record index."""
+def has_key_index(state: TableState) -> bool:
+    """Whether keys can be found through an index."""
     if isinstance(state.metadata, MetadataTable):
-        return state.metadata.has("record_index")
-    return "record_index" in state.config.metadata_partitions
+        return find_key_index(state) is not None
+    return keys_are_indexed(state.config.metadata_partitions)
 
 
-def has_global_index(state: TableState) -> bool:
-    """Whether the record index, if there is one, knows keys of the whole table."""
-    definition = state.definitions.get("record_index")
-    return definition is None or not definition.is_partitioned
-
-
-def check_record_index(state: TableState, options: WriteOptions) -> None:
+def check_options(state: TableState, options: WriteOptions) -> None:
     """Raises InvalidInputError if write options ask for indexes, to find keys with above all, that are not there."""
-    config, asked, is_global = state.config, options.index, has_global_index(state)
-    if asked.startswith("record") and not has_record_index(state):
-        call = _CALLS["record_partitioned" if asked == "record_partitioned" and config.partition_fields else "record"]
+    config, asked, is_over_all = state.config, options.index, is_global(state.definitions)
+    if asked.startswith("record") and not has_key_index(state):
+        call = creating("record_partitioned" if asked == "record_partitioned" and config.partition_fields else "record")
         raise InvalidInputError(
             f"table {config.name} has no record index for key lookups",
             hint=f"build it once: {_CREATE.format(call)}; or leave the option hoodie.index.type out",
         )
-    if asked == ("record_partitioned" if is_global else "record_global") and config.partition_fields:
+    if asked == ("record_partitioned" if is_over_all else "record_global") and config.partition_fields:
         raise InvalidInputError(
-            f"the record index of table {config.name} is {'global' if is_global else 'partitioned'}, "
-            f"but hoodie.index.type asks for a {'partitioned' if is_global else 'global'} one",
-            hint="use hoodie.index.type=RECORD_INDEX for the existing one, or leave the option out",
+            f"the record index of table {config.name} is {'global' if is_over_all else 'partitioned'}, "
+            f"but hoodie.index.type asks for a {'partitioned' if is_over_all else 'global'} one",
+            hint=f"use hoodie.index.type={KEY_INDEX.upper()} for the existing one, or leave the option out",
         )
     named = (*config.metadata_partitions, *config.metadata_partitions_inflight)
-    switches = {key: is_on for key, is_on in options.indexes.items() if INDEX_SWITCHES[key] != "files"}
-    check_asked_indexes(config, switches, index_names(named, is_partitioned=not is_global))
+    switches = {key: is_on for key, is_on in options.indexes.items() if switched_word(key) != "files"}
+    check_asked_indexes(config, switches, words_of(named, is_partitioned=not is_over_all))
 
 
 def check_schema(state: TableState, section: Section) -> None:

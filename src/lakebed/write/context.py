@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakebed.index.kinds import wanted_of
-from lakebed.index.record.ordering import find_ordering
+from lakebed.index.written import expect
 from lakebed.model.instant import InstantTime
 from lakebed.options import WriteOptions
 from lakebed.read.scan import counted_instants
@@ -26,15 +26,14 @@ def write_context(
 
 def make_context(state: TableState, instant: InstantTime, schema: pa.Schema, options: WriteOptions) -> WriteContext:
     """The context of a write whose files have the data columns of `schema`."""
-    definition = state.definitions.get("column_stats")
-    indexes = (*state.config.metadata_partitions, *state.config.metadata_partitions_inflight)
+    expected = expect(state.config, state.definitions)
     return WriteContext(
         storage=state.storage,
         config=state.config,
         schema=schema,
         avro_json=declared_schema(schema, state.config, meta_columns=True),
         instant=instant,
-        stats_columns=definition.source_fields if definition is not None and "column_stats" in indexes else (),
+        stats_columns=expected.columns,
         counts=counted_instants(state.latest),
         files=FileSizing(
             options.target_file_bytes,
@@ -43,7 +42,7 @@ def make_context(state: TableState, instant: InstantTime, schema: pa.Schema, opt
             options.log_format,  # type: ignore[arg-type]
             options.record_positions,
         ),
-        entry_ordering=find_ordering(state.definitions, state.config) if "record_index" in indexes else None,
+        entry_ordering=expected.ordering,
         partition_shards=options.partition_shards,
-        wanted=wanted_of(indexes, state.definitions),
+        wanted=wanted_of(sorted(expected.partitions), state.definitions),
     )

@@ -13,19 +13,17 @@ from lakebed.errors import InvalidInputError
 from lakebed.format.index_definitions import encode_index_definitions
 from lakebed.format.properties import table_checksum
 from lakebed.format.timeline.metadata import encode_commit
-from lakebed.index.column_stats.kind import column_stats_definition
-from lakebed.index.kinds import empty_partitions, kind_of
-from lakebed.index.record.current_entries import first_extra
-from lakebed.index.record.entries import ShardSizing, shard_count
-from lakebed.index.record.kind import record_index_definition
-from lakebed.index.record.ordering import ask_ordering
+from lakebed.index.extra import first_extra
+from lakebed.index.kinds import empty_partitions, kind_of, named_partitions
+from lakebed.index.names import default_kinds, new_table_words, other_names, switched_word
 from lakebed.metadata.bootstrap import EmptyPartition, bootstrap_empty, metadata_properties
+from lakebed.metadata.files import FILES
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
-from lakebed.model.index import EntryOrdering, IndexDefinition
+from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import Instant
 from lakebed.model.words import META_COLUMNS, Action, MergeMode, State, TableType
-from lakebed.options import INDEX_NAMES, INDEX_SWITCHES, parse_index_options, parse_option, parse_write_options
+from lakebed.options import parse_index_options, parse_option, parse_write_options
 from lakebed.storage import Storage
 from lakebed.storage.confirm import create_file, delete_file, replace_file
 from lakebed.timeline.config import PROPERTIES, has_config
@@ -49,7 +47,6 @@ _SETTINGS = (
 """Options of create_table that become properties of the table."""
 _OWN_FOLDERS = (".hoodie/metadata", ".hoodie/.index_defs")
 """What a crashed creation may leave behind."""
-INDEXES = ("column_stats", "bloom", "record", "record_partitioned")
 _ARGUMENTS = {name: f"the argument {name}" for name in ("key", "partition_by", "ordering")}
 """Where create_table is told of columns."""
 
@@ -162,9 +159,10 @@ def _check(spec: TableSpec, said_in: Mapping[str, str]) -> None:
     for name in spec.schema.names:
         if name in META_COLUMNS:
             raise InvalidInputError(f"{name!r} is a meta column", hint="leave it out of the schema; lakebed adds it")
+    words = new_table_words()
     for index in spec.indexes:
-        if index not in INDEXES:
-            raise InvalidInputError(f"there is no index {index!r}", hint=f"use one of {', '.join(INDEXES)}")
+        if index not in words:
+            raise InvalidInputError(f"there is no index {index!r}", hint=f"use one of {', '.join(words)}")
     if {"record", "record_partitioned"} <= {*spec.indexes}:
         raise InvalidInputError(
             "a table has one record index: global or partitioned",
@@ -195,9 +193,10 @@ def create_files(ports: Ports, spec: TableSpec) -> None:
         check_free(ports.storage)
         _delete_own_folders(ports.storage)
         definitions = _definitions(spec)
-        shards = {name: _shards(name, spec) for name in metadata_partitions(spec)}
+        options = parse_index_options(spec.options)
+        shards = {name: kind_of(name).new_shards(word, options) for name, word in _words(spec).items()}
         properties = table_properties(spec, tuple(shards))
-        extra = first_extra(definitions.get("record_index"))
+        extra = first_extra(definitions)
         _create_metadata_table(ports, TableConfig(properties), empty_partitions(shards), extra)
         replace_file(ports.storage, properties["hoodie.table.index.defs.path"], encode_index_definitions(definitions))
         if not create_file(ports.storage, PROPERTIES, encode_config(properties, ports.clock.now_ms())):
@@ -251,47 +250,38 @@ def _create_metadata_table(
 
 def metadata_partitions(spec: TableSpec) -> tuple[str, ...]:
     """Apache Hudi's defaults, and the indexes that are asked for."""
-    asked = {"bloom": "bloom_filters", "record": "record_index", "record_partitioned": "record_index"}
-    defaults = ("files", "column_stats", *(("partition_stats",) if spec.partition_by else ()))
-    return tuple(dict.fromkeys((*defaults, *(asked[index] for index in spec.indexes if index in asked))))
+    return tuple(_words(spec))
+
+
+def _words(spec: TableSpec) -> dict[str, str]:
+    """The word by which each partition of the metadata table is asked for."""
+    names = named_partitions()
+    defaults = {kind.partition: kind.words[0] for kind in default_kinds(is_partitioned=bool(spec.partition_by))}
+    return {**defaults, **{names[word]: word for word in spec.indexes}}
 
 
 def _definitions(spec: TableSpec) -> dict[str, IndexDefinition]:
-    definitions = {"column_stats": column_stats_definition(spec.schema, has_meta_columns=True)}
-    if "record_index" in metadata_partitions(spec):
-        is_partitioned = spec.has_partitioned_index
-        definitions["record_index"] = record_index_definition(is_partitioned=is_partitioned, ordering=_ordering(spec))
-    return definitions
-
-
-def _shards(partition: str, spec: TableSpec) -> int:
-    """How many shards a partition of the metadata table begins with: none if each data partition brings its own."""
-    if partition != "record_index":
-        return kind_of(partition).shards
-    sizing = ShardSizing(*parse_index_options(spec.options).global_sizing)
-    return 0 if spec.has_partitioned_index else shard_count(0, sizing)
+    config, options = TableConfig(table_properties(spec, ())), parse_index_options(spec.options)
+    found = {name: kind_of(name).define_new(config, spec.schema, word, options) for name, word in _words(spec).items()}
+    return {name: definition for name, definition in found.items() if definition is not None}
 
 
 def _asked_indexes(named: Sequence[str], options: Mapping[str, str], *, is_partitioned: bool) -> tuple[str, ...]:
     """The indexes that a new table gets beside those that all have, by name, by their options or by the index type."""
-    given = parse_write_options(options)
+    given, words = parse_write_options(options), new_table_words()
+    switches = {key: (switched_word(key), is_on) for key, is_on in given.indexes.items()}
     names = (named,) if isinstance(named, str) else named
-    asked = [name if name in INDEXES else INDEX_NAMES.get(str(name).lower(), name) for name in names]
-    asked += [INDEX_SWITCHES[key] for key, is_on in given.indexes.items() if is_on and INDEX_SWITCHES[key] in INDEXES]
+    asked = [name if name in words else other_names().get(str(name).lower(), name) for name in names]
+    asked += [word for word, is_on in switches.values() if is_on and word in words]
     if given.index.startswith("record") and not any(name.startswith("record") for name in asked):
         asked.append("record_partitioned" if given.index == "record_partitioned" and is_partitioned else "record")
-    # Without `files`: to reads, that option says how to list files.
-    always = ("column_stats", *(("partition_stats",) if is_partitioned else ()))
-    for key, is_on in given.indexes.items():
-        if not is_on and INDEX_SWITCHES[key] in (*asked, *always):
-            why = "every new table has it" if INDEX_SWITCHES[key] in always else "it is asked for, too"
+    # Without the list of files: to reads, that option says how to list them.
+    always = [k.words[0] for k in default_kinds(is_partitioned=is_partitioned) if k.partition != FILES]
+    for key, (word, is_on) in switches.items():
+        if not is_on and word in (*asked, *always):
+            why = "every new table has it" if word in always else "it is asked for, too"
             raise InvalidInputError(f"the option {key}=false is not supported: {why}", hint="leave the option out")
     return tuple(dict.fromkeys(asked))
-
-
-def _ordering(spec: TableSpec) -> EntryOrdering | None:
-    asked = parse_index_options(spec.options).ordering
-    return ask_ordering(asked, TableConfig(table_properties(spec, ())), spec.schema)
 
 
 def check_free(storage: Storage) -> None:

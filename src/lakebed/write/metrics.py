@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping
 
-from lakebed.index.record.key_locations import ProbeCounts
+from lakebed.index.key_batches import ProbeCounts
 
 METRICS = "lakebed.metrics"
 """Where the extra metadata of a commit has them, as JSON."""

@@ -10,12 +10,12 @@ from lakebed.commit.prepared import NewKeys, PreparedCommit
 from lakebed.engine.engines import Engine
 from lakebed.engine.exchange import Shelf, StagedFile
 from lakebed.errors import WriteConflictError
-from lakebed.index.record.probe import KeyShards, record_index_files
-from lakebed.index.record.shard_cache import ShardCache, default_cache
+from lakebed.index.key_batches import ShardCache, default_cache
+from lakebed.index.keys import KeyShards, find_key_index, key_index_files
+from lakebed.index.lost import has_lost_keys
 from lakebed.metadata import MetadataTable
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.table import TableState
-from lakebed.table.lost import lost_indexes
 from lakebed.transaction.section import Section
 from lakebed.write.tag.index import find_taken
 
@@ -27,10 +27,11 @@ def check_new_keys(
     if prepared.new_keys is None or all(i.requested_at in prepared.seen for i in section.timeline.commits()):
         return
     current = state.at(section.config, section.timeline)
-    if not isinstance(current.metadata, MetadataTable) or not current.metadata.has("record_index"):
+    metadata = find_key_index(current)
+    if metadata is None:
         _check_dropped(current)
         return
-    taken = _taken_keys(prepared.new_keys, current.metadata, cache, engine)
+    taken = _taken_keys(prepared.new_keys, metadata, cache, engine)
     if len(taken):
         raise WriteConflictError(
             f"another write inserted {len(taken)} of the same keys meanwhile, {taken[0].as_py()!r} among them",
@@ -40,7 +41,7 @@ def check_new_keys(
 
 def _check_dropped(current: TableState) -> None:
     """Raises unless the record index was dropped meanwhile, and with it the promise of unique keys."""
-    if "record_index" in lost_indexes(current):
+    if has_lost_keys(current):
         raise WriteConflictError(
             "the record index was lost while this write ran: its new keys cannot be checked for duplicates",
             hint="rebuild the index with table.doctor(repair=True), then run the write again",
@@ -51,7 +52,7 @@ def _taken_keys(new_keys: NewKeys, metadata: MetadataTable, cache: ShardCache, e
     """Those of the new keys that have an entry by now; those of a large write are looked for where its tasks run."""
     if callable(new_keys):
         return _taken_in(new_keys(), metadata, cache)
-    found = engine.map(new_keys.files, FindTaken(new_keys.shelf, record_index_files(metadata)))
+    found = engine.map(new_keys.files, FindTaken(new_keys.shelf, key_index_files(metadata)))
     return pa.chunked_array(found, pa.string())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lakebed.index.keys import is_shared
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.words import TableType
@@ -52,7 +53,7 @@ def logs_inserts(config: TableConfig) -> bool:
 
     Apache Hudi's other indexes look for keys in base files only, and would insert such a key again.
     """
-    return config.table_type is TableType.MERGE_ON_READ and "record_index" in config.shared_partitions
+    return config.table_type is TableType.MERGE_ON_READ and is_shared(config)
 
 
 def _busy_groups(state: TableState) -> frozenset[FileGroupId]:

@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from lakebed.engine.threads import shared_threads
 from lakebed.errors import InvalidInputError
+from lakebed.index.keys import KEY_INDEX, is_global
+from lakebed.index.lost import has_lost_global_index
 from lakebed.model.text import check_texts
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.options import WriteOptions
 from lakebed.table import TableHandle
-from lakebed.table.lost import has_lost_global_index
 from lakebed.transaction.transactions import Transactions
-from lakebed.write.checks import check_record_index, has_global_index, has_record_index
+from lakebed.write.checks import check_options, has_key_index
 from lakebed.write.columnar import ColumnarPlane
 from lakebed.write.operations import (
     BULK_INSERT,
@@ -126,8 +127,8 @@ class TableWrites:
         raise InvalidInputError(
             f"table {state.config.name} lost its record index, which was global: without it, an upsert "
             "would duplicate keys that are stored in another partition",
-            hint='rebuild it with table.doctor(repair=True) or table.indexes.create("record_index"); or, if keys need '
-            'to be unique only within their partition, drop it: table.indexes.drop("record_index")',
+            hint=f'rebuild it with table.doctor(repair=True) or table.indexes.create("{KEY_INDEX}"); or, if keys need '
+            f'to be unique only within their partition, drop it: table.indexes.drop("{KEY_INDEX}")',
         )
 
     def _arrangement(self, operation: Operation, rule: TagRule) -> Arrangement:
@@ -149,10 +150,12 @@ class TableWrites:
     def _rule(self, *, everywhere: bool = False) -> TagRule:
         """How keys are found: by the record index if there is one, unless the options ask for another way."""
         state, asked = self._handle.last_look, self._options.index
-        check_record_index(state, self._options)
-        if not has_record_index(state) or asked in ("simple", "bloom"):
+        check_options(state, self._options)
+        if not has_key_index(state) or asked in ("simple", "bloom"):
             return TagRule(everywhere=everywhere, prune=asked != "simple")
-        return TagRule(everywhere, by_index=True, is_global=has_global_index(state), moves=self._options.moves_rows)
+        return TagRule(
+            everywhere, by_index=True, is_global=is_global(state.definitions), moves=self._options.moves_rows
+        )
 
 
 def _is_text(keys: object) -> bool:

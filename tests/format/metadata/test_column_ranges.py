@@ -17,6 +17,7 @@ from lakebed.errors import CorruptTableError
 from lakebed.format.avro.numbers import encode_long
 from lakebed.format.metadata.column_ranges import COLUMN_STATS
 from lakebed.format.metadata.datum import encode_datum, encode_optional_long, encode_optional_text
+from lakebed.format.metadata.record_kinds import RecordKind
 from lakebed.format.metadata.records import (
     column_stats_values,
     decode_column_stats,
@@ -24,7 +25,7 @@ from lakebed.format.metadata.records import (
     encode_column_stats_record,
     encode_secondary_record,
 )
-from lakebed.model.metadata import ColumnStats, RecordKind, StatValue, ValueType
+from lakebed.model.metadata import ColumnStats, StatValue, ValueType
 from metadata_rows import by_schema, stored_files
 
 PATH = "col-stats-0000-0_0-1-2_00000000000000000.hfile"

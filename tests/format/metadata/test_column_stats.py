@@ -22,13 +22,14 @@ from lakebed.format.metadata.datum import (
     encode_optional_long,
     encode_optional_text,
 )
+from lakebed.format.metadata.record_kinds import RecordKind
 from lakebed.format.metadata.records import (
     decode_metadata_record,
     encode_column_stats_record,
     merge_column_stats,
     value_type_of,
 )
-from lakebed.model.metadata import ColumnStats, RecordKind, StatValue, ValueType
+from lakebed.model.metadata import ColumnStats, StatValue, ValueType
 from metadata_rows import stored_files
 
 PATH = "col-stats-0000-0_0-1-2_00000000000000000.hfile"

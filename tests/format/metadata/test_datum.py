@@ -20,7 +20,7 @@ from lakebed.format.metadata.datum import (
     encode_float,
     encode_optional_text,
 )
-from lakebed.model.metadata import RecordKind
+from lakebed.format.metadata.record_kinds import RecordKind
 from metadata_rows import by_schema, stored_files
 
 PATH = "files-0000-0_0-1-2_00000000000000000.hfile"

@@ -27,8 +27,9 @@ from lakebed.format.metadata.keys import (
     unescape_partition,
     uuid_bits,
 )
+from lakebed.format.metadata.record_kinds import RecordKind
 from lakebed.format.metadata.records import decode_metadata_record
-from lakebed.model.metadata import ColumnStats, RecordKind
+from lakebed.model.metadata import ColumnStats
 from metadata_rows import stored_files
 
 UTC = timezone.utc

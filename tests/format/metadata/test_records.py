@@ -17,6 +17,7 @@ from lakebed.errors import CorruptTableError
 from lakebed.format.metadata import records
 from lakebed.format.metadata.datum import decode_datum, encode_optional_text
 from lakebed.format.metadata.record_index import RecordLocation
+from lakebed.format.metadata.record_kinds import RecordKind
 from lakebed.format.metadata.records import (
     MetadataRecord,
     decode_bloom_record,
@@ -32,7 +33,7 @@ from lakebed.format.metadata.records import (
     merge_file_entries,
     merge_files,
 )
-from lakebed.model.metadata import BloomRecord, ColumnStats, FileEntry, RecordKind, SecondaryRecord
+from lakebed.model.metadata import BloomRecord, ColumnStats, FileEntry, SecondaryRecord
 from metadata_rows import StoredFile, by_schema, stored_files
 
 PATH = "files-0000-0_0-1-2_00000000000000000.hfile"

@@ -30,7 +30,8 @@ from lakebed.format.metadata.datum import (
     encode_optional_text,
     encode_text,
 )
-from lakebed.model.metadata import ColumnStats, RecordKind, StatValue, ValueType
+from lakebed.format.metadata.record_kinds import RecordKind
+from lakebed.model.metadata import ColumnStats, StatValue, ValueType
 
 V1_DECIMAL_SCALE = 15
 """Of every decimal in a V1 record, whatever the column's scale."""

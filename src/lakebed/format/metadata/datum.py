@@ -24,7 +24,7 @@ from lakebed.errors import CorruptTableError
 from lakebed.format.avro.numbers import encode_long
 from lakebed.format.avro.types import Array, AvroType, Record, Scalar, Wire, parse_record, parts
 from lakebed.format.guard import decoding
-from lakebed.model.metadata import RecordKind
+from lakebed.format.metadata.record_kinds import RecordKind
 
 NULL = b"\x00"
 SET = b"\x02"

@@ -281,7 +281,7 @@ def _encode_entry(location: RecordLocation, after: bytes) -> bytes:
         encode_optional_text,
     )
     from lakebed.format.metadata.keys import uuid_bits
-    from lakebed.model.metadata import RecordKind
+    from lakebed.format.metadata.record_kinds import RecordKind
 
     bits = uuid_bits(location.file_id)
     high, low, index = bits or (-1, -1, -1)

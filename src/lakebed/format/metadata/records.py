@@ -37,7 +37,8 @@ from lakebed.format.metadata.datum import (
 from lakebed.format.metadata.keys import ALL_PARTITIONS
 from lakebed.format.metadata.record_index import RecordLocation, decode_record_index_value
 from lakebed.format.metadata.record_index import encode_record_index_value as encode_record_index_record
-from lakebed.model.metadata import BloomRecord, ColumnStats, FileEntry, RecordKind, SecondaryRecord
+from lakebed.format.metadata.record_kinds import RecordKind
+from lakebed.model.metadata import BloomRecord, ColumnStats, FileEntry, SecondaryRecord
 
 __all__ = [
     "MetadataRecord",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from lakebed.format.metadata.records import MetadataRecord, encode_bloom_record
 from lakebed.index.bloom.build import bloom_source
@@ -34,7 +35,9 @@ class BloomFilters(IndexKind):
     """The Bloom filter of each base file."""
 
     partition = "bloom_filters"
-    words = ("bloom",)
+    words = new_words = ("bloom",)
+    other_names: ClassVar[Mapping[str, str]] = {"bloom_filters": "bloom"}
+    switches: ClassVar[Mapping[str, str]] = {"hoodie.metadata.index.bloom.filter.enable": "bloom"}
     shards = 4
     has_few = True
     merge = NewestWins("BloomFilterMetadata", encode_again)

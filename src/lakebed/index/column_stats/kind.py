@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import pyarrow as pa
 
 from lakebed.errors import InvalidInputError
-from lakebed.format.metadata.column_stats import value_type_of
+from lakebed.format.metadata.record_kinds import RecordKind
 from lakebed.format.metadata.records import MetadataRecord, encode_column_stats_record
 from lakebed.index.build import Build, IndexRequest, Source
 from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
 from lakebed.index.column_stats.build import column_stats_source, file_stats
 from lakebed.index.column_stats.check import check_column_stats
+from lakebed.index.column_stats.definition import column_stats_definition
+from lakebed.index.column_stats.derive import derive_column_stats
 from lakebed.index.column_stats.entries import column_stats_entries
 from lakebed.index.column_stats.prune import prune_by_column_stats
 from lakebed.index.column_stats.ranges import COLUMN_STATS as PARTITION
@@ -24,9 +27,10 @@ from lakebed.index.kind import Expected, IndexKind, Update, unsupported
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.metadata.entries import Entries
 from lakebed.metadata.merging import Form, NewestWins
+from lakebed.model.config import TableConfig
 from lakebed.model.index import IndexDefinition
-from lakebed.model.metadata import ColumnStats, RecordKind
-from lakebed.model.words import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from lakebed.model.metadata import ColumnStats
+from lakebed.model.words import META_COLUMNS
 from lakebed.options import IndexOptions
 from lakebed.table import TableState
 
@@ -37,18 +41,6 @@ def encode_again(record: MetadataRecord, form: Form) -> bytes | None:
         return None
     is_partition = record.kind is RecordKind.PARTITION_STATS
     return encode_column_stats_record(record.payload, version=form.version, partition_stats=is_partition)
-
-
-STATS_COLUMNS_MAX = 32
-"""Data columns that get statistics unless others are asked for."""
-
-
-def column_stats_definition(schema: pa.Schema, *, has_meta_columns: bool) -> IndexDefinition:
-    """The column statistics that a table with these data columns gets by default."""
-    meta = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY) if has_meta_columns else ()
-    columns = [field.name for field in schema if value_type_of(field.type) is not None]
-    fields = (*meta, *columns[:STATS_COLUMNS_MAX])
-    return IndexDefinition(PARTITION, PARTITION, PARTITION, source_fields=fields, version="V2")
 
 
 def _of_columns(known: IndexDefinition, names: Collection[str]) -> IndexDefinition:
@@ -76,7 +68,9 @@ class ColumnStatistics(IndexKind):
     """Statistics of each column and file, base or log."""
 
     partition = PARTITION
-    words = ("column_stats",)
+    words = new_words = ("column_stats",)
+    switches: ClassVar[Mapping[str, str]] = {"hoodie.metadata.index.column.stats.enable": "column_stats"}
+    is_default = True
     shards = 2
     takes_columns = True
     has_few = True
@@ -127,6 +121,17 @@ class ColumnStatistics(IndexKind):
         if request.columns:
             schema = schema.empty_table().select(list(request.columns)).schema
         return column_stats_definition(schema, has_meta_columns=state.config.has_meta_columns)
+
+    def define_new(
+        self, config: TableConfig, schema: pa.Schema, word: str, options: IndexOptions
+    ) -> IndexDefinition | None:
+        """The first columns."""
+        del word, options
+        return column_stats_definition(schema, has_meta_columns=config.has_meta_columns)
+
+    def derive(self, state: TableState) -> IndexDefinition | None:
+        """The columns that entries name."""
+        return derive_column_stats(state, self.merge)
 
     def source(self, build: Build, file_ids: Sequence[str]) -> Source:
         """Every data file."""

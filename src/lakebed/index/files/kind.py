@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from lakebed.index.build import Build, Source
 from lakebed.index.change import MetadataChange
@@ -19,6 +20,8 @@ class Files(IndexKind):
     """The list of partitions and data files."""
 
     partition = "files"
+    is_default = True
+    switches: ClassVar[Mapping[str, str]] = {"hoodie.metadata.enable": "files"}
     words = ("files",)
     has_few = True
     merge = MergeFiles()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from lakebed.errors import InvalidInputError
 from lakebed.index.build import Build, IndexRequest, Source
@@ -33,6 +34,9 @@ class PartitionStatistics(IndexKind):
 
     partition = PARTITION
     words = ("partition_stats",)
+    switches: ClassVar[Mapping[str, str]] = {"hoodie.metadata.index.partition.stats.enable": "partition_stats"}
+    is_default = True
+    needs_partitions = True
     has_few = True
     made_of = COLUMN_STATS
     newest_request_wins = True

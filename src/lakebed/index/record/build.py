@@ -18,15 +18,14 @@ import pyarrow as pa
 from lakebed.engine.threads import map_bounded, map_tasks
 from lakebed.errors import InvalidInputError
 from lakebed.format.arrow import ArrowArray
-from lakebed.format.metadata.keys import group_file_id
 from lakebed.format.metadata.record_index import RecordLocation, decode_entry_values
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.index.build import IndexRequest, Scan, Scanner, Source, join_sorted
+from lakebed.index.layout import Layout, global_layout, partitioned_layout
 from lakebed.index.record.entries import KeyChanges, ShardSizing, key_entries, shard_count
 from lakebed.index.record.ordering import ordering_numbers
 from lakebed.index.record.probe import RECORD_INDEX
-from lakebed.metadata.bootstrap import group_ids
 from lakebed.metadata.entries import Entries, split_entries
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.index import EntryOrdering, IndexDefinition, IndexWindow
@@ -41,37 +40,15 @@ _HELD_BYTES_MAX = 512 << 20
 _EXAMPLES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The shards over which keys are hashed, by data partition: the same for all of them if the index is global."""
-
-    shards: Mapping[str, tuple[str, ...]]
-    file_ids: tuple[str, ...]
-
-
-def global_layout(partitions: Collection[str], count: int) -> Layout:
-    """One set of shards for the whole table."""
-    file_ids = group_ids(RECORD_INDEX, count)
-    return Layout(dict.fromkeys(partitions, file_ids), file_ids)
-
-
-def partitioned_layout(counts: Mapping[str, int]) -> Layout:
-    """A set of shards for each data partition."""
-    shards = {
-        partition: tuple(group_file_id(RECORD_INDEX, index, partition) for index in range(count))
-        for partition, count in sorted(counts.items())
-    }
-    return Layout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))
-
-
 def plan_layout(
     state: TableState, rows: Mapping[str, int], *, is_partitioned: bool, shards: int | None, sizing: ShardSizing
 ) -> Layout:
     """The shards that a new index is given: as many as are asked for, or as the rows of the table need."""
     partitions = dict.fromkeys((*state.files, *rows))
     if not is_partitioned:
-        return global_layout(partitions, shards or shard_count(sum(rows.values()), sizing))
-    return partitioned_layout({p: shards or shard_count(rows.get(p, 0), sizing) for p in partitions if p in rows})
+        return global_layout(RECORD_INDEX, partitions, shards or shard_count(sum(rows.values()), sizing))
+    counts = {p: shards or shard_count(rows.get(p, 0), sizing) for p in partitions if p in rows}
+    return partitioned_layout(RECORD_INDEX, counts)
 
 
 def plan_key_shards(

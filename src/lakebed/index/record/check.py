@@ -11,7 +11,8 @@ from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.record_index import decode_entry_values
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.check import DIFFERENT, EXTRA, MISSING, REPEATED, Checked, Tally
-from lakebed.index.record.build import Layout, count_rows, key_source
+from lakebed.index.layout import Layout
+from lakebed.index.record.build import count_rows, key_source
 from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.bootstrap import gather_shards

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar
+
+import pyarrow as pa
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
@@ -12,9 +15,14 @@ from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
 from lakebed.index.facts import FileFacts
 from lakebed.index.kind import IndexKind, Update
+from lakebed.index.layout import Layout, Planned
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.index.record.build import key_source, plan_key_shards
 from lakebed.index.record.check import check_record_index
+from lakebed.index.record.current_entries import key_marks
+from lakebed.index.record.definition import record_index_definition
+from lakebed.index.record.derive import derive_record_index
+from lakebed.index.record.entries import ShardSizing, shard_count
 from lakebed.index.record.ordering import ask_ordering
 from lakebed.index.record.probe import RECORD_INDEX as PARTITION
 from lakebed.index.record.prune import prune_by_record_index
@@ -23,17 +31,9 @@ from lakebed.index.record.writes import plan_record_index
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.merging import Form, NewestWins
 from lakebed.metadata.shard_writes import ShardWrite
+from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId
-from lakebed.model.index import (
-    ORDERING_FIELD,
-    ORDERING_IS_CURRENT,
-    WINDOW_FIRST,
-    WINDOW_NEWEST,
-    WINDOW_OUTSIDE,
-    EntryOrdering,
-    IndexDefinition,
-    IndexWindow,
-)
+from lakebed.model.index import IndexDefinition, IndexWindow
 from lakebed.options import IndexOptions
 from lakebed.table import TableState
 
@@ -42,21 +42,6 @@ def _encode_again(record: MetadataRecord, form: Form) -> bytes | None:
     if not isinstance(record.payload, RecordLocation):
         return None
     return encode_record_index_value(record.payload, has_ordering=bool(form.has_ordering))
-
-
-def record_index_definition(
-    *, is_partitioned: bool, ordering: EntryOrdering | None = None, window: IndexWindow | None = None
-) -> IndexDefinition:
-    """A record index over the whole table, or one per data partition, of all of them or of those in a window.
-
-    Its entries carry ordering values or not.
-    """
-    options = {"isPartitioned": str(is_partitioned).lower()}
-    if window is not None:
-        options |= {WINDOW_FIRST: window.first, WINDOW_NEWEST: str(window.newest), WINDOW_OUTSIDE: window.outside}
-    if ordering is not None:
-        options |= {ORDERING_FIELD: ordering.field, ORDERING_IS_CURRENT: str(ordering.is_current).lower()}
-    return IndexDefinition(PARTITION, PARTITION, options=options, version="V1")
 
 
 def _record_index_definition(
@@ -81,10 +66,39 @@ class RecordIndex(IndexKind):
 
     partition = PARTITION
     words = ("record", "record_partitioned", "record_windowed")
+    new_words = ("record", "record_partitioned")
+    other_names: ClassVar[Mapping[str, str]] = {
+        "record_index": "record",
+        "record_level": "record",
+        "global_record_level_index": "record",
+        "record_level_index": "record_partitioned",
+    }
+    switches: ClassVar[Mapping[str, str]] = {
+        "hoodie.metadata.record.index.enable": "record",
+        "hoodie.metadata.global.record.level.index.enable": "record",
+        "hoodie.metadata.record.level.index.enable": "record_partitioned",
+    }
     shards = 10
     keeps_its_form = True
     wants_keys = True
+    is_renewed = True
     merge = NewestWins(None, _encode_again)
+
+    def word(self, partition: str, *, is_partitioned: bool) -> str:
+        """By whether it is partitioned."""
+        del partition
+        return "record_partitioned" if is_partitioned else "record"
+
+    def describe(self, partition: str, definition: IndexDefinition | None) -> str:
+        """Whether it is global, partitioned or windowed."""
+        if definition is not None and definition.window is not None:
+            return f"{partition} (from {definition.window.first or 'the first partition'} on)"
+        is_partitioned = definition is not None and definition.is_partitioned
+        return f"{partition} ({'partitioned' if is_partitioned else 'global'})"
+
+    def marks(self, definition: IndexDefinition, *, kept: bool) -> Mapping[str, str]:
+        """That entries are current, and that the keys of a window are all there."""
+        return key_marks(definition, kept=kept)
 
     def writes(self, partition: str, change: MetadataChange, update: Update) -> Sequence[ShardWrite]:
         """Entries of keys that came, went or moved."""
@@ -116,13 +130,36 @@ class RecordIndex(IndexKind):
         """Global, partitioned or windowed, with ordering values or without."""
         return _record_index_definition(state, request, options, known)
 
+    def define_new(
+        self, config: TableConfig, schema: pa.Schema, word: str, options: IndexOptions
+    ) -> IndexDefinition | None:
+        """Global or partitioned, with ordering values or without."""
+        ordering = ask_ordering(options.ordering, config, schema)
+        return record_index_definition(is_partitioned=word == "record_partitioned", ordering=ordering)
+
+    def new_shards(self, word: str, options: IndexOptions) -> int:
+        """None if each data partition brings its own."""
+        return 0 if word == "record_partitioned" else shard_count(0, ShardSizing(*options.global_sizing))
+
+    def derive(self, state: TableState) -> IndexDefinition | None:
+        """Shards and entries tell all but the window."""
+        return derive_record_index(state, self.merge)
+
     def plan_build(self, build: Build) -> tuple[Sequence[str], Source]:
         """As many shards as the keys need, and the keys of all rows."""
-        assert build.definition is not None
-        layout, rows = plan_key_shards(build.state, build.request, build.definition, build.options)
-        on_duplicate = build.request.on_duplicate
-        source = key_source(build.state, build.scan, layout, rows, build.definition, on_duplicate=on_duplicate)
-        return layout.file_ids, source
+        planned = self.plan_shards(build)
+        return planned.layout.file_ids, planned.source(planned.layout)
+
+    def plan_shards(self, build: Build) -> Planned:
+        """The same, for any shards."""
+        definition, on_duplicate = build.definition, build.request.on_duplicate
+        assert definition is not None
+        layout, rows = plan_key_shards(build.state, build.request, definition, build.options)
+
+        def source(layout: Layout) -> Source:
+            return key_source(build.state, build.scan, layout, rows, definition, on_duplicate=on_duplicate)
+
+        return Planned(layout, source)
 
     def check(self, checked: Checked, tally: Tally) -> None:
         """Every key of every row."""

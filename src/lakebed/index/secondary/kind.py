@@ -8,6 +8,7 @@ from lakebed.format.metadata.records import MetadataRecord, encode_secondary_rec
 from lakebed.index.change import MetadataChange
 from lakebed.index.kind import IndexKind, Update, unsupported
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
+from lakebed.index.record.probe import RECORD_INDEX as KEY_INDEX
 from lakebed.index.secondary.entries import secondary_index_shards
 from lakebed.index.secondary.probe import PREFIX
 from lakebed.index.secondary.prune import prune_by_secondary_index
@@ -29,6 +30,7 @@ class SecondaryIndexes(IndexKind):
     words = ("secondary",)
     is_kept = False
     is_built = False
+    rests_on = KEY_INDEX
     merge = NewestWins("SecondaryIndexMetadata", _encode_again)
 
     @property

@@ -8,11 +8,10 @@ from lakebed.commit.entries import metadata_commit
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CorruptTableError
 from lakebed.index.change import MetadataChange
+from lakebed.index.extra import next_extra
 from lakebed.index.kind import Update
 from lakebed.index.obliged import find_obliged
-from lakebed.index.partition_stats.current import CurrentStats
-from lakebed.index.record.current_entries import next_extra
-from lakebed.index.update import write_change
+from lakebed.index.update import CurrentStats, write_change
 from lakebed.metadata import MetadataTable
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.instant import InstantTime
@@ -53,7 +52,7 @@ class FilesGone:
         )
         created_ms = section.ports.clock.now_ms()
         stats = write_change(section.files, self.change, update, token=new_write_token(0), created_ms=created_ms)
-        extra = next_extra(section, state.definitions.get("record_index")) | obliged.extra_metadata
+        extra = next_extra(section, state.definitions) | obliged.extra_metadata
         return metadata_commit(stats, extra)
 
 

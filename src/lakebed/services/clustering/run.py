@@ -18,6 +18,7 @@ from lakebed.engine.randomness import new_file_id
 from lakebed.errors import InvalidInputError, UnsupportedTableError, WriteConflictError
 from lakebed.format.timeline.plans import decode_clustering_plan, encode_clustering_plan
 from lakebed.index.facts import FileFacts
+from lakebed.index.keys import keys_are_indexed
 from lakebed.model.commit import ClusteringGroup, ClusteringPlan, CommitMetadata, stats_by_partition
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import Instant, InstantTime
@@ -201,7 +202,7 @@ def _load(context: ServiceContext, state: TableState, instant: InstantTime) -> _
             order_by,
             layout,
             preserves=plan.preserve_meta_columns,
-            gives_keys="record_index" in indexes,
+            gives_keys=keys_are_indexed(indexes),
         )
         for number, group in enumerate(plan.groups)
     )

@@ -14,7 +14,6 @@ import pyarrow as pa
 from lakebed.engine.randomness import new_write_token
 from lakebed.format.log.file import HeaderKey, encode_log_block
 from lakebed.index.facts import FileFacts
-from lakebed.index.wanted import gather_all
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.words import COMMIT_SEQNO, META_COLUMNS, PARTITION_PATH, RECORD_KEY
@@ -22,7 +21,7 @@ from lakebed.read.file_slice import SliceParts
 from lakebed.read.merge import Folded, fold_logs
 from lakebed.services.compaction.base_files import CompactionTask, log_counts
 from lakebed.write.files.base import constant, file_schema
-from lakebed.write.files.log import log_column_stats, store_log_file
+from lakebed.write.files.log import log_stats, store_log_file
 from lakebed.write.files.log_blocks import RecordBlock, encode_delete_blocks, encode_record_block, whole_blocks
 from lakebed.write.values import InMemory, WriteTask
 
@@ -48,8 +47,7 @@ def compact_logs(task: CompactionTask) -> tuple[FileFacts, ...]:
     content = _folded(write, parts, schema) or _copied(write, parts)
     log = store_log_file(write, content.data)
     stat = _stat(task.file_slice, log, content, parts)
-    gathered = gather_all(task.context.wanted, [block.rows for block in content.blocks])
-    return (FileFacts(stat, log_column_stats(write, content.blocks, log.name), gathered=gathered),)
+    return (log_stats(write, content.blocks, log.name).facts(stat),)
 
 
 @dataclass(frozen=True, slots=True)

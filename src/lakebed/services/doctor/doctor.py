@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from lakebed.errors import CorruptTableError, InvalidInputError
+from lakebed.index.keys import KEY_INDEX, sizing_of
 from lakebed.index.kinds import kind_of
-from lakebed.index.record.entries import ShardSizing
-from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.index.lost import lost_indexes
 from lakebed.metadata.files import FILES
 from lakebed.model.words import Action, State
 from lakebed.options import parse_index_options, parse_write_options, storage_options, warn_of_unknown
@@ -39,7 +39,6 @@ from lakebed.services.indexing.indexes import BROKEN, describe_indexes
 from lakebed.services.indexing.validate import validate_index
 from lakebed.storage import Storage, open_storage
 from lakebed.table import TableHandle
-from lakebed.table.lost import lost_indexes
 from lakebed.table.transactions import choose_timing, open_ports
 from lakebed.timeline.active import list_instants
 from lakebed.timeline.config import load_config
@@ -167,11 +166,9 @@ def _find_in_entries(look: Look, options: Mapping[str, str], *, quick: bool) -> 
     yield from found
     if look.metadata is None or any(finding.kind is not Kind.STRAY_FILE for finding in found):
         return  # Without the right files there is nothing to compare an index with.
-    if RECORD_INDEX in look.metadata.ready and RECORD_INDEX not in broken:
-        given, definition = parse_index_options(options), look.metadata.definitions.get(RECORD_INDEX)
-        is_partitioned = definition is not None and definition.is_partitioned
-        sizing = ShardSizing(*(given.partitioned_sizing if is_partitioned else given.global_sizing))
-        yield from find_outgrown(look.metadata.slices(RECORD_INDEX), sizing)
+    if KEY_INDEX in look.metadata.ready and KEY_INDEX not in broken:
+        sizing = sizing_of(look.metadata.definitions, parse_index_options(options))
+        yield from find_outgrown(look.metadata.slices(KEY_INDEX), sizing)
     if not quick and not _is_cleaned(look):
         wanted = [name for name in look.config.metadata_partitions if kind_of(name).is_built and name != FILES]
         for name in sorted({*wanted} - broken - {*look.definitions.without_window}):

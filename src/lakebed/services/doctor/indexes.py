@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from lakebed.index.check import IndexCheck
+from lakebed.index.keys import KEY_INDEX, ShardSizing
 from lakebed.index.kinds import named_partitions
-from lakebed.index.record.entries import ShardSizing
-from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata.files import FILES
 from lakebed.model.files import FileSlice
 from lakebed.services.doctor.finding import Finding, Kind, Remedy
 from lakebed.services.doctor.look import Definitions
 from lakebed.services.indexing.indexes import BROKEN, UNFINISHED, IndexInfo
 
-_BUILT = frozenset(named_partitions().values())
 _DROP = "drop it, lakebed index drop PATH {}, and create it again with Apache Hudi"
 
 
@@ -52,7 +50,7 @@ def find_broken(infos: Iterable[IndexInfo], lost: Collection[str] = ()) -> Itera
 
 
 def _rebuilt(name: str, problem: str, blocks: str, examples: tuple[str, ...] = ()) -> Finding:
-    can = name in _BUILT and name != FILES
+    can = name in named_partitions().values() and name != FILES
     repair = "rebuild it from the rows" if can else "drop it and create it with Apache Hudi"
     return Finding(Kind.INDEX, name, problem, blocks, Remedy.REBUILD if can else Remedy.BY_HAND, repair, examples)
 
@@ -86,11 +84,11 @@ def find_outgrown(slices: Iterable[FileSlice], sizing: ShardSizing) -> Iterator[
     shards = wanted_shards(sum(sizes), sizing)
     yield Finding(
         Kind.INDEX,
-        RECORD_INDEX,
+        KEY_INDEX,
         f"{large} of {len(sizes)} shards exceed {sizing.shard_bytes_max:,} bytes; the largest has {max(sizes):,}",
         "nothing; lookups and compactions of the metadata table get slower",
         Remedy.BY_HAND,
-        f"add shards, while writers continue: lakebed index reshard PATH {RECORD_INDEX} --shards {shards}",
+        f"add shards, while writers continue: lakebed index reshard PATH {KEY_INDEX} --shards {shards}",
     )
 
 

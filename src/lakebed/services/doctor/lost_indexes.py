@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lakebed.index.keys import KEY_INDEX
 from lakebed.index.kinds import named_partitions
-from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.index.lost import has_lost_global_index, lost_indexes
 from lakebed.metadata.files import FILES
 from lakebed.services.doctor.finding import Finding, Kind, Remedy
 from lakebed.table import TableState
-from lakebed.table.lost import has_lost_global_index, lost_indexes
-
-_BUILT = frozenset(named_partitions().values())
 
 
 def find_lost_indexes(state: TableState) -> Iterator[Finding]:
     """Every index that is lost, and what the table does without it."""
     for name in lost_indexes(state):
-        can = name in _BUILT
+        can = name in named_partitions().values()
         repair = "rebuild it from the rows" if can else "create it with Apache Hudi, or drop it for good"
         yield Finding(
             Kind.INDEX,
@@ -32,7 +30,7 @@ def find_lost_indexes(state: TableState) -> Iterator[Finding]:
 def _meaning(state: TableState, name: str) -> str:
     if name == FILES:
         return "reads and writes list folders, which takes longer"
-    if name != RECORD_INDEX:
+    if name != KEY_INDEX:
         return "reads that could use it to exclude files"
     if has_lost_global_index(state):
         return "upserts: a key that is stored in another partition would be duplicated"

@@ -1,4 +1,4 @@
-"""What writes have added to the shards of a record index since a look at it.
+"""What writes have added to the shards of an index since a look at it.
 
 They are the log files of delta commits that count now and did not then. A compaction of the metadata table in between
 takes nothing away: the log files that it merged stay until they are cleaned. Whenever something cannot be told for
@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from lakebed.engine.threads import map_bounded
 from lakebed.format.file_names import decode_data_file_name, log_merge_order
-from lakebed.index.column_stats.ranges import PARTITION_STATS
-from lakebed.index.kinds import merge_logs
-from lakebed.index.record.build import Layout
-from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.index.kinds import kind_of, merge_logs
+from lakebed.index.layout import Layout
+from lakebed.index.stored import StoredIndex, data_partition
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.entries import Entries, concat_entries, split_entries
 from lakebed.metadata.merging import Form
@@ -28,7 +27,6 @@ from lakebed.model.files import FileGroupId, FileSlice, LogFile
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action
-from lakebed.services.indexing.stored_index import StoredIndex, data_partition
 from lakebed.storage import Storage
 from lakebed.timeline import Timeline
 from lakebed.view.blocks import FiledBlock
@@ -36,7 +34,7 @@ from lakebed.view.blocks import FiledBlock
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one look at a record index found.
+    """What one look at an index found.
 
     `counted` has the instants on the metadata table's active timeline that count, and when they completed; `first` is
     the earliest request there.
@@ -74,9 +72,9 @@ def find_changes(seen: Seen, now: StoredIndex, timeline: Timeline) -> Changes | 
     if written is None or not all(_is_write(i, document, timeline) for i, document in written):
         return None
     instants = {i.requested_at for i, _ in written}
-    files = [file for file in now.metadata.list_files(RECORD_INDEX) if file.instant in instants]
+    files = [file for file in now.metadata.list_files(now.partition) if file.instant in instants]
     logs = [file for file in files if isinstance(file, LogFile)]
-    if len(logs) < len(files) or not _named_files(written) <= {log.name for log in logs}:
+    if len(logs) < len(files) or not _named_files(now.partition, written) <= {log.name for log in logs}:
         return None
     of_index = [log for log in logs if log.file_id in now.file_ids]
     return Changes(_by_shard(of_index), tuple(i.completed_at for i, _ in written if i.completed_at is not None))
@@ -85,8 +83,8 @@ def find_changes(seen: Seen, now: StoredIndex, timeline: Timeline) -> Changes | 
 class ChangeReader:
     """Reads log files that writes have added. Each is read once, however often it is asked for."""
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    def __init__(self, storage: Storage, partition: str) -> None:
+        self._storage, self._partition = storage, partition
         self._blocks: dict[str, tuple[FiledBlock, ...]] = {}
 
     def has(self, changes: Changes) -> bool:
@@ -105,7 +103,7 @@ class ChangeReader:
         parts: dict[str, list[Entries]] = {}
         for file_id, logs in changes.logs.items():
             blocks = [block for log in logs for block in self._blocks[log.name]]
-            merged = merge_logs(shard_of_blocks(blocks), RECORD_INDEX, form=Form(has_ordering=has_ordering))
+            merged = merge_logs(shard_of_blocks(blocks), self._partition, form=Form(has_ordering=has_ordering))
             nothing = pa.array([], pa.string()), pa.array([], pa.binary())
             entries = Entries(*(merged.blocks[0] if merged.blocks else nothing), merged.deletes)
             for new_id, found in split_entries(entries, layout.shards[data_partition(file_id)]).items():
@@ -113,7 +111,7 @@ class ChangeReader:
         return {new_id: concat_entries(of_shard) for new_id, of_shard in parts.items()}
 
     def _load(self, log: LogFile) -> tuple[str, tuple[FiledBlock, ...]]:
-        part = FileSlice(FileGroupId(RECORD_INDEX, log.file_id), log.instant, None, (log,))
+        part = FileSlice(FileGroupId(self._partition, log.file_id), log.instant, None, (log,))
         return log.name, load_blocks_of(self._storage, part, root=ROOT)
 
 
@@ -143,18 +141,19 @@ def _is_write(instant: Instant, document: CommitMetadata, timeline: Timeline) ->
     """Whether a delta commit is of an instant of the table. One that has none built an index, or gave it other shards;
     or it has statistics of partitions alone, which a write added ahead."""
     owners = {i.requested_at for i in timeline.completed() if i.action is not Action.INDEXING}
-    is_ahead = document.write_stats.keys() == {PARTITION_STATS}
+    names = document.write_stats.keys()
+    is_ahead = len(names) == 1 and all(kind_of(name).newest_request_wins for name in names)
     return instant.action is Action.DELTA_COMMIT and (instant.requested_at in owners or is_ahead)
 
 
-def _named_files(written: Iterable[tuple[Instant, CommitMetadata]]) -> set[str]:
+def _named_files(partition: str, written: Iterable[tuple[Instant, CommitMetadata]]) -> set[str]:
     """Names of the files that delta commits say they have added to the index.
 
     Those of Apache Hudi name the log files that were there before, too.
     """
     found = set()
     for instant, document in written:
-        for stat in document.write_stats.get(RECORD_INDEX, ()):
+        for stat in document.write_stats.get(partition, ()):
             for name in (stat.path.rpartition("/")[2], *stat.log_files):
                 file = decode_data_file_name(name)
                 if file is None or file.instant == instant.requested_at:

@@ -18,9 +18,8 @@ from collections.abc import Collection, Sequence
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.index.build import Build, IndexRequest, Source, Target, store_shards
+from lakebed.index.extra import next_extra
 from lakebed.index.kinds import all_kinds, kind_of
-from lakebed.index.record.current_entries import first_extra, next_extra
-from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata.bootstrap import (
     create_shards,
     group_ids,
@@ -37,11 +36,11 @@ from lakebed.services.indexing.steps import (
     complete_commit,
     delta_commit,
     next_reserved,
-    record_indexing,
+    note_indexing,
     set_ready,
     settle,
     store_definition,
-    stored_definition,
+    stored_definitions,
 )
 from lakebed.storage.confirm import create_file, delete_file
 from lakebed.table import TableState
@@ -77,7 +76,7 @@ def create_index(
             _build(section, state, request, options, observer)
             for name in resting:
                 _build(section, fresh_state(table, section), IndexRequest(name, name), options, SILENT)
-        record_indexing(section, request.partition)
+        note_indexing(section, request.partition)
 
 
 def _resting_on(partition: str) -> tuple[str, ...]:
@@ -155,8 +154,7 @@ def store_index(
         if definition is not None:
             is_new = partition not in section.config.lost_partitions
             store_definition(section, partition, definition.as_unfinished() if is_new else definition)
-        is_rebuilt = partition == RECORD_INDEX
-        extra = first_extra(definition) if is_rebuilt else next_extra(section, stored_definition(section))
+        extra = next_extra(section, stored_definitions(section), built=partition)
         complete_commit(section, ticket, instant, stats, extra)
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 
 from lakebed.errors import InvalidInputError
-from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS
-from lakebed.index.kinds import named_partitions
-from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.index.kinds import all_kinds, is_index_name, named_partitions
 from lakebed.metadata.files import FILES
 from lakebed.metadata.table import ROOT
 from lakebed.services.indexing.steps import clear_partition, set_ready, settle, store_definition
 from lakebed.table.definitions import load_stored
 from lakebed.transaction.section import Section
 from lakebed.transaction.transactions import Transactions
-
-_NAMED = re.compile(r"(?:secondary|expr)_index_[^/,]+")
 
 
 def drop_index(transactions: Transactions, name: str) -> None:
@@ -34,22 +30,32 @@ def drop_index(transactions: Transactions, name: str) -> None:
 
 def _check(section: Section, partition: str) -> None:
     ready, lost = section.config.metadata_partitions, section.config.lost_partitions
-    if partition not in named_partitions().values() and not _NAMED.fullmatch(partition):
+    if not is_index_name(partition):
         raise InvalidInputError(f"{partition!r} is not the name of an index", hint=f"there are {', '.join(ready)}")
     if partition == FILES:
         raise InvalidInputError(
             "all other indexes depend on the file list", hint='to repair it: create("files", rebuild=True)'
         )
-    if partition == RECORD_INDEX and any(name.startswith("secondary_index_") for name in ready):
-        raise InvalidInputError("secondary indexes depend on record_index", hint="drop the secondary indexes first")
-    if partition == COLUMN_STATS and PARTITION_STATS in ready:
-        raise InvalidInputError("partition_stats are derived from column_stats", hint="drop partition_stats first")
+    _check_not_needed(partition, ready)
     named = (*ready, *section.config.metadata_partitions_inflight, *lost)
     if partition not in named and not _has_leftovers(section, partition):
         raise InvalidInputError(
             f"table {section.config.name} has no index {partition!r}",
             hint=f"it has {', '.join(ready) or 'none'}",
         )
+
+
+def _check_not_needed(partition: str, ready: Sequence[str]) -> None:
+    """Raises if another index that is ready needs this one."""
+    for kind in (kind for kind in all_kinds() if any(map(kind.matches, ready))):
+        if kind.made_of == partition:
+            raise InvalidInputError(
+                f"{kind.partition} are derived from {partition}", hint=f"drop {kind.partition} first"
+            )
+        if kind.rests_on == partition:
+            raise InvalidInputError(
+                f"{kind.words[0]} indexes depend on {partition}", hint=f"drop the {kind.words[0]} indexes first"
+            )
 
 
 def _has_leftovers(section: Section, partition: str) -> bool:

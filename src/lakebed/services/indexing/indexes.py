@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from lakebed.errors import CorruptTableError
 from lakebed.index.check import IndexCheck
-from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.index.keys import KEY_INDEX
+from lakebed.index.kinds import kind_of, named_partitions
 from lakebed.metadata import MetadataTable
 from lakebed.model.index import IndexDefinition
 from lakebed.observe import Logged, Observer
@@ -73,8 +74,8 @@ class Indexes:
     ) -> IndexInfo:
         """Builds an index from the table's rows; other writers wait as long, unless a record index is built anew.
 
-        `kind` is "record" (keys are unique in the table), "record_partitioned" (unique in each partition),
-        "column_stats" (`on` names the columns; the first 32 if it is left out), "partition_stats", "bloom" or "files".
+        `kind` is told by the name, but for "record" (keys are unique in the table) and "record_partitioned" (unique in
+        each partition). `on` names the columns of statistics; they are the first 32 if it is left out.
         `shards` are as many as the rows need unless given. A record index is refused if a key occurs twice;
         `on_duplicate="latest"` lets it find the newest row. `rebuild` replaces an index that is there; a record
         index stays of its kind unless another one is given.
@@ -104,7 +105,7 @@ class Indexes:
         with self._changes():
             drop_index(self._transactions(), name)
 
-    def reshard(self, name: str = RECORD_INDEX, *, shards: int, observer: Observer = _LOGGED) -> IndexInfo:
+    def reshard(self, name: str = KEY_INDEX, *, shards: int, observer: Observer = _LOGGED) -> IndexInfo:
         """Gives the record index another number of shards, of each data partition if it is partitioned.
 
         Writers go on meanwhile, but for the end, when what was made in a temporary folder of this machine is stored.
@@ -112,7 +113,7 @@ class Indexes:
         observer.phase(f"resharding {name}")
         with self._changes():
             reshard_index(self._transactions(), self._handle.state(), name, shards, observer)
-        return self._find(RECORD_INDEX)
+        return self._find(named_partitions().get(name, name))
 
     def move_window(self) -> str:
         """Has the window of a record index begin with the newest partitions as they are now; the first of these."""
@@ -151,12 +152,14 @@ def describe_indexes(state: TableState) -> Iterator[IndexInfo]:
     if isinstance(metadata, MetadataTable):
         for name in sorted(ready):
             definition = definitions.get(name)
-            yield IndexInfo(name, _kind(name, definition), _columns(definition), *_files(metadata, name))
+            yield IndexInfo(
+                name, kind_of(name).describe(name, definition), _columns(definition), *_files(metadata, name)
+            )
         for name in sorted(inflight):
-            yield IndexInfo(name, _kind(name, definitions.get(name)), (), BUILDING, 0, 0)
+            yield IndexInfo(name, kind_of(name).describe(name, definitions.get(name)), (), BUILDING, 0, 0)
     for name in sorted({*definitions, *state.config.lost_partitions} - {*ready, *inflight}):
         definition = definitions.get(name)
-        yield IndexInfo(name, _kind(name, definition), _columns(definition), UNFINISHED, 0, 0)
+        yield IndexInfo(name, kind_of(name).describe(name, definition), _columns(definition), UNFINISHED, 0, 0)
 
 
 def _files(metadata: MetadataTable, name: str) -> tuple[str, int, int]:
@@ -169,15 +172,6 @@ def _files(metadata: MetadataTable, name: str) -> tuple[str, int, int]:
         return BROKEN, 0, 0
     files: builtins.list[int] = [file.size or 0 for s in slices for file in ((s.base,) if s.base else ()) + s.logs]
     return READY, len(slices), sum(files)
-
-
-def _kind(name: str, definition: IndexDefinition | None) -> str:
-    if name == RECORD_INDEX:
-        if definition is not None and definition.window is not None:
-            return f"record_index (from {definition.window.first or 'the first partition'} on)"
-        is_partitioned = definition is not None and definition.is_partitioned
-        return f"record_index ({'partitioned' if is_partitioned else 'global'})"
-    return definition.kind if definition else name
 
 
 def _columns(definition: IndexDefinition | None) -> tuple[str, ...]:

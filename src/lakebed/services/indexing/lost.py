@@ -7,10 +7,10 @@ import logging
 from lakebed.errors import LakebedError
 from lakebed.index.build import IndexRequest
 from lakebed.index.kinds import named_partitions
+from lakebed.index.lost import lost_indexes
 from lakebed.options import IndexOptions
 from lakebed.services.indexing.rebuild import build_index
 from lakebed.table import TableHandle
-from lakebed.table.lost import lost_indexes
 from lakebed.transaction.transactions import Transactions
 
 _LOG = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
-"""Building an index: anew while writers go on, if it is a record index that stays what it is; else under the lock.
+"""Building an index: anew while writers go on, if its kind can and it stays what it is; else under the lock.
 
-The entries of a record index are made of the rows of a snapshot, as when it was created, and what writes have added to
-the old index since goes on top (see `renew`). Of the old one no file is read that was there before: whatever is wrong
+Its entries are made of the rows of a snapshot, as when it was created, and what writes have added to the old index
+since goes on top (see `renew`). Of the old one no file is read that was there before: whatever is wrong
 with these, nobody waits for the repair.
 """
 
@@ -10,17 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptTableError
-from lakebed.index.build import IndexRequest, Source
-from lakebed.index.record.build import Layout, key_source, plan_key_shards
-from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.index.build import Build, IndexRequest, Source
+from lakebed.index.kinds import kind_of
+from lakebed.index.layout import Layout, Planned
+from lakebed.index.stored import StoredIndex
 from lakebed.metadata import MetadataTable
-from lakebed.model.index import IndexDefinition
 from lakebed.observe import SILENT, Observer
 from lakebed.options import IndexOptions
 from lakebed.services.indexing.create import check_request, create_index, plan_definition
 from lakebed.services.indexing.renew import Renewal, renew_online
 from lakebed.services.indexing.scans import scan_table
-from lakebed.services.indexing.stored_index import StoredIndex
 from lakebed.table import TableState
 from lakebed.transaction.transactions import Transactions
 
@@ -37,8 +36,8 @@ def build_index(
 ) -> None:
     """Makes an index that is not there yet, or, if that is asked for, one that is."""
     is_there = isinstance(table.metadata, MetadataTable) and table.metadata.has(request.partition)
-    if request.partition == RECORD_INDEX and request.rebuild and is_there:
-        work = Renewal(transactions, table, observer)
+    if kind_of(request.partition).is_renewed and request.rebuild and is_there:
+        work = Renewal(transactions, table, request.partition, observer)
         if any(_rebuild_online(work, request, options) for _ in range(_COPIES_MAX)):
             return
     create_index(transactions, table, request, options, observer)
@@ -52,7 +51,8 @@ def _rebuild_online(work: Renewal, request: IndexRequest, options: IndexOptions)
         definition = plan_definition(state, request, options)
         if definition is None or definition != index.definition:
             return None
-        return FromRows(state, definition, *plan_key_shards(state, request, definition, options), request.on_duplicate)
+        planned = kind_of(request.partition).plan_shards(Build(state, request, definition, options, scan_table))
+        return FromRows(planned, is_partitioned=definition.is_partitioned)
 
     try:
         return renew_online(work, plan)
@@ -62,13 +62,10 @@ def _rebuild_online(work: Renewal, request: IndexRequest, options: IndexOptions)
 
 @dataclass(frozen=True, slots=True)
 class FromRows:
-    """The entries of about so many rows of a table, in shards that were `planned` for them."""
+    """The entries of the rows of a table, in shards that were `planned` for them."""
 
-    table: TableState
-    definition: IndexDefinition
-    planned: Layout
-    rows: int
-    on_duplicate: str
+    planned: Planned
+    is_partitioned: bool
 
     @property
     def is_anew(self) -> bool:
@@ -77,17 +74,18 @@ class FromRows:
 
     def layout(self, index: StoredIndex) -> Layout:
         """The shards that were planned; of data partitions that had no rows, or have come since, those they have."""
-        if not self.definition.is_partitioned:
-            every = dict.fromkeys((*self.planned.shards, *index.partitions), self.planned.file_ids)
-            return Layout(every, self.planned.file_ids)
-        others = {name: ids for name, ids in index.shards.items() if name not in self.planned.shards}
-        shards = dict(sorted({**self.planned.shards, **others}.items()))
+        planned = self.planned.layout
+        if not self.is_partitioned:
+            every = dict.fromkeys((*planned.shards, *index.partitions), planned.file_ids)
+            return Layout(every, planned.file_ids)
+        others = {name: ids for name, ids in index.shards.items() if name not in planned.shards}
+        shards = dict(sorted({**planned.shards, **others}.items()))
         return Layout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))
 
     def source(self, index: StoredIndex, layout: Layout) -> Source:
-        """The keys of the rows."""
+        """The rows."""
         del index
-        return key_source(self.table, scan_table, layout, self.rows, self.definition, on_duplicate=self.on_duplicate)
+        return self.planned.source(layout)
 
     def is_done(self, index: StoredIndex) -> bool:
         """Never: something is wrong with what is there."""

@@ -1,4 +1,4 @@
-"""Putting new base files, and other shards, in the place of those of a record index, while writers go on.
+"""Putting new base files, and other shards, in the place of those of an index, while writers go on.
 
 How many shards there are is told by a listing, for ever and for every engine, so old and new ones cannot lie side by
 side. First all entries are made, without the lock, as base files in a folder of this machine; a crash leaves nothing.
@@ -35,9 +35,9 @@ from typing import Protocol
 from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CommitUnknownError, CorruptTableError, SnapshotExpiredError, WriteConflictError
 from lakebed.index.build import Source, Target
-from lakebed.index.record.build import Layout
-from lakebed.index.record.current_entries import first_extra, next_extra
-from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.index.extra import next_extra
+from lakebed.index.layout import Layout
+from lakebed.index.stored import StoredIndex
 from lakebed.metadata.bootstrap import create_shards
 from lakebed.metadata.entries import Entries
 from lakebed.metadata.shard_writes import ShardWrite, write_shards
@@ -51,12 +51,11 @@ from lakebed.services.indexing.steps import (
     clear_partition,
     complete_commit,
     delta_commit,
-    record_indexing,
+    note_indexing,
     set_ready,
     settle,
-    stored_definition,
+    stored_definitions,
 )
-from lakebed.services.indexing.stored_index import StoredIndex
 from lakebed.table import TableState
 from lakebed.transaction.rollback import targets_of_rollbacks
 from lakebed.transaction.section import Section
@@ -91,10 +90,11 @@ class Plan(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """Work on the record index of a table, and whom to tell how far it is."""
+    """Work on an index of a table, and whom to tell how far it is."""
 
     transactions: Transactions
     table: TableState
+    partition: str
     observer: Observer = SILENT
 
 
@@ -112,9 +112,9 @@ def renew_online(work: Renewal, make_plan: Callable[[TableState, StoredIndex], P
     """Whether the index is as planned now; not if too much happened while it was made, or there is no plan."""
     work.transactions.rollbacks.run()
     with work.transactions.section() as section:
-        settle(work.transactions, section, RECORD_INDEX)
+        settle(work.transactions, section, work.partition)
         state = fresh_state(work.table, section)
-        index = StoredIndex.of(state)
+        index = StoredIndex.of(state, work.partition)
         seen, created_ms = Seen.of(index), section.ports.clock.now_ms()
     with TemporaryDirectory(prefix="lakebed-") as folder:
         try:
@@ -131,13 +131,13 @@ def renew_locked(work: Renewal, plan: Plan) -> None:
     """Everything under the lock."""
     work.transactions.rollbacks.run()
     with work.transactions.section() as section, TemporaryDirectory(prefix="lakebed-") as folder:
-        settle(work.transactions, section, RECORD_INDEX)
-        index = StoredIndex.of(fresh_state(work.table, section))
+        settle(work.transactions, section, work.partition)
+        index = StoredIndex.of(fresh_state(work.table, section), work.partition)
         if not plan.is_done(index):
             _check_idle(section)
             staging = Staging(Path(folder), section.ports.clock.now_ms(), index.has_ordering)
             copy = make_copy(work, plan, index, Seen.of(index), staging)
-            extra = _extra(section, plan, was_written=False)
+            extra = _extra(section, plan, work.partition, was_written=False)
             assert extra is not None, "nobody has written"
             _publish(section, copy, index, plan.layout(index), {}, extra)
 
@@ -146,7 +146,7 @@ def make_copy(work: Renewal, plan: Plan, index: StoredIndex, seen: Seen, staging
     """Makes the base files of all shards. Nothing is written to the table."""
     layout = plan.layout(index)
     source = plan.source(index, layout)
-    meter = Meter(RECORD_INDEX, source.pieces * source.passes + 2 * len(layout.file_ids), work.observer)
+    meter = Meter(work.partition, source.pieces * source.passes + 2 * len(layout.file_ids), work.observer)
     return Copy(seen, staging, staging.stage_all(source, layout.file_ids, meter), meter)
 
 
@@ -155,13 +155,13 @@ def publish_copy(work: Renewal, plan: Plan, copy: Copy) -> bool:
 
     What writers have added by the first look is read without the lock.
     """
-    reader = ChangeReader(work.table.storage)
+    reader = ChangeReader(work.table.storage, work.partition)
     for looks_left in reversed(range(_LOOKS_MAX)):
         with work.transactions.section() as section:
-            settle(work.transactions, section, RECORD_INDEX)
-            index = StoredIndex.of(fresh_state(work.table, section))
+            settle(work.transactions, section, work.partition)
+            index = StoredIndex.of(fresh_state(work.table, section), work.partition)
             changes = find_changes(copy.seen, index, section.timeline)
-            extra = _extra(section, plan, was_written=changes is None or bool(changes.completed))
+            extra = _extra(section, plan, work.partition, was_written=changes is None or bool(changes.completed))
             if changes is None or extra is None:
                 return False
             is_late = is_contested(changes, section.timeline.pending())
@@ -220,13 +220,13 @@ def _catch_up(
     _publish(section, replace(copy, staged=staged), index, layout, logged, extra)
 
 
-def _extra(section: Section, plan: Plan, *, was_written: bool) -> Mapping[str, str] | None:
+def _extra(section: Section, plan: Plan, partition: str, *, was_written: bool) -> Mapping[str, str] | None:
     """What the delta commit is to say of all entries: what was so before, or that they are whole, if made anew.
 
     None if nobody can tell: not all was so before, and something `was_written` meanwhile.
     """
-    definition = stored_definition(section)
-    known, whole = next_extra(section, definition), first_extra(definition)
+    definitions = stored_definitions(section)
+    known, whole = next_extra(section, definitions), next_extra(section, definitions, built=partition)
     if not plan.is_anew or known == whole:
         return known
     return None if was_written else whole
@@ -253,9 +253,9 @@ def _publish(
         set_ready(section, ready)  # The old shards are as they were.
         raise
     if not old.file_ids <= set(layout.file_ids):
-        clear_partition(section.ports.storage, RECORD_INDEX, keep=instant)
+        clear_partition(section.ports.storage, old.partition, keep=instant)
     set_ready(section, ready)
-    record_indexing(section, RECORD_INDEX)
+    note_indexing(section, old.partition)
 
 
 def _store(
@@ -263,13 +263,13 @@ def _store(
 ) -> tuple[WriteStat, ...]:
     """Steps 3 to 5."""
     now = section.ports.clock.now_ms()
-    target = Target(section.ports.storage, RECORD_INDEX, instant, now, old.has_ordering)
+    target = Target(section.ports.storage, old.partition, instant, now, old.has_ordering)
     kept = [file_id for file_id in layout.file_ids if file_id in old.file_ids]
     new = [file_id for file_id in layout.file_ids if file_id not in old.file_ids]
     stats = [*store_staged(target, [copy.staged[file_id] for file_id in kept], copy.meter, first=0)]
-    set_ready(section, [name for name in section.config.metadata_partitions if name != RECORD_INDEX])
+    set_ready(section, [name for name in section.config.metadata_partitions if name != old.partition])
     date = format_time(now, timeline_zone(section.config))
-    create_shards(target.storage, RECORD_INDEX, new, instant=instant, date=date)
+    create_shards(target.storage, old.partition, new, instant=instant, date=date)
     return (*stats, *store_staged(target, [copy.staged[id_] for id_ in new], copy.meter, first=len(kept)))
 
 
@@ -278,7 +278,7 @@ def _store_added(
 ) -> tuple[WriteStat, ...]:
     """Step 6."""
     writes = [
-        ShardWrite(RECORD_INDEX, file_id, entries, has_ordering=old.has_ordering)
+        ShardWrite(old.partition, file_id, entries, has_ordering=old.has_ordering)
         for file_id, entries in sorted(added.items())
     ]
     return write_shards(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.index.build import IndexRequest
 from lakebed.index.kinds import all_kinds, kind_of, named_partitions
+from lakebed.index.names import other_names
 from lakebed.model.index import OUTSIDE
-from lakebed.options import INDEX_NAMES
 
 _SHARDS_MAX = 10_000
 
@@ -25,10 +25,10 @@ def parse_request(
     outside: str = "scan",
 ) -> IndexRequest:
     """The arguments of `indexes.create`, checked."""
-    names = named_partitions()
+    names, others = named_partitions(), other_names()
     is_other = kind is None and name not in names.values()
-    kind = None if kind is None else INDEX_NAMES.get(kind.lower(), kind)
-    name = INDEX_NAMES.get(name.lower(), name) if is_other else name
+    kind = None if kind is None else others.get(kind.lower(), kind)
+    name = others.get(name.lower(), name) if is_other else name
     asked = kind or next((k for k, partition in names.items() if name in (k, partition)), name)
     if not all(found.is_built for found in all_kinds() if asked in found.words or found.matches(asked)):
         raise UnsupportedTableError(

@@ -1,4 +1,4 @@
-"""Giving a record index another number of shards: its entries as they are stored, in other base files (see `renew`)."""
+"""Giving an index another number of shards: its entries as they are stored, in other base files (see `renew`)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from lakebed.errors import InvalidInputError
 from lakebed.index.build import Source
-from lakebed.index.kinds import named_partitions
-from lakebed.index.record.build import Layout
-from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.index.keys import KEY_INDEX
+from lakebed.index.kinds import kind_of, named_partitions
+from lakebed.index.layout import Layout
+from lakebed.index.stored import StoredIndex
 from lakebed.observe import SILENT, Observer
 from lakebed.services.indexing.renew import Renewal, renew_locked, renew_online
 from lakebed.services.indexing.request import check_shards
-from lakebed.services.indexing.stored_index import StoredIndex
 from lakebed.table import TableState
 from lakebed.transaction.transactions import Transactions
 
@@ -47,12 +47,13 @@ class ByShards:
 def reshard_index(
     transactions: Transactions, table: TableState, name: str, shards: int, observer: Observer = SILENT
 ) -> None:
-    """Spreads the entries of the record index over `shards` shards, of each data partition if it is partitioned."""
+    """Spreads the entries of an index over `shards` shards, of each data partition if it is partitioned."""
     check_shards(shards)
-    if named_partitions().get(name, name) != RECORD_INDEX:
+    partition = named_partitions().get(name, name)
+    if not kind_of(partition).is_renewed:
         raise InvalidInputError(
-            f"{name} cannot be resharded", hint='only the record index can: reshard("record_index", shards=16)'
+            f"{name} cannot be resharded", hint=f'only the record index can: reshard("{KEY_INDEX}", shards=16)'
         )
-    work, plan = Renewal(transactions, table, observer), ByShards(shards)
+    work, plan = Renewal(transactions, table, partition, observer), ByShards(shards)
     if not any(renew_online(work, lambda *_: plan) for _ in range(_COPIES_MAX)):
         renew_locked(work, plan)

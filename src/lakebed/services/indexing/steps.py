@@ -103,7 +103,7 @@ def complete_commit(
     _publish(section, ticket, done, encode_commit(metadata, replace=False), ROOT)
 
 
-def record_indexing(section: Section, mdt_partition: str) -> None:
+def note_indexing(section: Section, mdt_partition: str) -> None:
     """Tells the table's timeline of an index that is ready, as Apache Hudi's CREATE INDEX does: readers look again."""
     commits = section.timeline.commits()
     plan = IndexPlan((IndexedPartition(mdt_partition, commits[-1].requested_at if commits else ""),))
@@ -136,23 +136,23 @@ def set_ready(section: Section, partitions: Iterable[str], *, dropped: Iterable[
     change_config(section, changes)
 
 
-def stored_definition(section: Section) -> IndexDefinition | None:
-    """The definition of the record index, if the table has one."""
-    return load_stored(section.ports.storage, section.config).get("record_index")
+def stored_definitions(section: Section) -> dict[str, IndexDefinition]:
+    """The definitions of indexes, by metadata-table partition."""
+    return load_stored(section.ports.storage, section.config)
 
 
 def store_definition(section: Section, name: str, definition: IndexDefinition | None) -> None:
     """Puts the definition of an index into index.json, or takes it out."""
     path, storage = section.config.index_definitions_path, section.ports.storage
-    after = {key: value for key, value in load_stored(storage, section.config).items() if key != name}
+    after = {key: value for key, value in stored_definitions(section).items() if key != name}
     if definition is not None:
         after[name] = definition
-    if after != _stored_definitions(section):
+    if after != _written_definitions(section):
         section.check_lease()
         replace_shared_file(storage, path, encode_index_definitions(after))
 
 
-def _stored_definitions(section: Section) -> dict[str, IndexDefinition]:
+def _written_definitions(section: Section) -> dict[str, IndexDefinition]:
     path = section.config.index_definitions_path
     stored = section.ports.storage.find(path)
     return {} if stored is None else decode_index_definitions(stored, path=path)

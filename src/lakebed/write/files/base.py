@@ -23,12 +23,10 @@ from lakebed.errors import InvalidInputError, WriteConflictError
 from lakebed.format.bloom import BloomFilter
 from lakebed.format.file_names import encode_base_file_name
 from lakebed.format.parquet_footer import BLOOM, footer_metadata
-from lakebed.index.column_stats.compute import column_stats
 from lakebed.index.facts import FileFacts
-from lakebed.index.record.ordering import ordering_numbers
-from lakebed.index.wanted import gather_all
+from lakebed.index.keys import ordering_numbers
+from lakebed.index.written import base_file_stats, wants_filters
 from lakebed.model.commit import WriteStat
-from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.words import FILE_NAME, META_COLUMNS, RECORD_KEY
 from lakebed.read.conform import conform_table
@@ -39,7 +37,6 @@ from lakebed.write.files.parquet_columns import column_options, known_options
 from lakebed.write.files.scratch import encode_file, parquet_bytes_max
 from lakebed.write.values import IS_DELETE, NOT_COUNTED, FileSizing, WriteContext, WriteTask
 
-_BLOOM_PARTITION = "bloom_filters"
 _ROW_GROUP_BYTES = 128 << 20
 """Bytes of a row group in Arrow memory: what a reader holds at once."""
 _PAGE_ROWS = 5_000
@@ -101,9 +98,8 @@ def store_base_file(
         )
     size = encoded.data.nbytes
     stat = replace(stat, num_writes=table.num_rows, total_write_bytes=size, file_size=size)
-    stats = column_stats(table, name, context.stats_columns, encoded.footer)
-    bloom = encoded.bloom if _keeps_blooms(context.config) else None
-    return FileFacts(stat, stats, bloom, gathered=gather_all(context.wanted, [table]))
+    stats = base_file_stats(table, name, context.stats_columns, context.wanted, encoded.footer)
+    return stats.facts(stat, bloom_text=encoded.bloom if wants_filters(context.config) else None)
 
 
 def dismiss(context: WriteContext, read: FileSlice) -> None:
@@ -175,11 +171,6 @@ def _page_options() -> dict[str, Any]:
     """Pages that begin with the same rows in all columns, and an index of them; older Arrow cannot count rows."""
     can_count = "max_rows_per_page" in signature(pq.ParquetWriter.__init__).parameters
     return {"write_page_index": True} | ({"max_rows_per_page": _PAGE_ROWS} if can_count else {})
-
-
-def _keeps_blooms(config: TableConfig) -> bool:
-    """Whether the metadata table has bloom filters; else they need not travel from workers to the commit."""
-    return _BLOOM_PARTITION in (*config.metadata_partitions, *config.metadata_partitions_inflight)
 
 
 def _store_new(context: WriteContext, table: pa.Table, stat: WriteStat) -> FileFacts:

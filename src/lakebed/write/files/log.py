@@ -14,13 +14,11 @@ import pyarrow.compute as pc
 from lakebed.engine.threads import aside, map_bounded, start
 from lakebed.errors import WriteConflictError
 from lakebed.format.file_names import encode_log_file_name, log_merge_order
-from lakebed.format.metadata.column_stats import merge_column_stats
-from lakebed.index.column_stats.compute import column_stats, spread_stats
 from lakebed.index.facts import FileFacts
 from lakebed.index.wanted import gather_all
+from lakebed.index.written import FileStats, log_file_stats, spread_file_stats
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice, LogFile
-from lakebed.model.metadata import ColumnStats
 from lakebed.model.words import META_COLUMNS, RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.merge import Rules
@@ -62,9 +60,8 @@ class LogDraft:
     count: int
     records: pa.Table
     deletes: pa.Table
-    column_stats: tuple[ColumnStats, ...]
+    stats: FileStats
     doubtful: pa.Array
-    gathered: Mapping[str, bytes]
 
 
 def append_log_file(task: WriteTask) -> tuple[FileFacts, ...]:
@@ -130,9 +127,8 @@ def _draft(task: WriteTask, lot: LogLot | None = None) -> LogDraft | None:
         records.num_rows,
         known,
         deletes,
-        log_column_stats(task, blocks, log.name),
+        log_stats(task, blocks, log.name),
         _doubtful(task, joined(_revived(records)[RECORD_KEY])),
-        gather_all(task.context.wanted, [block.rows for block in blocks]),
     )
 
 
@@ -144,10 +140,10 @@ def _draft_of(lot: LogLot, task: WriteTask, rows: Picked) -> LogDraft | None:
     log = _log_file(task, len(block.data))
     keys = rows.new_keys if rows.new_keys is not None else pa.array([], pa.string())
     new = pa.table({RECORD_KEY: keys, IS_INSERT: pa.repeat(True, len(keys))})
-    stats = spread_stats(block.spreads, log.name, task.context.stats_columns, rows.count)
-    doubtful = _doubtful(task, joined(rows.table[RECORD_KEY].take(pa.array(rows.assignment.revived))))
     gathered = _gathered(task.context, rows)
-    return LogDraft(task, log, block.data, rows.count, new, new.slice(0, 0), stats, doubtful, gathered)
+    stats = spread_file_stats(block.spreads, log.name, task.context.stats_columns, rows.count, gathered)
+    doubtful = _doubtful(task, joined(rows.table[RECORD_KEY].take(pa.array(rows.assignment.revived))))
+    return LogDraft(task, log, block.data, rows.count, new, new.slice(0, 0), stats, doubtful)
 
 
 def _gathered(context: WriteContext, rows: Picked) -> Mapping[str, bytes]:
@@ -172,12 +168,10 @@ def _written(draft: LogDraft) -> FileFacts:
     task, records, gone = draft.task, draft.records, _gone(draft)
     deleted = _deleted_keys(task, draft.deletes, draft.log)
     inserts = (pc.sum(records[IS_INSERT]).as_py() or 0) - len(gone)
-    written = FileFacts(
-        stat=_write_stat(draft, inserts, updates=draft.count - inserts - len(gone)),
-        column_stats=draft.column_stats,
+    written = draft.stats.facts(
+        _write_stat(draft, inserts, updates=draft.count - inserts - len(gone)),
         deleted_keys=deleted,
         deleted=0 if deleted is None else len(deleted),
-        gathered=draft.gathered,
     )
     entered = _entered(records, gone, task.context)
     return with_entries(written, entered, task.context) if entered.num_rows else written
@@ -287,26 +281,9 @@ def _write_stat(draft: LogDraft, inserts: int, updates: int) -> WriteStat:
     return replace(stat, prev_commit=before.base_instant, base_file=base_file, log_files=(*older, log.name))
 
 
-def log_column_stats(task: WriteTask, blocks: Sequence[RecordBlock], name: str) -> tuple[ColumnStats, ...]:
-    """Statistics over the records of all blocks; a file of deletes alone has them, too, with no value in them.
-
-    A column that some block lacks has none: the values of its rows lie in other files, and a range that leaves them
-    out could prune a row that a partial update completes.
-    """
-    wanted = task.context.stats_columns
-    if not blocks:
-        return tuple(ColumnStats(name, column, None, None, 0, 0) for column in wanted)
-    known = [column for column in wanted if all(_has(block, column) for block in blocks)]
-    merged: dict[str, ColumnStats] = {}
-    for block in blocks:
-        for stats in column_stats(block.rows, name, tuple(known)):
-            older = merged.get(stats.column)
-            merged[stats.column] = stats if older is None else merge_column_stats(older, stats)
-    return tuple(merged.values())
-
-
-def _has(block: RecordBlock, column: str) -> bool:
-    return column.partition(".")[0] in block.rows.column_names
+def log_stats(task: WriteTask, blocks: Sequence[RecordBlock], name: str) -> FileStats:
+    """What indexes want of the records of all blocks."""
+    return log_file_stats([block.rows for block in blocks], name, task.context.stats_columns, task.context.wanted)
 
 
 def _gone(draft: LogDraft) -> pa.Array:

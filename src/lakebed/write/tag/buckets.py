@@ -13,8 +13,7 @@ from lakebed.engine.exchange import Ints, Label, Split
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.java_hash import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group
-from lakebed.index.record.probe import RECORD_INDEX
-from lakebed.metadata import MetadataTable
+from lakebed.index.keys import KEY_INDEX, find_key_index
 from lakebed.model.words import RECORD_KEY
 from lakebed.table import TableState
 from lakebed.write.operations import Operation
@@ -31,11 +30,10 @@ def plan_split(state: TableState, operation: Operation, rule: TagRule, arrangeme
     """How rows are staged: all of a key together if they are looked for or combined, else by partition."""
     if not operation.finds_keys and not arrangement.combines:
         return split_inserts
-    metadata = state.metadata
-    is_asked = operation.finds_keys and rule.by_index
-    if not is_asked or not isinstance(metadata, MetadataTable) or not metadata.has(RECORD_INDEX):
+    metadata = find_key_index(state) if operation.finds_keys and rule.by_index else None
+    if metadata is None:
         return KeyBuckets(arrangement.by_partition)
-    file_ids = (file_slice.group.file_id for file_slice in metadata.slices(RECORD_INDEX))
+    file_ids = (file_slice.group.file_id for file_slice in metadata.slices(KEY_INDEX))
     # Those of an index over the whole table have no partition in them.
     return KeyBuckets(arrangement.by_partition, Counter(data_partition_of_group(id_) or "" for id_ in file_ids))
 

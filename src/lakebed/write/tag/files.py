@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.format.parquet_footer import decode_parquet_footer
-from lakebed.index.record.key_locations import ProbeCounts
+from lakebed.index.key_batches import ProbeCounts
 from lakebed.kernels.grouping import group_rows
 from lakebed.model.files import FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY

@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from lakebed.engine.engines import Engine
 from lakebed.errors import InvalidInputError
-from lakebed.index.record.key_locations import Locations, ProbeCounts, locate_everywhere, locate_keys
-from lakebed.index.record.probe import KeyShards, is_partitioned
-from lakebed.index.record.shard_cache import ShardCache
+from lakebed.index.key_batches import Locations, ProbeCounts, ShardCache, locate_everywhere, locate_keys
+from lakebed.index.keys import KeyShards, is_partitioned
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId
 from lakebed.model.index import EntryOrdering

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakebed.format.arrow import pc
 from lakebed.format.metadata.ordering_values import NO_ORDERING
-from lakebed.index.record.ordering import ordering_numbers
+from lakebed.index.keys import ordering_numbers
 from lakebed.model.index import EntryOrdering
 from lakebed.write.tag.files import Ints, Tags
 

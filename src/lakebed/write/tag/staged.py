@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.engine.exchange import RowRange, Shelf, StagedFile
-from lakebed.index.record.key_locations import ProbeCounts
-from lakebed.index.record.shard_cache import default_cache
+from lakebed.index.key_batches import ProbeCounts, default_cache
 from lakebed.model.index import IndexWindow
 from lakebed.model.words import RECORD_KEY
 from lakebed.write.plan import Finder, inserts_by_partition, new_keys

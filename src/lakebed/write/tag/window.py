@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import InvalidInputError
-from lakebed.index.record.key_locations import ProbeCounts
+from lakebed.index.key_batches import ProbeCounts
 from lakebed.model.index import IndexWindow
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.read.file_slice import SliceTask

@@ -7,8 +7,10 @@ write. Of an index that another engine deleted, the definition remains.
 
 from __future__ import annotations
 
+from lakebed.index.keys import KEY_INDEX, is_global
+from lakebed.index.kinds import all_kinds
 from lakebed.model.index import lost_definitions
-from lakebed.table.state import TableState
+from lakebed.table import TableState
 
 
 def lost_indexes(state: TableState) -> tuple[str, ...]:
@@ -16,14 +18,15 @@ def lost_indexes(state: TableState) -> tuple[str, ...]:
     config = state.config
     named = (*config.metadata_partitions, *config.metadata_partitions_inflight)
     lost = {*config.lost_partitions, *lost_definitions(state.definitions, named)}
-    return tuple(sorted(lost, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)))
+    order = [kind.partition for kind in all_kinds() if kind.is_built]
+    return tuple(sorted(lost, key=lambda name: (order.index(name) if name in order else len(order), name)))
+
+
+def has_lost_keys(state: TableState) -> bool:
+    """Whether the table lost the index of its record keys."""
+    return KEY_INDEX in lost_indexes(state)
 
 
 def has_lost_global_index(state: TableState) -> bool:
-    """Whether the table lost a global record index, which kept keys unique across partitions."""
-    definition = state.definitions.get("record_index")
-    is_global = definition is None or not definition.is_partitioned
-    return is_global and bool(state.config.partition_fields) and "record_index" in lost_indexes(state)
-
-
-_ORDER = ("files", "column_stats", "bloom_filters", "record_index", "partition_stats")
+    """Whether the table lost a global index of record keys, which kept keys unique across partitions."""
+    return is_global(state.definitions) and bool(state.config.partition_fields) and has_lost_keys(state)

@@ -1,4 +1,4 @@
-"""A record index as it is stored: its shards, and their entries for other ones."""
+"""An index as it is stored: its shards, and their entries for other ones."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from lakebed.engine.threads import map_bounded
 from lakebed.errors import InvalidInputError
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.index.build import Source, join_unique
-from lakebed.index.kinds import merge_shard
-from lakebed.index.record.build import Layout, global_layout, partitioned_layout
-from lakebed.index.record.probe import RECORD_INDEX, is_partitioned
+from lakebed.index.kinds import kind_of, merge_shard
+from lakebed.index.layout import Layout, global_layout, partitioned_layout
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.entries import Entries, split_entries
 from lakebed.metadata.merging import Form
@@ -27,19 +26,21 @@ _SLICES_PER_PASS = 64
 
 @dataclass(frozen=True, slots=True)
 class StoredIndex:
-    """The record index of a table at one moment; of each shard the newest slice."""
+    """An index of a table at one moment; of each shard the newest slice."""
 
+    partition: str
     metadata: MetadataTable
     slices: tuple[FileSlice, ...]
 
     @classmethod
-    def of(cls, state: TableState) -> StoredIndex:
+    def of(cls, state: TableState, partition: str) -> StoredIndex:
         """The index of a table that has one."""
-        if not isinstance(state.metadata, MetadataTable) or not state.metadata.has(RECORD_INDEX):
+        if not isinstance(state.metadata, MetadataTable) or not state.metadata.has(partition):
+            word = kind_of(partition).words[0]
             raise InvalidInputError(
-                f"table {state.config.name} has no record index", hint='create it: create("record_index")'
+                f"table {state.config.name} has no {word} index", hint=f'create it: create("{partition}")'
             )
-        return cls(state.metadata, state.metadata.slices(RECORD_INDEX))
+        return cls(partition, state.metadata, state.metadata.slices(partition))
 
     @property
     def file_ids(self) -> frozenset[str]:
@@ -63,7 +64,7 @@ class StoredIndex:
     @property
     def definition(self) -> IndexDefinition | None:
         """What index.json says of it."""
-        return self.metadata.definitions.get(RECORD_INDEX)
+        return self.metadata.definitions.get(self.partition)
 
     @property
     def has_ordering(self) -> bool:
@@ -72,18 +73,18 @@ class StoredIndex:
 
     def layout(self, shards: int) -> Layout:
         """So many shards, for each data partition that has any if the index is partitioned."""
-        if not is_partitioned(self.metadata):
-            return global_layout(self.partitions, shards)
-        return partitioned_layout(dict.fromkeys(self.partitions, shards))
+        if self.definition is None or not self.definition.is_partitioned:
+            return global_layout(self.partition, self.partitions, shards)
+        return partitioned_layout(self.partition, dict.fromkeys(self.partitions, shards))
 
     def source(self, layout: Layout) -> Source:
         """The entries as they are stored, for other shards."""
 
         def entries(file_slice: FileSlice, wanted: Collection[str]) -> Mapping[str, Entries]:
             file_id = file_slice.group.file_id
-            shard = self.metadata.shard(RECORD_INDEX, file_id)
+            shard = self.metadata.shard(self.partition, file_id)
             has_base = file_slice.base is not None
-            merged = merge_shard(shard, RECORD_INDEX, has_base=has_base, form=Form(has_ordering=self.has_ordering))
+            merged = merge_shard(shard, self.partition, has_base=has_base, form=Form(has_ordering=self.has_ordering))
             found = Entries(merged.keys, merged.values, pa.array([], pa.string()))
             return split_entries(found, layout.shards[data_partition(file_id)], wanted=wanted)
 

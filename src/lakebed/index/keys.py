@@ -1,0 +1,80 @@
+"""The index of record keys, asked for by what it does: lookups and writes find the rows of a key through it.
+
+One kind has an entry per record key. Whoever needs it asks here, and does not name the kind. What looks up and writes
+many keys at once is in `key_batches`: a lookup of few does not load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from lakebed.index.record.entries import ShardSizing
+from lakebed.index.record.ordering import find_ordering, ordering_numbers
+from lakebed.index.record.probe import RECORD_INDEX as KEY_INDEX
+from lakebed.index.record.probe import KeyShards, find_locations, is_partitioned
+from lakebed.index.record.probe import record_index_files as key_index_files
+from lakebed.metadata import MetadataTable
+from lakebed.model.config import TableConfig
+from lakebed.model.files import FileGroupId
+from lakebed.model.index import IndexDefinition, IndexWindow
+from lakebed.options import IndexOptions
+from lakebed.table import TableState
+
+__all__ = [
+    "KEY_INDEX",
+    "KeyShards",
+    "ShardSizing",
+    "find_key_index",
+    "find_locations",
+    "find_ordering",
+    "is_global",
+    "is_partitioned",
+    "is_shared",
+    "key_index_files",
+    "key_window",
+    "keys_are_indexed",
+    "ordering_numbers",
+    "outside_window",
+    "sizing_of",
+]
+
+
+def find_key_index(state: TableState) -> MetadataTable | None:
+    """The metadata table, if keys can be located through it."""
+    metadata = state.metadata
+    return metadata if isinstance(metadata, MetadataTable) and metadata.has(KEY_INDEX) else None
+
+
+def keys_are_indexed(partitions: Iterable[str]) -> bool:
+    """Whether the index of keys is among these partitions of the metadata table."""
+    return KEY_INDEX in partitions
+
+
+def is_shared(config: TableConfig) -> bool:
+    """Whether a table has an index of keys that other engines know, too."""
+    return KEY_INDEX in config.shared_partitions
+
+
+def is_global(definitions: Mapping[str, IndexDefinition]) -> bool:
+    """Whether the index, if there is one, knows the keys of the whole table, and not of each partition alone."""
+    definition = definitions.get(KEY_INDEX)
+    return definition is None or not definition.is_partitioned
+
+
+def key_window(definitions: Mapping[str, IndexDefinition]) -> IndexWindow | None:
+    """The partitions whose keys the index has, if not all."""
+    definition = definitions.get(KEY_INDEX)
+    return definition.window if definition is not None else None
+
+
+def outside_window(state: TableState) -> list[FileGroupId]:
+    """The file groups of data partitions that the index does not cover."""
+    window = key_window(state.definitions)
+    if window is None:
+        return []
+    return [s.group for s in state.latest_slices if not window.holds(s.group.partition)]
+
+
+def sizing_of(definitions: Mapping[str, IndexDefinition], options: IndexOptions) -> ShardSizing:
+    """How large the shards of the index may grow."""
+    return ShardSizing(*(options.global_sizing if is_global(definitions) else options.partitioned_sizing))
