@@ -11,7 +11,7 @@ from lakebed.engine.engines import Engine
 from lakebed.engine.exchange import Shelf, StagedFile
 from lakebed.errors import WriteConflictError
 from lakebed.index.key_batches import ShardCache, default_cache
-from lakebed.index.keys import KeyShards, find_key_index, key_index_files
+from lakebed.index.keys import KeyShards, find_key_index, key_index_files, keys_are_indexed
 from lakebed.index.lost import has_lost_keys
 from lakebed.metadata import MetadataTable
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
@@ -24,7 +24,8 @@ def check_new_keys(
     state: TableState, prepared: PreparedCommit, section: Section, cache: ShardCache, engine: Engine
 ) -> None:
     """Refuses to commit when another write inserted a key that is new to ours too: the table would have it twice."""
-    if prepared.new_keys is None or all(i.requested_at in prepared.seen for i in section.timeline.commits()):
+    is_alone = all(i.requested_at in prepared.seen for i in section.timeline.commits())
+    if prepared.new_keys is None or (is_alone and keys_are_indexed(section.config.metadata_partitions)):
         return
     current = state.at(section.config, section.timeline)
     metadata = find_key_index(current)
