@@ -19,15 +19,12 @@ from lakebed.index.change import MetadataChange, change_of_commit
 from lakebed.index.data_files import StoredFile
 from lakebed.index.extra import next_extra
 from lakebed.index.facts import FileFacts
+from lakebed.index.key_batches import KeyChanges, NewTables, PreparedKeys
+from lakebed.index.keys import find_ordering
 from lakebed.index.kind import Update
 from lakebed.index.kinds import kind_of
 from lakebed.index.obliged import Obliged, find_obliged
-from lakebed.index.partition_stats.current import CurrentStats
-from lakebed.index.record.entries import KeyChanges
-from lakebed.index.record.new_tables import NewTables
-from lakebed.index.record.ordering import find_ordering
-from lakebed.index.record.prepared_keys import PreparedKeys
-from lakebed.index.update import Ready, write_change
+from lakebed.index.update import CurrentStats, Ready, write_change
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.files import FILES, note_added
 from lakebed.model.commit import CommitMetadata, WriteStat, stats_by_partition

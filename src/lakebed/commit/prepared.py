@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from lakebed.engine.exchange import Shelf, StagedFile
 from lakebed.index.facts import FileFacts
+from lakebed.index.key_batches import KeyChanges, KeyFiles
 from lakebed.index.kind import Expected
-from lakebed.index.record.entries import KeyChanges
-from lakebed.index.record.stored_keys import KeyFiles
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import InstantTime

@@ -14,11 +14,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from datetime import date, datetime, time
-from decimal import Decimal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -30,14 +27,13 @@ from lakebed.errors import UnsupportedTableError
 from lakebed.format.guard import decoding
 from lakebed.format.timeline.metadata import decode_commit, encode_commit
 from lakebed.index.facts import FileFacts
+from lakebed.index.key_batches import KeyChanges, KeyFiles, StoredKeys
 from lakebed.index.kind import Expected
-from lakebed.index.record.entries import KeyChanges
-from lakebed.index.record.stored_keys import KeyFiles, StoredKeys
+from lakebed.index.stored_facts import decode_facts, encode_facts
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import FileGroupId
 from lakebed.model.index import EntryOrdering
 from lakebed.model.instant import InstantTime
-from lakebed.model.metadata import ColumnStats, ValueType
 from lakebed.model.words import Action
 from lakebed.storage import Storage
 from lakebed.transaction.conflicts import WriteKind, WriteSet
@@ -140,13 +136,10 @@ def _facts(prepared: PreparedCommit) -> Iterator[dict[str, Any]]:
     for file in prepared.facts:
         yield {
             "stat": places[id(file.stat)],
-            "column_stats": [_encode_stats(stats) for stats in file.column_stats],
-            "bloom": None if file.bloom_text is None else b64encode(file.bloom_text).decode(),
             "inserted": _count(file.inserted_keys),
             "deleted": _count(file.deleted_keys),
             "has_ordering": file.ordering is not None,
-            "rows_deleted": file.deleted,
-            "gathered": {index: b64encode(found).decode() for index, found in file.gathered.items()},
+            "facts": encode_facts(file),
         }
 
 
@@ -184,16 +177,9 @@ class _Decoder:
         for entry, (keys, ordering), (gone, _) in zip(entries, inserted, deleted, strict=True):
             partition, number = entry["stat"]
             stat: WriteStat = metadata.write_stats[partition][number]
-            yield FileFacts(
-                stat,
-                tuple(map(_decode_stats, entry["column_stats"])),
-                None if entry["bloom"] is None else b64decode(entry["bloom"]),
-                keys,
-                gone,
-                ordering if entry["has_ordering"] else None,
-                entry["rows_deleted"],
-                {index: b64decode(text) for index, text in entry["gathered"].items()},
-            )
+            facts = decode_facts(entry["facts"], stat)
+            known = ordering if entry["has_ordering"] else None
+            yield replace(facts, inserted_keys=keys, deleted_keys=gone, ordering=known)
 
     def _hidden(self) -> Iterator[KeyChanges]:
         hidden = self._document["hidden"]
@@ -315,43 +301,3 @@ def _decode_table(data: bytes) -> pa.Table:
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-
-
-def _encode_stats(stats: ColumnStats) -> dict[str, Any]:
-    bounds = {name: _encode_value(getattr(stats, name)) for name in ("min_value", "max_value")}
-    return {**asdict(stats), **bounds, "value_type": int(stats.value_type)}
-
-
-def _decode_stats(given: Mapping[str, Any]) -> ColumnStats:
-    bounds = {name: _decode_value(given[name]) for name in ("min_value", "max_value")}
-    return ColumnStats(**{**given, **bounds, "value_type": ValueType(given["value_type"])})
-
-
-_PARSERS: Mapping[str, Callable[[str], Any]] = {
-    "float": float.fromhex,
-    "bytes": b64decode,
-    "Decimal": Decimal,
-    "datetime": datetime.fromisoformat,
-    "date": date.fromisoformat,
-    "time": time.fromisoformat,
-}
-"""Bounds that JSON has no type for, by the name of their Python type."""
-
-
-def _encode_value(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return ["float", value.hex()]
-    if isinstance(value, bytes):
-        return ["bytes", b64encode(value).decode()]
-    if isinstance(value, Decimal):
-        return ["Decimal", str(value)]
-    return [type(value).__name__, value.isoformat()]
-
-
-def _decode_value(given: Any) -> Any:
-    if not isinstance(given, list):
-        return given
-    name, text = given
-    return _PARSERS[name](text)

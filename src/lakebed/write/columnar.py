@@ -13,10 +13,8 @@ from lakebed.commit.prepared import NewKeys, PreparedCommit, StagedKeys
 from lakebed.engine.engines import Engine, InProcess
 from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
 from lakebed.index.facts import FileFacts
+from lakebed.index.key_batches import KeyFiles, NewTables, ShardCache, default_cache
 from lakebed.index.kinds import kind_of
-from lakebed.index.record.new_tables import NewTables
-from lakebed.index.record.shard_cache import ShardCache, default_cache
-from lakebed.index.record.stored_keys import KeyFiles
 from lakebed.index.upkeep import maintain
 from lakebed.model.commit import CommitMetadata, stats_by_partition
 from lakebed.model.instant import InstantTime

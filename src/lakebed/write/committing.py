@@ -6,8 +6,7 @@ from collections.abc import Collection, Sequence
 
 from lakebed.commit.prepared import PreparedCommit
 from lakebed.engine.engines import Engine
-from lakebed.index.record.entries import KeyChanges
-from lakebed.index.record.shard_cache import ShardCache
+from lakebed.index.key_batches import KeyChanges, ShardCache
 from lakebed.model.files import FileGroupId
 from lakebed.model.words import RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from lakebed.index.key_batches import KeyChanges, NewTables, PreparedKeys, prepare_keys
+from lakebed.index.keys import KEY_INDEX, find_key_index, is_partitioned
 from lakebed.index.kind import Update
-from lakebed.index.partition_stats.current import CurrentStats
-from lakebed.index.record.entries import KeyChanges
-from lakebed.index.record.new_tables import NewTables
-from lakebed.index.record.prepared_keys import PreparedKeys, prepare_keys
-from lakebed.index.record.probe import RECORD_INDEX, is_partitioned
-from lakebed.metadata import MetadataTable
+from lakebed.index.update import CurrentStats
 from lakebed.table import TableState
 from lakebed.transaction.times import instant_ms, timeline_zone
 from lakebed.write.plan import Picked, WritePlan
@@ -19,8 +16,8 @@ def prepare_entries(
     state: TableState, context: WriteContext, plan: WritePlan, tables: NewTables | None
 ) -> PreparedKeys | None:
     """Starts encoding the entries of keys that the plan knows to be new; None if only the written files tell."""
-    metadata = state.metadata
-    if plan.counts is None or not isinstance(metadata, MetadataTable) or not metadata.has(RECORD_INDEX):
+    metadata = find_key_index(state)
+    if plan.counts is None or metadata is None:
         return None
     if is_partitioned(metadata) or context.entry_ordering is not None:
         return None
@@ -31,8 +28,8 @@ def prepare_entries(
     update = Update(
         instant=context.instant,
         instant_ms=moment,
-        partitions=(RECORD_INDEX,),
-        groups={RECORD_INDEX: tuple(each.group.file_id for each in metadata.slices(RECORD_INDEX))},
+        partitions=(KEY_INDEX,),
+        groups={KEY_INDEX: tuple(each.group.file_id for each in metadata.slices(KEY_INDEX))},
         definitions=state.definitions,
         stats=CurrentStats(metadata, lambda _: ()),
     )

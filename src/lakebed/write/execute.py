@@ -16,10 +16,9 @@ from lakebed.errors import RolledBackError, ServiceCancelledError, WriteConflict
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.index.change import key_changes
 from lakebed.index.facts import FileFacts
+from lakebed.index.key_batches import KeyChanges, ShardSets, StoredKeys, shard_sets, store_keys
+from lakebed.index.keys import KEY_INDEX, is_global, key_window, keys_are_indexed
 from lakebed.index.obliged import complete_groups, list_groups
-from lakebed.index.record.entries import KeyChanges
-from lakebed.index.record.probe import RECORD_INDEX
-from lakebed.index.record.stored_keys import ShardSets, StoredKeys, shard_sets, store_keys
 from lakebed.metadata.table import ROOT
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import RECORD_KEY
@@ -102,23 +101,21 @@ def key_shards(state: TableState, *, shards_of_new: int) -> ShardSets | None:
     A partitioned one gives a new data partition `shards_of_new`.
     """
     config = state.config
-    if RECORD_INDEX not in (*config.metadata_partitions, *config.metadata_partitions_inflight):
+    if not keys_are_indexed((*config.metadata_partitions, *config.metadata_partitions_inflight)):
         return None
-    definition = state.definitions.get(RECORD_INDEX)
-    is_partitioned = definition is not None and definition.is_partitioned
-    window = definition.window if definition is not None else None
     groups = _key_groups(state)
     if groups is None:
         return None
+    is_partitioned, window = not is_global(state.definitions), key_window(state.definitions)
     return shard_sets(groups, is_partitioned=is_partitioned, shards_of_new=shards_of_new, window=window)
 
 
 def _key_groups(state: TableState) -> tuple[str, ...] | None:
     """The shards of the record index; None while it is being built and they are not all there."""
-    if RECORD_INDEX in state.config.metadata_partitions:
-        return list_groups(state.storage, [RECORD_INDEX])[RECORD_INDEX]
+    if KEY_INDEX in state.config.metadata_partitions:
+        return list_groups(state.storage, [KEY_INDEX])[KEY_INDEX]
     begun = {instant.requested_at for instant in list_instants(state.storage, state.config, ROOT)}
-    return complete_groups(state.storage, RECORD_INDEX, begun)
+    return complete_groups(state.storage, KEY_INDEX, begun)
 
 
 def hidden_keys(scan: SliceTask, rows: pa.Table) -> KeyChanges:

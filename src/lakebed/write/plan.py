@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakebed.engine.engines import Engine, InProcess
 from lakebed.engine.exchange import Shelf, StagedFile
-from lakebed.index.record.key_locations import ProbeCounts
+from lakebed.index.key_batches import ProbeCounts
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, TableType

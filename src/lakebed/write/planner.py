@@ -12,10 +12,8 @@ from lakebed.engine.engines import Engine, InProcess
 from lakebed.engine.exchange import lots
 from lakebed.engine.randomness import new_file_id
 from lakebed.errors import WriteConflictError
-from lakebed.index.record.current_entries import are_current
-from lakebed.index.record.ordering import find_ordering
-from lakebed.index.record.probe import RECORD_INDEX, record_index_files
-from lakebed.index.record.shard_cache import ShardCache
+from lakebed.index.key_batches import ShardCache, are_current
+from lakebed.index.keys import find_key_index, find_ordering, key_index_files, key_window
 from lakebed.metadata import MetadataTable
 from lakebed.model.files import FileSlice
 from lakebed.model.index import EntryOrdering
@@ -124,13 +122,13 @@ def _finder(
         is_merged = state.config.table_type is TableType.COPY_ON_WRITE
         spaces = room.spaces if room is not None and is_merged else NO_SPACES
         return partial(find_in_files, scans=key_scans(scans), engine=engine, rule=rule, spaces=spaces)
-    if not isinstance(state.metadata, MetadataTable) or not state.metadata.has(RECORD_INDEX):
+    metadata = find_key_index(state)
+    if metadata is None:
         raise WriteConflictError("the record index was dropped while the write began", hint="run the write again")
-    index = KeyIndex(state.metadata, state.config, scans, engine, cache, rule.moves, _ordering(state))
-    definition = state.definitions.get(RECORD_INDEX)
-    window = definition.window if definition is not None else None
+    index = KeyIndex(metadata, state.config, scans, engine, cache, rule.moves, _ordering(state))
+    window = key_window(state.definitions)
     if travels:
-        files = replace(index, metadata=record_index_files(state.metadata))
+        files = replace(index, metadata=key_index_files(metadata))
         return partial(tag_in_worker, index=files, window=window)
     if window is not None:
         return partial(tag_in_window, index=index, window=window, everywhere=rule.everywhere)

@@ -11,7 +11,7 @@ from lakebed.commit.stored import decode_prepared, encode_prepared
 from lakebed.engine.engines import InProcess
 from lakebed.engine.threads import map_tasks
 from lakebed.errors import InvalidInputError, RolledBackError
-from lakebed.index.record.shard_cache import default_cache
+from lakebed.index.key_batches import default_cache
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
 from lakebed.storage.confirm import create_file

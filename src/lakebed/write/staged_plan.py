@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lakebed.engine.engines import InProcess
 from lakebed.engine.exchange import RowRange, Run, Shelf, StagedFile, runs
-from lakebed.index.record.key_locations import ProbeCounts
+from lakebed.index.key_batches import ProbeCounts
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import InstantTime
 from lakebed.write.assign import FileIds, fill_files
