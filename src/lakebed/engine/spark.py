@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.engine.shipping import with_code
 from lakebed.engine.workers import ensure_workers
 from lakebed.errors import LakebedError
 
@@ -41,11 +42,11 @@ class OnSpark:
             return []
         numbers = self._spark.range(0, len(tasks), 1, len(tasks))
         work = _task_runner([pickle.dumps(task) for task in tasks], run)
-        return self._collect(numbers.mapInArrow(work, _RESULT))
+        return self._collect(numbers.mapInArrow(with_code(work), _RESULT))
 
     def fold(self, rows: DataFrame, run: Callable[[Iterator[pa.RecordBatch]], R]) -> list[R]:
         """Results of `run` over the rows of each partition of a DataFrame, which is evaluated once."""
-        return self._collect(rows.mapInArrow(_partition_runner(run), _RESULT))
+        return self._collect(rows.mapInArrow(with_code(_partition_runner(run)), _RESULT))
 
     def _collect(self, frame: DataFrame) -> list[R]:
         self.jobs += 1

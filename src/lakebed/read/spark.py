@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakebed.engine.shipping import with_code
 from lakebed.engine.workers import check_spark, ensure_workers
 from lakebed.filter.evaluate import to_spark_sql
 from lakebed.filter.partitions import columns_from_path
@@ -108,7 +109,7 @@ def _map_groups(
                 for number, task in enumerate(groups[group], firsts[group]):
                     yield from read(task, number).to_batches(max_chunksize=BATCH_ROWS)
 
-    return spark.range(0, len(groups), 1, len(groups)).mapInArrow(run, spark_schema(schema))
+    return spark.range(0, len(groups), 1, len(groups)).mapInArrow(with_code(run), spark_schema(schema))
 
 
 def _read_all(task: SliceTask, number: int) -> pa.Table:
