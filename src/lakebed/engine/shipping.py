@@ -59,8 +59,11 @@ def unpack(code: PackedCode | None) -> bool:
     folder = cache.make_folder()
     if folder is None:
         return False
-    _store(code, folder)
-    cache.mark_ready(folder)
+    try:
+        _store(code, folder)
+        cache.mark_ready(folder)
+    except OSError:  # A full disk, or a worker beside this one that was faster: plain code serves.
+        return False
     choice.forget()
     return True
 
