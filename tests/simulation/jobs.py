@@ -20,8 +20,8 @@ import lakebed.metadata.upkeep.maintenance as maintenance
 import lakebed.services.clean.run as clean
 import lakebed.services.clustering.run as clustering
 import lakebed.services.compaction.logs as log_compaction
+import lakebed.services.compaction.run as compaction
 import lakebed.services.compaction.run as compaction_run
-import lakebed.services.compaction.service as compaction
 import lakebed.services.restore as restore
 import lakebed.table.state as state_module
 import lakebed.transaction.archive as archiving

@@ -10,7 +10,7 @@ from lakebed.index.kinds import kind_of
 from lakebed.metadata import MetadataTable
 from lakebed.model.config import TableConfig
 from lakebed.options import INDEX_SWITCHES, WriteOptions
-from lakebed.read.rules import merge_rules
+from lakebed.read.merge import merge_rules
 from lakebed.table import TableState
 from lakebed.transaction.section import Section
 
