@@ -25,7 +25,7 @@ from benchmarks.settings import Settings
 from benchmarks.tables import CITIES, SEED
 from lakebed.engine.engines import InProcess
 from lakebed.options import parse_write_options
-from lakebed.services.compaction.service import execute_compaction, schedule_compaction
+from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from lakebed.services.values import ServiceContext
 from lakebed.storage import open_storage
 from lakebed.table import TableHandle

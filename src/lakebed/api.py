@@ -27,12 +27,11 @@ from lakebed.options import (
     storage_options,
     warn_of_unknown,
 )
-from lakebed.read.arrow import read_arrow
 from lakebed.read.changes import plan_changes
 from lakebed.read.explain import Explanation
 from lakebed.read.lease import expiry_told, plan_leased, take_lease
 from lakebed.read.lookup import lookup_keys
-from lakebed.read.scan import ScanPlan, plan_scan, take_snapshot
+from lakebed.read.scan import ScanPlan, plan_scan, read_arrow, take_snapshot
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage import open_storage
 from lakebed.table import TableHandle, open_handle

@@ -10,13 +10,10 @@ from lakebed.api import open_table
 from lakebed.cli.output import PipeOutput
 from lakebed.cli.terminal import TerminalOutput
 from lakebed.errors import InvalidInputError
-from lakebed.reports.config import config_report
-from lakebed.reports.files import files_report
-from lakebed.reports.indexes import indexes_report
 from lakebed.reports.report import Report
 from lakebed.reports.rows import LookupReport, RowsReport
-from lakebed.reports.schema import schema_report
 from lakebed.reports.services import ServiceEntry, ServicesReport
+from lakebed.reports.table import config_report, files_report, indexes_report, schema_report
 from lakebed.reports.timeline import timeline_report
 
 COMPACTED = "hudi120_mor_part_compacted"

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from lakebed.cli.progress import ProgressBar, show_progress
+from lakebed.cli.index import ProgressBar, show_progress
 from lakebed.observe import SILENT
 
 

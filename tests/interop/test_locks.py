@@ -24,8 +24,7 @@ from lakebed.errors import LockUnavailableError
 from lakebed.storage import open_storage
 from lakebed.transaction.locks import choose_lock
 from lakebed.transaction.locks.choose import implicit_path
-from lakebed.transaction.locks.lease import StorageLease
-from lakebed.transaction.locks.lease_file import LOCK_FILE, Lease, decode_lease, encode_lease
+from lakebed.transaction.locks.lease import LOCK_FILE, Lease, StorageLease, decode_lease, encode_lease
 from lakebed.transaction.locks.local import LocalLock
 from lakebed.transaction.locks.waiting import Patience
 from lakebed.transaction.ports import Lock

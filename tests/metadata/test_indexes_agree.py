@@ -12,9 +12,8 @@ from lakebed.index.column_stats.ranges import find_column_ranges, read_column_st
 from lakebed.index.record.probe import find_locations, read_record_index
 from lakebed.index.secondary.probe import find_record_keys, read_secondary_index
 from lakebed.metadata import MetadataTable
-from lakebed.read.arrow import read_arrow
 from lakebed.read.file_slice import read_slice
-from lakebed.read.scan import plan_scan
+from lakebed.read.scan import plan_scan, read_arrow
 from lakebed.table import TableState, open_handle
 from lakebed.view import list_data_files
 

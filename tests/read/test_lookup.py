@@ -17,8 +17,8 @@ import lakebed
 from conftest import REAL_TABLES, catalogue
 from lakebed.format.arrow import text_array
 from lakebed.model.source import BytesSource
-from lakebed.read import file_slice, held_files
-from lakebed.read.held_files import HeldBytes, KeyedFile, key_digests
+from lakebed.read import file_slice, keyed_files
+from lakebed.read.keyed_files import HeldBytes, KeyedFile, key_digests
 from lakebed.storage.cache import FileCache
 from rows import canonical
 
@@ -96,7 +96,7 @@ def test_histories(tmp_path_factory, steps, kind: str, log_format: str) -> None:
 
 def test_keys_that_digests_cannot_tell_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Digests only narrow the search: equal ones cost time, and too many are given up on."""
-    monkeypatch.setattr(held_files, "_FACTORS", held_files._FACTORS * 0)
+    monkeypatch.setattr(keyed_files, "_FACTORS", keyed_files._FACTORS * 0)
     table = new_table(tmp_path, "mor")
     table.upsert([row(number, 1) for number in range(300)])
     table.upsert([row(number, 2) for number in range(0, 300, 7)])

@@ -12,10 +12,8 @@ import pytest
 from lakebed.api import open_table
 from lakebed.errors import InvalidInputError
 from lakebed.reports import rows as rows_module
-from lakebed.reports.config import config_report
-from lakebed.reports.files import files_report
-from lakebed.reports.indexes import indexes_report
 from lakebed.reports.rows import lookup_report, rows_report
+from lakebed.reports.table import config_report, files_report, indexes_report
 from lakebed.reports.timeline import TimelineEntry, Written, moment, timeline_report
 
 COMPACTED = "hudi120_mor_part_compacted"

@@ -17,8 +17,7 @@ from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
 from lakebed.model.words import META_COLUMNS
 from lakebed.options import WriteOptions, parse_write_options
-from lakebed.read.arrow import read_arrow
-from lakebed.read.scan import plan_scan
+from lakebed.read.scan import plan_scan, read_arrow
 from lakebed.services.values import ServiceContext
 from lakebed.storage import Storage, open_storage
 from lakebed.table import TableHandle, open_handle

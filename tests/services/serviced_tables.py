@@ -23,7 +23,7 @@ from lakebed.storage.faults import NEVER_REFUSED, FaultyStorage
 from lakebed.table import TableHandle
 from lakebed.timeline.config import load_config
 from lakebed.transaction.heartbeats import Timing
-from lakebed.transaction.locks.in_process import InProcessLock
+from lakebed.transaction.locks.local import InProcessLock
 from lakebed.transaction.locks.waiting import Patience
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.transactions import Transactions

@@ -23,7 +23,7 @@ from lakebed.model.words import Action
 from lakebed.services.compaction import run as compaction_run
 from lakebed.services.compaction.base_files import CompactionTask
 from lakebed.services.compaction.options import CompactionOptions, parse_compaction_options
-from lakebed.services.compaction.service import execute_compaction, schedule_compaction
+from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from lakebed.storage import open_storage
 from lakebed.storage.faults import Call, FaultyStorage
 from services.compaction_tables import (

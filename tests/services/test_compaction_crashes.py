@@ -16,7 +16,7 @@ from lakebed.errors import LakebedError
 from lakebed.model.instant import InstantTime
 from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
 from lakebed.services.compaction.options import LogCompactionOptions
-from lakebed.services.compaction.service import execute_compaction, schedule_compaction
+from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from lakebed.services.values import ServiceContext
 from lakebed.storage import open_storage
 from lakebed.storage.faults import ANY_WRITE, Crash, Fault, FaultyStorage, at, seeded

@@ -20,7 +20,7 @@ from lakebed.read.merge import Kind, Part, Rules, fold_logs, merge_slice
 from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
 from lakebed.services.compaction.options import LogCompactionOptions, parse_log_compaction_options
 from lakebed.services.compaction.plan import plan_slices
-from lakebed.services.compaction.service import execute_compaction, schedule_compaction
+from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from lakebed.services.values import ServiceResult
 from lakebed.transaction.conflicts import Rival, WriteKind, WriteSet, find_conflict, write_set_of
 from lakebed.transaction.heartbeats import Timing

@@ -14,7 +14,7 @@ import pytest
 
 from lakebed.engine.engines import InProcess
 from lakebed.model.instant import InstantTime
-from lakebed.services.compaction.service import execute_compaction, schedule_compaction
+from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from services.compaction_tables import check_table, context_of, die, new_table, rows, url_of, values
 
 T = TypeVar("T")

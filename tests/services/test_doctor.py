@@ -30,8 +30,8 @@ from lakebed.storage.faults import Call, Crash, Fault, FaultyStorage
 from lakebed.storage.port import Ticket
 from lakebed.transaction.heartbeats import heartbeat_path
 from lakebed.transaction.leases import FOLDER as LEASES
-from lakebed.transaction.locks.lease_file import LOCK_FILE as LEASE_FILE
-from lakebed.transaction.locks.lease_file import Lease, encode_lease
+from lakebed.transaction.locks.lease import LOCK_FILE as LEASE_FILE
+from lakebed.transaction.locks.lease import Lease, encode_lease
 from lakebed.transaction.markers import marker_folder, open_markers
 from lakebed.transaction.plans import cancel_marker
 from lakebed.write.verbs import TableWrites

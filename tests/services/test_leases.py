@@ -15,9 +15,8 @@ import lakebed
 from lakebed.errors import CorruptTableError, InvalidInputError, SnapshotExpiredError
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
-from lakebed.read.arrow import read_arrow
 from lakebed.read.lease import expiry_told, plan_leased, take_lease
-from lakebed.read.scan import plan_scan
+from lakebed.read.scan import plan_scan, read_arrow
 from lakebed.services.archive import ArchiveLimits, archive_timeline
 from lakebed.services.clean.plan import Retention
 from lakebed.services.clean.run import LEASES, execute_clean, schedule_clean

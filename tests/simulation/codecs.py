@@ -20,7 +20,7 @@ import lakebed.timeline.active as active
 import lakebed.timeline.archive as archive
 import lakebed.transaction.archive as archiving
 import lakebed.transaction.section as section
-from lakebed.format.timeline import history, metadata, plans, restores
+from lakebed.format.timeline import history, metadata, plans
 from lakebed.format.timeline.instant_names import decode_instant_name
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
@@ -96,7 +96,7 @@ REAL = Codec(
     metadata.decode_compaction_plan,
     plans.decode_clustering_plan,
     plans.decode_clean_plan,
-    restores.decode_restore_plan,
+    plans.decode_restore_plan,
     metadata.decode_savepoint,
     _real_history,
 )
@@ -212,8 +212,8 @@ _ENCODERS = (
     plans.encode_rollback_plan,
     plans.encode_clean_plan,
     plans.encode_clustering_plan,
-    restores.encode_restore_plan,
-    restores.encode_restore,
+    plans.encode_restore_plan,
+    plans.encode_restore,
     history.encode_history,
 )
 _DECODERS = (
@@ -224,7 +224,7 @@ _DECODERS = (
     plans.decode_rollback_plan,
     plans.decode_clean_plan,
     plans.decode_clustering_plan,
-    restores.decode_restore_plan,
+    plans.decode_restore_plan,
     history.decode_history,
 )
 _CHEAP: tuple[Swap, ...] = (

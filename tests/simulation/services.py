@@ -18,7 +18,7 @@ from lakebed.services.clustering.options import ClusteringSizing
 from lakebed.services.clustering.run import execute_clustering, schedule_clustering
 from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
 from lakebed.services.compaction.options import CompactionOptions, LogCompactionOptions
-from lakebed.services.compaction.service import execute_compaction, schedule_compaction
+from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from lakebed.services.restore import restore
 from lakebed.services.savepoint import delete_savepoint, savepoint
 from lakebed.timeline import load_timeline

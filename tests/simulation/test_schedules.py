@@ -24,8 +24,9 @@ ROOT = Path(__file__).parents[2]
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOST_AFTER, Fault.PAUSE)
 NEVER = ("commit.P4 lost after",)
 """A step that only reads: whatever is written meanwhile is a heartbeat."""
-NO_ACTOR = "lease."
-"""Readers with a lease are not simulated: tests/services has them."""
+NO_ACTOR = ("lease.", "stream.")
+"""Readers with a lease are not simulated: tests/services has them. Nor is the commit of what a dead process prepared:
+tests/commit crashes after each of its calls."""
 IN_MATRIX = ("restore.", "service.cancel")
 """Steps that are rare: the crash matrix strikes each of their calls."""
 CRASH_POINTS = (

@@ -11,7 +11,7 @@ from lakebed.format.properties import encode_properties
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.storage import Storage, open_storage
 from lakebed.transaction.heartbeats import Timing
-from lakebed.transaction.locks.in_process import InProcessLock
+from lakebed.transaction.locks.local import InProcessLock
 from lakebed.transaction.locks.waiting import Patience
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.transactions import Transactions

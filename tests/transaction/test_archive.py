@@ -26,7 +26,7 @@ from lakebed.timeline.config import load_config
 from lakebed.transaction import archive as archiving
 from lakebed.transaction.archive import archive
 from lakebed.transaction.heartbeats import Timing
-from lakebed.transaction.locks.in_process import InProcessLock
+from lakebed.transaction.locks.local import InProcessLock
 from lakebed.transaction.locks.waiting import Patience
 from lakebed.transaction.section import METADATA
 from lakebed.transaction.transactions import Transactions

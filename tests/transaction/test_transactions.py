@@ -16,7 +16,7 @@ from lakebed.timeline import load_timeline
 from lakebed.timeline.config import load_config
 from lakebed.transaction.conflicts import WriteKind, WriteSet
 from lakebed.transaction.heartbeats import Timing
-from lakebed.transaction.locks.in_process import InProcessLock
+from lakebed.transaction.locks.local import InProcessLock
 from lakebed.transaction.locks.waiting import Patience
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.section import Section

@@ -16,8 +16,7 @@ from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime
-from lakebed.read.arrow import read_arrow
-from lakebed.read.scan import plan_scan
+from lakebed.read.scan import plan_scan, read_arrow
 from lakebed.table import open_handle
 from lakebed.write.assign import Space, small_files
 from lakebed.write.values import FileSizing

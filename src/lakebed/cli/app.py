@@ -5,17 +5,52 @@ What reads tables is imported by the commands themselves: it loads Arrow, which 
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from lakebed import __version__
-from lakebed.cli import doctor, index, services
+from lakebed.cli import index, services
 from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
-from lakebed.cli.ending import Commands
-from lakebed.errors import InvalidInputError
+from lakebed.cli.words import printable
+from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.model.words import Word
+
+
+class Commands(TyperGroup):
+    """Commands that end in the same ways. Wrong use is told by the parser, before any of them runs."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; what it raises on purpose becomes a message, a hint and exit code 1."""
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                result = super().invoke(ctx)
+            sys.stdout.flush()
+        except LakebedError as error:
+            _tell("error", error.what)
+            _tell("hint", error.hint)
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(130) from error
+        except BrokenPipeError as error:  # The reader has seen enough, as `head` has after ten lines.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from error
+        return result
+
+
+def _show_warning(message: Warning | str, *_where: object, **_how: object) -> None:
+    _tell("warning", str(message))
+
+
+def _tell(kind: str, text: str) -> None:
+    style = {"error": typer.colors.RED, "warning": typer.colors.YELLOW}.get(kind, typer.colors.CYAN)
+    lines = [printable(line) for line in text.splitlines()]
+    typer.echo(typer.style(f"{kind}: ", fg=style) + "\n".join(lines), err=True)
 
 
 class ReadMode(Word):
@@ -48,7 +83,7 @@ app = typer.Typer(
 )
 app.add_typer(index.app, name="index")
 app.add_typer(services.app, name="services")
-for command in (*services.COMMANDS, doctor.doctor):
+for command in (*services.COMMANDS, services.doctor):
     app.command()(command)
 
 
@@ -86,7 +121,7 @@ def timeline(path: TablePath, as_json: AsJson = False, option: Options = None) -
 @app.command()
 def files(path: TablePath, as_of: AsOf = None, as_json: AsJson = False, option: Options = None) -> None:
     """List the file slices that a snapshot reads."""
-    from lakebed.reports.files import files_report
+    from lakebed.reports.table import files_report
 
     show(files_report(open_path(path, option), as_of), as_json)
 
@@ -94,7 +129,7 @@ def files(path: TablePath, as_of: AsOf = None, as_json: AsJson = False, option: 
 @app.command()
 def schema(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
     """List the columns and their types."""
-    from lakebed.reports.schema import schema_report
+    from lakebed.reports.table import schema_report
 
     show(schema_report(open_path(path, option)), as_json)
 
@@ -102,7 +137,7 @@ def schema(path: TablePath, as_json: AsJson = False, option: Options = None) -> 
 @app.command()
 def config(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
     """Show the table's properties, and what they mean."""
-    from lakebed.reports.config import config_report
+    from lakebed.reports.table import config_report
 
     show(config_report(open_path(path, option)), as_json)
 
@@ -110,7 +145,7 @@ def config(path: TablePath, as_json: AsJson = False, option: Options = None) -> 
 @app.command()
 def indexes(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
     """List the indexes."""
-    from lakebed.reports.indexes import indexes_report
+    from lakebed.reports.table import indexes_report
 
     show(indexes_report(open_path(path, option)), as_json)
 

@@ -1,18 +1,25 @@
-"""The commands under `lakebed index`: each calls one method of `table.indexes` and shows what it gives.
+"""The commands under `lakebed index`: each calls one method of `table.indexes` and shows its result and progress.
 
 Reports of indexes load Arrow, so they are imported by the commands: `lakebed --help` does not wait for it.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
-from lakebed.cli.progress import show_progress
 from lakebed.index.words import COMMANDS, COMMANDS_TEXT, TOLD_BY_TABLE
 from lakebed.model.words import Word
+from lakebed.observe import SILENT, Observer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -127,7 +134,7 @@ def validate(
     option: Options = None,
 ) -> None:
     """Compare an index with the rows, both ways and completely; exit code 1 if they differ."""
-    from lakebed.reports.indexes import check_report
+    from lakebed.reports.table import check_report
 
     table = open_path(path, option)
     with show_progress() as observer:
@@ -138,6 +145,40 @@ def validate(
 
 
 def _show_indexes(path: str, option: list[str] | None, as_json: bool) -> None:
-    from lakebed.reports.indexes import indexes_report
+    from lakebed.reports.table import indexes_report
 
     show(indexes_report(open_path(path, option)), as_json)
+
+
+class ProgressBar:
+    """An observer that shows one bar, labelled with the phase."""
+
+    def __init__(self, bars: Progress) -> None:
+        self._bars = bars
+        self._task: TaskID | None = None
+
+    def phase(self, name: str) -> None:
+        """Replace the bar by one of unknown length."""
+        if self._task is not None:
+            self._bars.remove_task(self._task)
+        self._task = self._bars.add_task(name, total=None)
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        """Move the bar forward; its label is `what` if no phase was reported."""
+        if self._task is None:
+            self._task = self._bars.add_task(what, total=None)
+        self._bars.update(self._task, completed=done, total=total)
+
+
+@contextmanager
+def show_progress() -> Iterator[Observer]:
+    """An observer that draws a bar on standard error if that is a terminal, and else ignores everything."""
+    if not sys.stderr.isatty():
+        yield SILENT
+        return
+    # Imported here: a pipe has no use for rich.
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        yield ProgressBar(bars)

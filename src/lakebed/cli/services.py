@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakebed.cli.arguments import AsJson, Columns, Options, Spark, TablePath, open_path, show, split_columns
+from lakebed.cli.arguments import (
+    AsJson,
+    Columns,
+    Options,
+    Spark,
+    TablePath,
+    open_path,
+    parse_pairs,
+    show,
+    split_columns,
+)
 from lakebed.model.words import Word
+from lakebed.reports.doctor import RepairReport, cure_report, examine_report
 from lakebed.reports.services import DONE, ServiceEntry, ServicesReport, pass_report, result_entry, rollback_entries
 
 if TYPE_CHECKING:
     from lakebed.services.values import ServiceResult
+
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -192,3 +204,28 @@ def _show_result(
 
 def _show(path: str, service: str, instant: str | None, state: str, as_json: bool) -> None:
     show(ServicesReport(path, (ServiceEntry(service, instant, state),)), as_json)
+
+
+Repair = Annotated[
+    bool, typer.Option("--repair/--dry-run", help="Put right what is safe, or only say what that would do.")
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Do not compare indexes with all rows.")]
+
+
+def doctor(
+    path: TablePath, repair: Repair = False, quick: Quick = False, as_json: AsJson = False, option: Options = None
+) -> None:
+    """Find what is wrong, what it blocks, and how it is put right; exit code 1 if something is left."""
+    # Imported here: it loads Arrow, for which `lakebed --help` does not wait.
+    from lakebed.services.doctor.doctor import open_doctor_at
+
+    def announce(repairs: RepairReport) -> None:
+        if not as_json:
+            show(repairs, as_json)
+            typer.echo()
+
+    table = open_doctor_at(path, parse_pairs(option))
+    report = cure_report(path, table, announce, quick=quick) if repair else examine_report(path, table, quick=quick)
+    show(report, as_json)
+    if not report.is_healthy:
+        raise typer.Exit(1)

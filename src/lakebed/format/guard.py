@@ -1,11 +1,14 @@
-"""Turns what parsers raise on bad bytes into CorruptTableError."""
+"""What decoders refuse with CorruptTableError: bad bytes, bad JSON, names that lead out of the table."""
 
 from __future__ import annotations
 
+import json
+import re
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 
@@ -47,3 +50,50 @@ def decoding(path: str, what: str, *, offset: int | None = None) -> Iterator[Non
         raise
     except _ON_BAD_BYTES as error:
         raise CorruptTableError(f"{what} cannot be decoded ({error})", path=path, offset=offset) from error
+
+
+_OUTSIDE = re.compile(r"\A/|/\Z|//|(?:\A|/)\.{1,2}(?:/|\Z)|\0|\A\.hoodie(?:\Z|/(?!metadata/[^.]))")
+"""Partitions of the metadata table count as data: a rollback names them, too."""
+_NO_NAME = re.compile(r"\A\.{0,2}\Z|[/\0]")
+
+
+def check_partitions(partitions: Iterable[str], *, path: str) -> None:
+    """CorruptTableError if the file at `path` names a partition that cannot be one of the table."""
+    for partition in partitions:
+        if _OUTSIDE.search(partition):
+            raise _outside(partition, path)
+
+
+def check_files(files: Mapping[str, Iterable[str]], *, path: str) -> None:
+    """CorruptTableError if the file at `path` names files, by partition, that cannot be data files of the table."""
+    check_partitions(files, path=path)
+    for names in files.values():
+        for name in names:
+            if _NO_NAME.search(name):
+                raise _outside(name, path)
+
+
+def _outside(name: str, path: str) -> CorruptTableError:
+    return CorruptTableError(
+        f"it names {name[:200]!r}, which is outside the table's data",
+        path=path,
+        hint="nothing was read or deleted; find out who wrote the file, and restore it from a backup",
+    )
+
+
+def decode_json_object(data: bytes, *, path: str, what: str) -> dict[str, Any]:
+    """The JSON object in `data`; `what` names it in messages. All its strings can be encoded as UTF-8."""
+    with decoding(path, what):
+        text = data.decode("utf-8")
+        value = json.loads(text)
+        if not isinstance(value, dict):
+            raise TypeError(f"a JSON object is expected, not {type(value).__name__}")
+        if "\\u" in text:
+            # JSON can spell half a surrogate pair, which no later consumer could encode.
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+
+
+def encode_json_object(value: dict[str, Any]) -> bytes:
+    """`value` as indented JSON text, keys in the order given."""
+    return json.dumps(value, indent=2, ensure_ascii=False).encode()

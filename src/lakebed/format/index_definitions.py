@@ -7,8 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from lakebed.errors import CorruptTableError, UnsupportedTableError
-from lakebed.format.guard import decoding
-from lakebed.format.json_text import decode_json_object, encode_json_object
+from lakebed.format.guard import decode_json_object, decoding, encode_json_object
 from lakebed.model.index import IndexDefinition
 
 _VERSIONS = ("V1", "V2")

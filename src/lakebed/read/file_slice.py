@@ -23,10 +23,8 @@ from lakebed.model.words import COMMIT_TIME
 from lakebed.read.base_file import PARQUET, read_base_file
 from lakebed.read.conform import conform_array, conform_table
 from lakebed.read.derived import plan_columns
-from lakebed.read.few_rows import find_base_rows, find_block_rows, may_hold
-from lakebed.read.held_files import HeldStorage
-from lakebed.read.merge import Kind, Part, Rules, merge_slice
-from lakebed.read.rules import merge_rules
+from lakebed.read.keyed_files import HeldStorage, find_base_rows, find_block_rows, may_hold
+from lakebed.read.merge import Kind, Part, Rules, merge_rules, merge_slice
 from lakebed.storage import Storage
 from lakebed.view.blocks import CountedInstants, FiledBlock, load_blocks
 

@@ -12,8 +12,7 @@ from lakebed.index.keys import KEY_INDEX, find_key_index, find_locations, outsid
 from lakebed.metadata import MetadataTable
 from lakebed.model.files import FileGroupId
 from lakebed.model.text import check_texts
-from lakebed.read.arrow import read_arrow
-from lakebed.read.scan import plan_slices
+from lakebed.read.scan import plan_slices, read_arrow
 from lakebed.table import TableState
 
 

@@ -17,8 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.errors import UnsupportedTableError
 from lakebed.format.arrow import empty_table, flag_array, flags_of, ints_of, number_array, position_array
 from lakebed.kernels.events import accept_events
+from lakebed.model.config import TableConfig
+from lakebed.model.words import MergeMode
 
 _ABSENT = number_array(np.array([-1], np.int32), pa.int32())[0]
 Ints = npt.NDArray[np.int64]
@@ -258,3 +261,25 @@ def _compares_as_int(values: pa.ChunkedArray) -> bool:
     kind = values.type
     is_int = pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)
     return values.null_count == 0 and is_int
+
+
+_CURRENT = {
+    MergeMode.COMMIT_TIME_ORDERING: Rules.COMMIT_TIME,
+    MergeMode.EVENT_TIME_ORDERING: Rules.EVENT_TIME,
+}
+_VERSION_6 = {
+    MergeMode.COMMIT_TIME_ORDERING: Rules.OVERWRITE_V6,
+    MergeMode.EVENT_TIME_ORDERING: Rules.EVENT_TIME_V6,
+}
+
+
+def merge_rules(config: TableConfig) -> Rules:
+    """The rules for records of one key; custom ones raise UnsupportedTableError. Only slices with logs need them."""
+    rules = (_VERSION_6 if config.version == 6 else _CURRENT).get(config.merge_mode)
+    custom = config.custom_merging
+    if rules is None or custom:
+        raise UnsupportedTableError(
+            f"table {config.name} merges records by {custom or 'a custom merger'}, which lakebed cannot run",
+            hint='compact the table with the engine that wrote it, or read with mode="read_optimized"',
+        )
+    return rules

@@ -1,4 +1,4 @@
-"""Planning a scan: which snapshot, which slices, which columns."""
+"""Planning a scan (which snapshot, which slices, which columns), and running it in this process."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from difflib import get_close_matches
 
 import pyarrow as pa
 
+from lakebed.engine.threads import map_tasks
 from lakebed.errors import InvalidInputError
 from lakebed.filter.predicate import Predicate, parse_where
+from lakebed.format.arrow import empty_table
 from lakebed.index.prune import Query
 from lakebed.metadata import Unusable
 from lakebed.model.files import FileSlice
 from lakebed.model.words import Action
 from lakebed.read.as_of import completion_as_of
 from lakebed.read.explain import Explanation, PruneStep
-from lakebed.read.file_slice import SliceTask
+from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.prune import few_keys, prune_slices
 from lakebed.read.retention import check_retained
 from lakebed.storage import Requests
@@ -144,3 +146,9 @@ def _explain(
         bytes=sum(file.size or 0 for file in files),
         requests=Requests(),
     )
+
+
+def read_arrow(plan: ScanPlan) -> pa.Table:
+    """The rows of a scan."""
+    tables = list(map_tasks(plan.tasks, read_slice))
+    return pa.concat_tables(tables) if tables else empty_table(plan.schema)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from lakebed.read.explain import Explanation
-from lakebed.reports.config import ConfigReport
 from lakebed.reports.doctor import DoctorReport, RepairReport
-from lakebed.reports.files import FilesReport
-from lakebed.reports.indexes import CheckReport, IndexesReport
 from lakebed.reports.rows import LookupReport, RowsReport
-from lakebed.reports.schema import SchemaReport
 from lakebed.reports.services import ServicesReport
+from lakebed.reports.table import CheckReport, ConfigReport, FilesReport, IndexesReport, SchemaReport
 from lakebed.reports.timeline import TimelineReport
 
 Report: TypeAlias = (

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from lakebed.engine.engines import Engine
 from lakebed.errors import InvalidInputError, StorageUnavailableError, TableRestoredError, WriteConflictError
-from lakebed.format.timeline.restores import decode_restore_plan, encode_restore, encode_restore_plan
+from lakebed.format.timeline.plans import decode_restore_plan, encode_restore, encode_restore_plan
 from lakebed.model.commit import InstantRef, RestorePlan, RollbackMetadata, RolledBackPartition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State

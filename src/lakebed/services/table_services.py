@@ -23,7 +23,7 @@ from lakebed.services.clustering.options import parse_clustering_options, parse_
 from lakebed.services.clustering.run import execute_clustering, schedule_clustering
 from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
 from lakebed.services.compaction.options import parse_compaction_options, parse_log_compaction_options
-from lakebed.services.compaction.service import execute_compaction, schedule_compaction
+from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from lakebed.services.due import InlineServices, parse_inline_services
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.transaction.executions import find_plan

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from lakebed.format.guard import decoding
-from lakebed.format.inside import check_files
+from lakebed.format.guard import check_files, decoding
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
 from lakebed.storage.confirm import create_file, delete_file

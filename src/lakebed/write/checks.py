@@ -15,7 +15,7 @@ from lakebed.metadata import MetadataTable
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import InstantTime
 from lakebed.options import WriteOptions
-from lakebed.read.rules import merge_rules
+from lakebed.read.merge import merge_rules
 from lakebed.table import TableState
 from lakebed.transaction.section import Section
 

@@ -11,9 +11,8 @@ from lakebed.storage import open_storage
 from lakebed.transaction.locks import LockOptions, choose_lock, parse_lock_options
 from lakebed.transaction.locks.choose import implicit_path
 from lakebed.transaction.locks.file_system import HudiFileLock
-from lakebed.transaction.locks.in_process import InProcessLock
 from lakebed.transaction.locks.lease import StorageLease
-from lakebed.transaction.locks.local import LocalLock
+from lakebed.transaction.locks.local import InProcessLock, LocalLock
 from lakebed.transaction.locks.waiting import Patience
 from lakebed.transaction.locks.zookeeper import ZooKeeperLock
 from transaction.locks.fakes import FakeBackground, FakeClock, tokens

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from lakebed.errors import LockUnavailableError
-from lakebed.transaction.locks.in_process import InProcessLock
+from lakebed.transaction.locks.local import InProcessLock
 from lakebed.transaction.locks.waiting import Patience
 from transaction.locks.fakes import FakeClock
 

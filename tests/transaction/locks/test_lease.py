@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from lakebed.errors import CorruptTableError, LakebedError, LockUnavailableError, StorageUnavailableError
 from lakebed.storage import Storage, open_storage
 from lakebed.storage.faults import Call, Fault, FaultyStorage, Plan, at, no_faults, on
-from lakebed.transaction.locks.lease import DRIFT_MS, StorageLease
-from lakebed.transaction.locks.lease_file import LOCK_FILE, Lease, decode_lease, encode_lease
+from lakebed.transaction.locks.lease import DRIFT_MS, LOCK_FILE, Lease, StorageLease, decode_lease, encode_lease
 from lakebed.transaction.locks.waiting import Patience
 from storage.fake_s3 import Fake, start
 from transaction.locks.fakes import FakeBackground, FakeClock, HiddenRetry, LateWrite, tokens

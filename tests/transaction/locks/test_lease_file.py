@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hostile import check_decoder, mutations, truncations
 from lakebed.errors import CorruptTableError
-from lakebed.transaction.locks.lease_file import LOCK_FILE, Lease, decode_lease, encode_lease
+from lakebed.transaction.locks.lease import LOCK_FILE, Lease, decode_lease, encode_lease
 
 GOOD = b'{"expired":false,"validUntil":1700000000000,"owner":"abc"}'
 """What Apache Hudi 1.2.0 writes for this lease."""

@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.guard import decoding
-from lakebed.format.json_text import decode_json_object, encode_json_object
+from lakebed.format.guard import decode_json_object, decoding, encode_json_object
 from lakebed.model.instant import Instant, InstantTime, instant_time
 from lakebed.model.words import Action, State
 

@@ -16,9 +16,7 @@ import fastavro
 
 from lakebed.errors import CorruptTableError
 from lakebed.format.avro.container import MAGIC, decode_container, encode_container
-from lakebed.format.guard import decoding
-from lakebed.format.inside import check_files, check_partitions
-from lakebed.format.json_text import decode_json_object
+from lakebed.format.guard import check_files, check_partitions, decode_json_object, decoding
 from lakebed.model.commit import (
     CleanedPartition,
     CleanMetadata,

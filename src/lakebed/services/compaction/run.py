@@ -1,4 +1,4 @@
-"""Executing the plan of a compaction or log compaction: one task per file slice, then one commit."""
+"""Scheduling a compaction, and executing its plan or that of a log compaction: one task per slice, then one commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakebed.commit.commit import commit
 from lakebed.commit.prepared import PreparedCommit
 from lakebed.errors import CorruptTableError, InvalidInputError, WriteConflictError
-from lakebed.format.timeline.metadata import decode_compaction_plan
+from lakebed.format.timeline.metadata import decode_compaction_plan, encode_compaction_plan
 from lakebed.index.facts import FileFacts
 from lakebed.metadata.upkeep.compaction import slice_of
 from lakebed.model.commit import CommitMetadata, CompactionPlan, stats_by_partition
@@ -19,6 +19,8 @@ from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.services.compaction.base_files import CompactionTask
+from lakebed.services.compaction.options import CompactionOptions
+from lakebed.services.compaction.plan import choose_operations, is_due, plan_slices, slices_to_compact
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage.confirm import delete_file
 from lakebed.table import TableState
@@ -231,3 +233,31 @@ def _counts(work: _Work, written: Collection[FileFacts]) -> dict[str, int]:
         "rows": sum(file.stat.num_writes for file in written),
         "bytes": sum(file.stat.file_size for file in written),
     }
+
+
+def schedule_compaction(
+    context: ServiceContext, options: CompactionOptions | None = None, *, only_if_due: bool = False
+) -> InstantTime | None:
+    """Plans the compaction of all slices with logs that the strategy takes; its instant, or None if there are none.
+
+    With `only_if_due` the trigger is asked first.
+    """
+    given = options or CompactionOptions()
+    before = context.handle.state()
+    check_writable(before)
+
+    def make_plan(section: Section, instant: InstantTime) -> bytes | None:
+        if only_if_due and not is_due(section.timeline, instant, given):
+            return None
+        state = before.at(section.config, section.timeline)
+        plan = plan_slices(state, slices_to_compact(state, section), instant)
+        operations = choose_operations(plan.operations, given)
+        return encode_compaction_plan(replace(plan, operations=operations)) if operations else None
+
+    return context.transactions.executions.schedule(Action.COMPACTION, make_plan)
+
+
+def execute_compaction(context: ServiceContext, instant: InstantTime) -> ServiceResult:
+    """Executes a compaction that anybody scheduled."""
+    kind = Compaction(Action.COMPACTION, "COMPACT", context.plane.compact, compacts=True)
+    return execute_plan(context, instant, kind)

@@ -13,7 +13,7 @@ from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.leases import FOLDER as LEASES
 from lakebed.transaction.locks.file_system import LOCK_FILE as HUDI_LOCK_FILE
 from lakebed.transaction.locks.lease import DRIFT_MS
-from lakebed.transaction.locks.lease_file import LOCK_FILE as LEASE_FILE
+from lakebed.transaction.locks.lease import LOCK_FILE as LEASE_FILE
 from lakebed.transaction.markers import marker_folder
 from lakebed.transaction.plans import cancel_marker
 from lakebed.transaction.times import instant_ms, timeline_zone

@@ -17,8 +17,7 @@ from datetime import datetime, timedelta, timezone
 from lakebed.errors import CorruptTableError, LakebedError
 from lakebed.format.timeline.instant_names import encode_instant_name
 from lakebed.format.timeline.metadata import decode_index_plan
-from lakebed.format.timeline.plans import decode_clean_plan, decode_rollback_plan
-from lakebed.format.timeline.restores import decode_restore_plan
+from lakebed.format.timeline.plans import decode_clean_plan, decode_restore_plan, decode_rollback_plan
 from lakebed.metadata import MetadataTable
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant
@@ -35,8 +34,8 @@ from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.leases import FOLDER as LEASES
 from lakebed.transaction.locks.file_system import LOCK_FILE as HUDI_LOCK_FILE
-from lakebed.transaction.locks.lease_file import LOCK_FILE as LEASE_FILE
-from lakebed.transaction.locks.lease_file import Lease, decode_lease
+from lakebed.transaction.locks.lease import LOCK_FILE as LEASE_FILE
+from lakebed.transaction.locks.lease import Lease, decode_lease
 from lakebed.transaction.markers import FOLDER as MARKERS
 from lakebed.transaction.pending import planned_groups
 from lakebed.transaction.plans import CANCELLED, SERVICES, can_be_removed

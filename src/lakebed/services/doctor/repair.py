@@ -13,7 +13,7 @@ from functools import partial
 from lakebed.engine.engines import InProcess
 from lakebed.errors import LakebedError
 from lakebed.format.index_definitions import encode_index_definitions
-from lakebed.format.timeline.restores import decode_restore_plan
+from lakebed.format.timeline.plans import decode_restore_plan
 from lakebed.index.upkeep import maintain
 from lakebed.metadata import MetadataTable
 from lakebed.model.instant import Instant, InstantTime

@@ -11,10 +11,9 @@ from lakebed.clock import Clock
 from lakebed.errors import InvalidInputError
 from lakebed.storage import Storage, open_storage
 from lakebed.transaction.locks.file_system import LOCK_FILE, HudiFileLock
-from lakebed.transaction.locks.in_process import InProcessLock
 from lakebed.transaction.locks.kazoo_session import connector
 from lakebed.transaction.locks.lease import StorageLease
-from lakebed.transaction.locks.local import LocalLock
+from lakebed.transaction.locks.local import InProcessLock, LocalLock
 from lakebed.transaction.locks.options import LockOptions, parse_lock_options
 from lakebed.transaction.locks.zookeeper import ZooKeeperLock
 from lakebed.transaction.ports import Background, Lock, Tokens

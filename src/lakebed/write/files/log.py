@@ -21,8 +21,7 @@ from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.words import META_COLUMNS, RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
-from lakebed.read.merge import Rules
-from lakebed.read.rules import merge_rules
+from lakebed.read.merge import Rules, merge_rules
 from lakebed.storage import Storage
 from lakebed.storage.confirm import create_files
 from lakebed.transaction.markers import write_markers

@@ -25,8 +25,7 @@ from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
 from lakebed.read.base_file import PARQUET
 from lakebed.read.derived import key_copy
 from lakebed.read.file_slice import SliceTask, read_slice
-from lakebed.read.merge import Rules
-from lakebed.read.rules import merge_rules
+from lakebed.read.merge import Rules, merge_rules
 from lakebed.transaction.markers import write_markers
 from lakebed.write.files.base import (
     KnownKeys,

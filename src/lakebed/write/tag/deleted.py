@@ -22,9 +22,8 @@ from lakebed.format.log.file import BlockKind, LogBlock, block_kinds, decode_log
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.words import RECORD_KEY
 from lakebed.read.file_slice import IS_DELETED
-from lakebed.read.held_files import HELD
-from lakebed.read.merge import Rules
-from lakebed.read.rules import merge_rules
+from lakebed.read.keyed_files import HELD
+from lakebed.read.merge import Rules, merge_rules
 from lakebed.storage import Storage
 from lakebed.write.assign import Space
 from lakebed.write.rows.columns import joined

@@ -4,8 +4,7 @@ import pyarrow as pa
 import pytest
 
 from lakebed.api import open_table
-from lakebed.reports.schema import schema_report
-from lakebed.reports.spark_types import spark_type
+from lakebed.reports.table import schema_report, spark_type
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.json_text import decode_json_object, encode_json_object
+from lakebed.format.guard import decode_json_object, encode_json_object
 
 scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 plain = scalars | st.lists(scalars, max_size=3) | st.dictionaries(st.text(max_size=5), scalars, max_size=3)
