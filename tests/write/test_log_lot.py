@@ -90,8 +90,8 @@ def test_files_are_the_same_either_way(tasks: list[WriteTask]) -> None:
         assert other is not None
         assert repr(records(one).to_pylist()) == repr(records(other).to_pylist())  # NaN differs from itself.
         assert records(one).schema.equals(records(other).schema)
-        assert repr(one.column_stats) == repr(other.column_stats)
-        assert {stats.column for stats in one.column_stats} > {"id", "fare", "price", "none", RECORD_KEY}
+        assert repr(one.stats) == repr(other.stats)
+        assert {stats.column for stats in one.stats.columns} > {"id", "fare", "price", "none", RECORD_KEY}
         headers = [next(iter(decode_log_file(draft.data, path="log"))).header for draft in (one, other)]
         assert headers[0] == headers[1]
         assert HeaderKey.SCHEMA in headers[0]
