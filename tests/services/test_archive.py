@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 import lakebed
+from commits import commit_files
 from lakebed.errors import InvalidInputError
 from lakebed.format.timeline.metadata import decode_commit
 from lakebed.index.upkeep import maintain
+from lakebed.model.commit import CommitMetadata
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
 from lakebed.services.archive import ArchiveLimits, archive_timeline, parse_archive_limits
@@ -23,6 +25,7 @@ from lakebed.storage import open_storage
 from lakebed.storage.faults import Crash, Fault, FaultyStorage, at
 from lakebed.table import open_handle
 from lakebed.timeline import Archive
+from lakebed.transaction.conflicts import WriteKind, WriteSet
 from lakebed.transaction.markers import open_markers
 
 from .serviced_tables import (
@@ -121,31 +124,17 @@ def test_a_pending_instant_keeps_what_completed_after_it_began(plain: Modelled) 
 
 def test_what_goes_is_a_prefix_by_request_and_by_completion(plain: Modelled) -> None:
     """A write that was requested first and completed last keeps all on the timeline that completed before it."""
-    from lakebed.model.commit import CommitMetadata
-    from lakebed.transaction.conflicts import WriteKind, WriteSet
-
     instants = [plain.upsert([0], ts) for ts in range(2)]
     context = context_of(plain.table)
     early = context.transactions.begin(Action.COMMIT)
     instants += [plain.upsert([0], ts) for ts in range(2, 5)]
     empty = CommitMetadata(operation="UPSERT")
     context.transactions.declare(early, empty)
-    context.transactions.commit(early, WriteSet(WriteKind.UPSERT), frozenset(), empty, NoMetadata())
+    commit_files(context.transactions, early, WriteSet(WriteKind.UPSERT), frozenset(), empty)
     plain.upsert([0], 9)
     assert archive_timeline(context, ArchiveLimits(min_commits=3, max_commits=4), ONE) == 2
     assert sorted(archived(plain)) == instants[:2]
     plain.check_now()
-
-
-class NoMetadata:
-    def is_ready(self, section: object) -> bool:
-        raise AssertionError("the table has none")
-
-    def get_ready(self) -> None:
-        raise AssertionError("the table has none")
-
-    def write(self, section: object, instant: object) -> None:
-        raise AssertionError("there is no metadata table")
 
 
 def test_a_replace_commit_stays_until_what_it_replaced_is_cleaned(plain: Modelled) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
+from lakebed.commit.commit import commit
+from lakebed.commit.prepared import PreparedCommit
 from lakebed.errors import CommitUnknownError, CorruptTableError, InvalidInputError, LakebedError, WriteConflictError
 from lakebed.format.file_names import encode_base_file_name, encode_log_file_name
 from lakebed.format.partition_metafile import PARTITION_METAFILE
@@ -159,13 +161,12 @@ def _carry_out(client: Client, attempt: Attempt, record: Write, operation: str) 
     metadata, listing = _metadata_of(output, paths), _listing(client, output, paths)
     if client.process.is_foreign and view.places is not None and client.dice.random() < 0.5:
         _write_ahead(client, attempt, listing)
-    client.transactions.commit(
+    commit(
+        client.transactions,
         attempt,
-        _write_set_of(client, output),
-        view.seen,
-        metadata,
+        PreparedCommit(attempt.instant, attempt.action, metadata, _write_set_of(client, output), view.seen),
         listing,
-        also=lambda section: _check_keys(section, attempt, view.seen, output),
+        check=lambda section: _check_keys(section, attempt, view.seen, output),
     )
 
 

@@ -215,12 +215,7 @@ def _entries(state: TableState, prepared: PreparedCommit, *_: Any) -> Listing:
         for file in prepared.facts
         for key in file.inserted_keys  # type: ignore[union-attr]
     }
-    return Listing(storage._world.token, tuple(stat.path for stat in stats), places)
-
-
-def _files_gone(handle: Any, change: Any) -> Listing:
-    """What a clean takes out of the metadata table."""
-    return Listing(handle.storage._world.token, gone=tuple(_gone(change)))
+    return Listing(storage._world.token, tuple(stat.path for stat in stats), places, tuple(_gone(prepared.change)))
 
 
 def _gone(change: Any) -> Iterator[str]:
@@ -263,7 +258,6 @@ PLANE = ServicePlane(
     compact_logs=compact_logs,
     cluster=cluster_slices,
     entries=_entries,
-    files_gone=_files_gone,
     rebuild_lost=lambda *_: (),  # Indexes are made of rows, and there are none here.
     deletes=Inline(),
 )

@@ -37,6 +37,7 @@ import lakebed.transaction.section as section_module
 import lakebed.transaction.times as times
 import lakebed.transaction.transactions as transactions
 import lakebed.view.slices as slices
+from lakebed.commit.commit import commit
 from lakebed.errors import CorruptTableError, InvalidInputError, WriteConflictError
 from lakebed.metadata.upkeep.log_compaction import Horizon
 from lakebed.model.words import Action, State
@@ -440,8 +441,8 @@ def _metadata_last() -> tuple[Patch, ...]:
     commit_metadata = Transactions._commit_metadata
     complete = Section.complete
 
-    def later(self: Transactions, section: Section, attempt: Any, metadata_table: Any) -> bool:
-        section.after = lambda: commit_metadata(self, section, attempt, metadata_table)  # type: ignore[attr-defined]
+    def later(self: Transactions, section: Section, attempt: Any, writer: Any) -> bool:
+        section.after = lambda: commit_metadata(self, section, attempt, writer)  # type: ignore[attr-defined]
         return True
 
     def complete_then(self: Section, ticket: Any, instant: Any, data: bytes, root: str = "") -> Outcome:
@@ -457,16 +458,16 @@ mutant("H11", "the metadata table is written after the commit", with_metadata)(_
 
 
 def _early_check() -> tuple[Patch, ...]:
-    commit, check = Transactions.commit, Transactions._check_conflicts
+    check = Transactions.check_conflicts
 
-    def commit_after_check(self: Transactions, attempt: Any, writes: Any, seen: Any, *rest: Any, **named: Any) -> str:
-        with self.section() as section:
-            check(self, section, attempt, writes, seen)
-        return commit(self, attempt, writes, seen, *rest, **named)
+    def commit_after_check(transactions: Transactions, attempt: Any, prepared: Any, *rest: Any, **named: Any) -> str:
+        with transactions.section() as section:
+            check(transactions, section, attempt, prepared.writes, prepared.seen)
+        return commit(transactions, attempt, prepared, *rest, **named)
 
     return (
-        (Transactions, "commit", commit_after_check),
-        (Transactions, "_check_conflicts", lambda self, section, attempt, writes, seen: None),
+        (actors, "commit", commit_after_check),
+        (Transactions, "check_conflicts", lambda self, section, attempt, writes, seen: None),
     )
 
 

@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from commits import commit_files
 from lakebed.errors import WriteConflictError
 from lakebed.format.timeline.metadata import encode_compaction_plan
 from lakebed.format.timeline.plans import encode_document
@@ -116,7 +117,7 @@ def _content(kind: str, group: FileGroupId, instant: str) -> CommitMetadata:
 def _commit(client: Transactions, attempt: Attempt, kind: str, group: FileGroupId) -> None:
     metadata = _content(kind, group, attempt.instant)
     writes = write_set_of(attempt.completed(attempt.instant), metadata)
-    client.commit(attempt, writes, frozenset({FIRST}), metadata, None)  # type: ignore[arg-type]
+    commit_files(client, attempt, writes, frozenset({FIRST}), metadata)
 
 
 @pytest.mark.parametrize(("table", "ours", "other", "place", "conflicts"), _cases())
@@ -186,7 +187,7 @@ def test_group_that_an_overlapping_insert_added(table: str) -> None:
         added = FileGroupId("p0", f"new{other.instant[-6:]}")
         writes = WriteSet(WriteKind.UPSERT, rewritten=frozenset({added}))
         with pytest.raises(WriteConflictError):
-            mine.commit(attempt, writes, seen, _content(REWRITE, added, attempt.instant), None)  # type: ignore[arg-type]
+            commit_files(mine, attempt, writes, seen, _content(REWRITE, added, attempt.instant))
         answers.append(True)
 
     bench.run(program)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from commits import NoMetadataTable, commit_files
 from lakebed.errors import (
     InvalidInputError,
     LockUnavailableError,
@@ -42,7 +43,6 @@ from lakebed.transaction.section import METADATA, Section
 from lakebed.transaction.transactions import MetadataWriter, Transactions
 
 from .conftest import PROPERTIES, commit_of, ports_of
-from .test_transactions import NoMetadataTable
 
 GROUP = FileGroupId("p", "g")
 PLAN = CompactionPlan((CompactionOperation(GROUP.partition, GROUP.file_id, "20200101000000000"),))
@@ -73,7 +73,7 @@ def complete(
         del section
         transactions.executions.check_not_cancelled(attempt.instant)
 
-    return transactions.commit(attempt, writes, frozenset(), metadata, metadata_table, also=check)
+    return commit_files(transactions, attempt, writes, frozenset(), metadata, metadata_table, check)
 
 
 def timeline_of(storage: Storage) -> Timeline:

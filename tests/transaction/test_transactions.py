@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from commits import commit_files
 from lakebed.errors import InvalidInputError, LockUnavailableError, RolledBackError, WriteConflictError
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import InstantTime
@@ -19,21 +20,9 @@ from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.locks.local import InProcessLock
 from lakebed.transaction.locks.waiting import Patience
 from lakebed.transaction.markers import write_markers
-from lakebed.transaction.section import Section
 from lakebed.transaction.transactions import Transactions
 
 from .conftest import commit_of, ports_of
-
-
-class NoMetadataTable:
-    def is_ready(self, section: object) -> bool:
-        raise AssertionError("the table has none")
-
-    def get_ready(self) -> None:
-        raise AssertionError("the table has none")
-
-    def write(self, section: Section, instant: InstantTime) -> None:
-        raise AssertionError("the table has none")
 
 
 def upserts(*groups: str) -> WriteSet:
@@ -48,7 +37,7 @@ def write(transactions: Transactions, group: str = "g") -> str:
     attempt = transactions.begin(Action.COMMIT)
     metadata = commit_of(group, attempt.instant, prev="20200101000000000")
     transactions.declare(attempt, metadata)
-    transactions.commit(attempt, upserts(group), frozenset(), metadata, NoMetadataTable())
+    commit_files(transactions, attempt, upserts(group), frozenset(), metadata)
     return attempt.instant
 
 
@@ -76,7 +65,7 @@ def test_the_second_of_two_writes_on_a_file_group_is_told(storage: Storage, tran
     transactions.declare(mine, commit_of("g", mine.instant))
     theirs = write(other, "g")
     with pytest.raises(WriteConflictError, match=theirs):
-        transactions.commit(mine, upserts("g"), frozenset(), commit_of("g", mine.instant), NoMetadataTable())
+        commit_files(transactions, mine, upserts("g"), frozenset(), commit_of("g", mine.instant))
     transactions.abandon(mine)
     timeline = load_timeline(storage, load_config(storage))
     assert [i.action for i in timeline] == [Action.COMMIT, Action.ROLLBACK]
@@ -88,7 +77,7 @@ def test_writes_on_different_file_groups_both_complete(storage: Storage, transac
     mine = transactions.begin(Action.COMMIT)
     transactions.declare(mine, commit_of("g", mine.instant))
     write(other, "h")
-    transactions.commit(mine, upserts("g"), frozenset(), commit_of("g", mine.instant), NoMetadataTable())
+    commit_files(transactions, mine, upserts("g"), frozenset(), commit_of("g", mine.instant))
     assert len(load_timeline(storage, load_config(storage)).completed()) == 2
 
 
@@ -117,7 +106,7 @@ def test_a_dead_write_is_rolled_back_with_its_files_by_the_next_writer(
     assert not timeline.pending()
     assert timeline.completion_of(dead.instant) is None
     with pytest.raises(RolledBackError):
-        transactions.commit(dead, upserts("g"), frozenset(), commit_of("g", dead.instant), NoMetadataTable())
+        commit_files(transactions, dead, upserts("g"), frozenset(), commit_of("g", dead.instant))
     assert timeline.completion_of(dead.instant) is None
 
 

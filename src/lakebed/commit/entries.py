@@ -10,12 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakebed.commit.prepared import PreparedCommit
-from lakebed.engine.randomness import new_write_token
 from lakebed.engine.threads import map_bounded
 from lakebed.errors import CorruptTableError, WriteConflictError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.timeline.metadata import encode_commit
-from lakebed.index.change import MetadataChange, change_of_commit
+from lakebed.index.change import MetadataChange
 from lakebed.index.data_files import StoredFile
 from lakebed.index.extra import next_extra
 from lakebed.index.facts import FileFacts
@@ -27,6 +26,7 @@ from lakebed.index.obliged import Obliged, find_obliged
 from lakebed.index.update import CurrentStats, Ready, write_change
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.files import FILES, note_added
+from lakebed.metadata.shard_writes import SHARD_CODEC, ShardCodec
 from lakebed.model.commit import CommitMetadata, WriteStat, stats_by_partition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
@@ -52,7 +52,8 @@ NOTHING_AHEAD = Ahead()
 class CommitEntries:
     """The entries of a prepared commit, for every index that the table has when it is made.
 
-    `state` is the table as the write saw it; `hidden_keys` reads the keys of the file groups that it replaces.
+    `state` is the table as the write saw it; `hidden_keys` reads the keys of the file groups that it replaces. `codec`
+    makes the log files of the metadata table.
     """
 
     def __init__(
@@ -61,8 +62,10 @@ class CommitEntries:
         prepared: PreparedCommit,
         ahead: Ahead = NOTHING_AHEAD,
         hidden_keys: Callable[[], tuple[KeyChanges, ...]] = tuple,
+        codec: ShardCodec = SHARD_CODEC,
     ) -> None:
         self._seen, self._prepared, self._ahead, self._hidden_keys = state, prepared, ahead, hidden_keys
+        self._codec = codec
         self._appeared: tuple[str, ...] = ()
 
     def is_ready(self, section: Section) -> bool:
@@ -72,7 +75,8 @@ class CommitEntries:
         for partition in self._appeared:
             if metadata.has(partition):
                 kind_of(partition).check_new(metadata, self._prepared.facts, self._prepared.replaced)
-        self._missing = tuple(p for p in self._obliged.partitions if not self._is_expected(p, state))
+        obliged = self._obliged.partitions if self._prepared.changes_rows else ()
+        self._missing = tuple(partition for partition in obliged if not self._is_expected(partition, state))
         if self._missing and self._prepared.is_staged:
             for partition in self._missing:
                 if kind_of(partition).wants_keys:
@@ -105,7 +109,7 @@ class CommitEntries:
         state, obliged, prepared = self._state, self._obliged, self._prepared
         metadata = state.metadata
         assert isinstance(metadata, MetadataTable), "it was there when the section was entered"
-        others = foreign_writes(section, instant)
+        others = foreign_writes(section, instant) if prepared.changes_rows else ()
         known = CurrentStats(metadata, lambda partition: self._current_files(state, partition))
         update = Update(
             instant=instant,
@@ -118,25 +122,55 @@ class CommitEntries:
             others_write=bool(others),
             building=obliged.building,
         )
-        change = change_of_commit(
-            prepared.facts,
-            replaced=sorted({group.partition for group in prepared.replaced}),
-            replaced_keys=prepared.hidden_keys,
-            key_files=prepared.key_files,
-            compacts=prepared.compacts,
-        )
-        extra = self._extra(section, obliged)
-        is_late = self._was_overtaken(state) or _has_later(section, instant) or any(t > instant for t in others)
+        change, extra = prepared.change, self._extra(section, obliged)
         ahead = tuple(name for name in obliged.partitions if kind_of(name).newest_request_wins)
+        is_late = prepared.changes_rows and self._is_late(section, others)
         if ahead and is_late:
-            _write_ahead(section, change, replace(update, partitions=ahead), extra)
+            self._write_ahead(section, change, replace(update, partitions=ahead), extra)
         ready = self._ahead.keys.ready_for(change, update) if self._ahead.keys is not None else None
-        written = _write(section, change, update, extra, self._ahead.tables, ready)
-        for stat in written.write_stats.get(FILES, ()):
+        written = self._write(section, change, update, extra, ready)
+        for stat in written.write_stats.get(FILES, ()) if prepared.changes_rows else ():
             note_added(metadata, change.added, stat.path)
         if not others and not is_late and obliged.building.isdisjoint(ahead):
             known.remember(_names(stat for name in ahead for stat in written.write_stats.get(name, ())))
         return written
+
+    def _write(
+        self,
+        section: Section,
+        change: MetadataChange,
+        update: Update,
+        extra: Mapping[str, str],
+        ready: Ready | None = None,
+    ) -> CommitMetadata:
+        stats = write_change(
+            section.files,
+            change,
+            update,
+            token=self._codec.new_token(0),
+            created_ms=section.ports.clock.now_ms(),
+            beside=self._ahead.tables if update.instant == self._prepared.instant else None,
+            ready=ready,
+            encode=self._codec.encode,
+        )
+        return metadata_commit(stats, extra)
+
+    def _write_ahead(self, section: Section, change: MetadataChange, update: Update, extra: Mapping[str, str]) -> None:
+        """Statistics of partitions in a delta commit of their own, which is newer than that of any other write.
+
+        Readers take the statistics of the newest instant for the whole truth. A write that was overtaken by one that
+        was requested later has an older instant: its statistics would not be seen, and its rows would be pruned away.
+        The same happens while another engine's later write is in flight, which worked its statistics out without this
+        one. If the write does not complete, the statistics are a little too wide, which excludes nothing that is there.
+        """
+        instant = section.next_time()
+        ticket = section.open_ticket(instant)
+        for state in (State.REQUESTED, State.INFLIGHT):
+            section.add(Instant(instant, Action.DELTA_COMMIT, state), root=METADATA)
+        written = self._write(section, change, replace(update, instant=instant), extra)
+        done = Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, section.next_time())
+        outcome = section.complete(ticket, done, encode_commit(written, replace=False), METADATA)
+        end_tickets(section.ports, instant, outcome)
 
     def _look(self, section: Section) -> tuple[TableState, MetadataTable]:
         state = self._seen.at(section.config, section.timeline)
@@ -151,8 +185,15 @@ class CommitEntries:
         """The extra metadata of the delta commit: whether entries are current, and which indexes it covers."""
         definitions, prepared = self._state.definitions, self._prepared
         ordering = find_ordering(definitions, section.config)
-        is_kept = prepared.keeps_current and ordering == prepared.expected.ordering
+        is_same = not prepared.changes_rows or ordering == prepared.expected.ordering
+        is_kept = prepared.keeps_current and is_same
         return next_extra(section, definitions, kept=is_kept) | obliged.extra_metadata
+
+    def _is_late(self, section: Section, others: Collection[InstantTime]) -> bool:
+        """Whether statistics of partitions would be hidden by those of a write that was requested later."""
+        instant = self._prepared.instant
+        is_overtaken = self._was_overtaken(self._state) or _has_later(section, instant)
+        return is_overtaken or any(time > instant for time in others)
 
     def _was_overtaken(self, state: TableState) -> bool:
         """Whether a write that was requested later has completed in one of the same partitions."""
@@ -187,37 +228,6 @@ def _has_later(section: Section, instant: InstantTime) -> bool:
     known = {i.requested_at for i in section.timeline}
     done = (i.requested_at for i in section.metadata_timeline.completed() if i.action is Action.DELTA_COMMIT)
     return any(time > instant and time not in known for time in done)
-
-
-def _write(
-    section: Section,
-    change: MetadataChange,
-    update: Update,
-    extra: Mapping[str, str],
-    tables: NewTables | None = None,
-    ready: Ready | None = None,
-) -> CommitMetadata:
-    token, created_ms = new_write_token(0), section.ports.clock.now_ms()
-    stats = write_change(section.files, change, update, token=token, created_ms=created_ms, beside=tables, ready=ready)
-    return metadata_commit(stats, extra)
-
-
-def _write_ahead(section: Section, change: MetadataChange, update: Update, extra: Mapping[str, str]) -> None:
-    """Statistics of partitions in a delta commit of their own, which is newer than that of any other write.
-
-    Readers take the statistics of the newest instant for the whole truth. A write that was overtaken by one that was
-    requested later has an older instant: what it says there would not be seen, and its rows would be pruned away. So
-    it is where another engine's later write is under way, which has worked its statistics out without this one. If
-    the write does not complete, the statistics are a little too wide, which excludes nothing that is there.
-    """
-    instant = section.next_time()
-    ticket = section.open_ticket(instant)
-    for state in (State.REQUESTED, State.INFLIGHT):
-        section.add(Instant(instant, Action.DELTA_COMMIT, state), root=METADATA)
-    written = _write(section, change, replace(update, instant=instant), extra)
-    done = Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, section.next_time())
-    outcome = section.complete(ticket, done, encode_commit(written, replace=False), METADATA)
-    end_tickets(section.ports, instant, outcome)
 
 
 def metadata_commit(stats: Sequence[WriteStat], extra: Mapping[str, str]) -> CommitMetadata:

@@ -2,8 +2,8 @@
 
     begin → plan → execute → PreparedCommit → commit(prepared)
 
-It is a frozen value, the same for writes, compactions and clusterings. `commit/stored.py` turns it into bytes, so that
-another process can commit a write whose own process died (`write/recommit.py`).
+It is a frozen value, the same for writes, compactions, clusterings, cleans and restores. `commit/stored.py` turns that
+of a write into bytes, so that another process can commit it if its own process died (`write/recommit.py`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakebed.engine.exchange import Shelf, StagedFile
+from lakebed.format.timeline.metadata import encode_clean, encode_commit
+from lakebed.format.timeline.plans import encode_restore
+from lakebed.index.change import MetadataChange, change_of_clean, change_of_commit
 from lakebed.index.facts import FileFacts
 from lakebed.index.key_batches import KeyChanges, KeyFiles
 from lakebed.index.kind import Expected
-from lakebed.model.commit import CommitMetadata
+from lakebed.model.commit import CleanMetadata, CommitMetadata, RestoreMetadata
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
@@ -36,6 +39,9 @@ NewKeys = Callable[[], pa.Table] | StagedKeys
 """Record keys and partition paths of rows that the key index did not know."""
 
 
+_NOTHING_EXPECTED = Expected()
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedCommit:
     """All that a commit section needs of a write or table service.
@@ -45,14 +51,16 @@ class PreparedCommit:
     The keys of a large write are in `key_files`; one that did not keep them for want of an index does not `know_keys`.
     `hidden_keys` are those of the `replaced` file groups. With `compacts` the files take the place of whole file
     slices. With `keeps_current`, entries of the record index that were current are so afterwards.
+
+    What changes no rows, a clean or a restore, conflicts with no write: it has no write set.
     """
 
     instant: InstantTime
     action: Action
-    metadata: CommitMetadata
-    writes: WriteSet
-    seen: frozenset[InstantTime]
-    expected: Expected
+    metadata: CommitMetadata | CleanMetadata | RestoreMetadata
+    writes: WriteSet | None = None
+    seen: frozenset[InstantTime] = frozenset()
+    expected: Expected = _NOTHING_EXPECTED
     facts: tuple[FileFacts, ...] = ()
     columns: pa.Schema | None = None
     replaced: frozenset[FileGroupId] = frozenset()
@@ -62,6 +70,43 @@ class PreparedCommit:
     knows_keys: bool = True
     compacts: bool = False
     keeps_current: bool = True
+
+    @property
+    def document(self) -> bytes:
+        """The content of the completed file on the timeline."""
+        match self.metadata:
+            case CleanMetadata():
+                return encode_clean(self.metadata)
+            case RestoreMetadata():
+                return encode_restore(self.metadata)
+            case _:
+                is_replace = self.action.when_completed is Action.REPLACE_COMMIT
+                return encode_commit(self.metadata, replace=is_replace)
+
+    @property
+    def of_rows(self) -> tuple[CommitMetadata, WriteSet]:
+        """The metadata and the write set of a commit that changes rows."""
+        assert isinstance(self.metadata, CommitMetadata), self.action
+        assert self.writes is not None, self.action
+        return self.metadata, self.writes
+
+    @property
+    def change(self) -> MetadataChange:
+        """What the commit means for the metadata table."""
+        if isinstance(self.metadata, CleanMetadata):
+            return change_of_clean(self.metadata)
+        return change_of_commit(
+            self.facts,
+            replaced=sorted({group.partition for group in self.replaced}),
+            replaced_keys=self.hidden_keys,
+            key_files=self.key_files,
+            compacts=self.compacts,
+        )
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether it adds files, or hides file groups."""
+        return bool(self.facts or self.replaced)
 
     @property
     def partitions(self) -> set[str]:

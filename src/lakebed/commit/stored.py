@@ -25,7 +25,7 @@ from lakebed.commit.prepared import NewKeys, PreparedCommit, StagedKeys
 from lakebed.engine.exchange import Shelf, StagedFile
 from lakebed.errors import UnsupportedTableError
 from lakebed.format.guard import decoding
-from lakebed.format.timeline.metadata import decode_commit, encode_commit
+from lakebed.format.timeline.metadata import decode_commit
 from lakebed.index.facts import FileFacts
 from lakebed.index.key_batches import KeyChanges, KeyFiles, StoredKeys
 from lakebed.index.kind import Expected
@@ -47,9 +47,9 @@ _BYTES_MAX = 4 << 30
 
 
 def encode_prepared(prepared: PreparedCommit, table: str) -> bytes:
-    """The prepared commit of a table with that name."""
+    """The prepared commit of rows, of a table with that name."""
     members: dict[str, bytes] = {
-        "commit.avro": encode_commit(prepared.metadata, replace=_is_replace(prepared.action)),
+        "commit.avro": prepared.document,
         "inserted.arrow": _encode_keys([(f.inserted_keys, f.ordering) for f in prepared.facts]),
         "deleted.arrow": _encode_keys([(f.deleted_keys, None) for f in prepared.facts]),
         "hidden.arrow": _encode_keys([(change.deleted, None) for change in prepared.hidden_keys]),
@@ -98,7 +98,7 @@ def _unpack(data: bytes) -> dict[str, bytes]:
 
 
 def _document(prepared: PreparedCommit) -> dict[str, Any]:
-    writes, expected = prepared.writes, prepared.expected
+    (_, writes), expected = prepared.of_rows, prepared.expected
     return {
         "instant": prepared.instant,
         "action": str(prepared.action),
@@ -130,7 +130,7 @@ def _facts(prepared: PreparedCommit) -> Iterator[dict[str, Any]]:
     """One entry per file; its write stat is that of the commit metadata."""
     places = {
         id(stat): [partition, number]
-        for partition, stats in prepared.metadata.write_stats.items()
+        for partition, stats in prepared.of_rows[0].write_stats.items()
         for number, stat in enumerate(stats)
     }
     for file in prepared.facts:
@@ -224,10 +224,6 @@ class _Table:
     def __call__(self) -> pa.Table:
         """The keys."""
         return self._table
-
-
-def _is_replace(action: Action) -> bool:
-    return action.when_completed is Action.REPLACE_COMMIT
 
 
 def _groups(groups: frozenset[FileGroupId]) -> list[list[str]]:

@@ -32,6 +32,31 @@ class _Shared:
 
 _SHARED: ContextVar[_Shared | None] = ContextVar("lakebed.threads", default=None)
 """Of the thread that opened it: tasks that have tasks of their own start threads for them."""
+_INLINE: list[ThreadPoolExecutor] = []
+"""Stands in for threads where everything runs in the calling one."""
+
+
+class _Inline(ThreadPoolExecutor):
+    """Runs what it is given here and now."""
+
+    def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+        return _done(fn(*args, **kwargs))
+
+    def __exit__(self, *raised: object) -> None:
+        del raised
+
+
+@contextmanager
+def inline() -> Iterator[None]:
+    """As long as the block lasts, this process starts no threads for tasks: they run where they are handed in.
+
+    For simulations, whose calls of the store take turns in one thread.
+    """
+    _INLINE.append(_Inline(1))
+    try:
+        yield
+    finally:
+        _INLINE.pop()
 
 
 def _count() -> int:
@@ -42,7 +67,7 @@ def _count() -> int:
 @contextmanager
 def shared_threads() -> Iterator[None]:
     """As long as the block lasts, all that it maps runs on threads that stay; what it began there ends with it."""
-    shared = _Shared(_threads(_count(), "lakebed"))
+    shared = _Shared(_INLINE[-1] if _INLINE else _threads(_count(), "lakebed"))
     token = _SHARED.set(shared)
     try:
         yield
@@ -121,7 +146,7 @@ def start(tasks: Iterable[T], run: Callable[[T], R]) -> list[Future[R]]:
 @contextmanager
 def aside() -> Iterator[Callable[[Callable[[T], R], T], Future[R]]]:
     """Begins things that mostly wait for the store, on other threads than `start`; they are over at the end."""
-    pool = _threads(_STORES_AT_ONCE, "lakebed-store")
+    pool = _INLINE[-1] if _INLINE else _threads(_STORES_AT_ONCE, "lakebed-store")
     begun: list[Future[Any]] = []
 
     def begin(run: Callable[[T], R], task: T) -> Future[R]:
@@ -144,6 +169,9 @@ def _done(result: R) -> Future[R]:
 @contextmanager
 def _pool(workers: int, *, is_given: bool = False) -> Iterator[ThreadPoolExecutor]:
     """The threads that this thread shares, unless it wants a number of them that `is_given`; else new ones."""
+    if _INLINE:
+        yield _INLINE[-1]
+        return
     shared = _SHARED.get()
     if shared is not None and not is_given:
         yield shared.pool

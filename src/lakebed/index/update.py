@@ -11,7 +11,14 @@ from lakebed.index.kind import Update
 from lakebed.index.kinds import kind_of
 from lakebed.index.partition_stats.current import CurrentStats
 from lakebed.metadata.entries import Entries
-from lakebed.metadata.shard_writes import Companion, EncodedShard, ShardWrite, write_shards
+from lakebed.metadata.shard_writes import (
+    Companion,
+    EncodedShard,
+    EncodeShard,
+    ShardWrite,
+    encode_shard,
+    write_shards,
+)
 from lakebed.model.commit import WriteStat
 from lakebed.storage import Storage
 
@@ -38,12 +45,21 @@ def write_change(
     created_ms: int,
     beside: Companion | None = None,
     ready: Ready | None = None,
+    encode: EncodeShard = encode_shard,
 ) -> tuple[WriteStat, ...]:
     """Plans a change and stores its log files; the write stats are those of the metadata table's delta commit.
 
     For partitions that are among the `ready`, all that the change has for them is there.
     """
-    store = partial(write_shards, storage, instant=update.instant, token=token, created_ms=created_ms, beside=beside)
+    store = partial(
+        write_shards,
+        storage,
+        instant=update.instant,
+        token=token,
+        created_ms=created_ms,
+        beside=beside,
+        encode=encode,
+    )
     partitions = [*dict.fromkeys(update.partitions)]
     known = ready or {}
     writes = _planned(sorted((p for p in partitions if p not in known), key=_has_few), change, update)

@@ -6,12 +6,13 @@ counts before the metadata table's own instant is published, which is not done h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
+from lakebed.engine.randomness import new_write_token
 from lakebed.engine.threads import map_large
 from lakebed.errors import WriteConflictError
 from lakebed.format.file_names import encode_log_file_name
@@ -104,6 +105,16 @@ class NewFiles:
     stat: WriteStat | None = None
 
 
+class EncodeShard(Protocol):
+    """Encodes what a write has for a shard; `created_ms` is the time of day."""
+
+    def __call__(
+        self, write: ShardWrite, *, instant: InstantTime, created_ms: int, beside: Companion | None = None
+    ) -> EncodedShard:
+        """The log file of the shard, and what is built `beside` it."""
+        ...
+
+
 def encode_shard(
     write: ShardWrite, *, instant: InstantTime, created_ms: int, beside: Companion | None = None
 ) -> EncodedShard:
@@ -123,6 +134,20 @@ def encode_shard(
         packing=write.packing,
     )
     return EncodedShard(write, data, None if beside is None else beside.build(write))
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCodec:
+    """How entries become log files of shards, and what makes the names of these unique.
+
+    It is handed in, so that the protocol around it runs without HFiles and without chance.
+    """
+
+    encode: EncodeShard = encode_shard
+    new_token: Callable[[int], str] = new_write_token
+
+
+SHARD_CODEC = ShardCodec()
 
 
 def name_files(shard: EncodedShard, *, instant: InstantTime, token: str) -> NewFiles:
@@ -154,14 +179,15 @@ def write_shards(
     created_ms: int,
     beside: Companion | None = None,
     ready: Iterable[Future[EncodedShard]] = (),
+    encode: EncodeShard = encode_shard,
 ) -> tuple[WriteStat, ...]:
     """Stores the log files of shards; the write stats of those that have entries.
 
     Those with many entries are encoded on threads, while `writes` that come after them are still being planned; some
     may be `ready`, or are about to be.
     """
-    encode = partial(encode_shard, instant=instant, created_ms=created_ms, beside=beside)
-    encoded = map_large(writes, encode, lambda write: len(write.at_hand) > _FEW_ENTRIES)
+    run = partial(encode, instant=instant, created_ms=created_ms, beside=beside)
+    encoded = map_large(writes, run, lambda write: len(write.at_hand) > _FEW_ENTRIES)
     shards = [*(future.result() for future in ready), *encoded]
     named = [name_files(shard, instant=instant, token=token) for shard in shards]
     store_files(storage, {path: data for each in named for path, data in each.files.items()})

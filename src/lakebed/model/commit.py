@@ -156,6 +156,15 @@ class RollbackMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreMetadata:
+    """What a restore did: the rollback of each of the `instants`, by requested time, as far as its process made it."""
+
+    started_at: str
+    instants: tuple[InstantRef, ...] = ()
+    undone: Mapping[str, RollbackMetadata] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RollbackPlan:
     """The instant that a rollback is to undo, and names of the files, by partition, that it is to delete."""
 

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from lakebed.commit.entries import CommitEntries
 from lakebed.commit.prepared import PreparedCommit
 from lakebed.engine.engines import Engine, InProcess
-from lakebed.index.change import MetadataChange
 from lakebed.index.facts import FileFacts
 from lakebed.options import IndexOptions
-from lakebed.services.clean.metadata import FilesGone
 from lakebed.services.clustering.tasks import ClusteringTask, run_clustering_task
 from lakebed.services.compaction.base_files import CompactionTask, compact_slice
 from lakebed.services.compaction.log_files import compact_logs
@@ -28,12 +26,11 @@ DELETES = InProcess(16)
 
 @dataclass(frozen=True, slots=True)
 class ServicePlane:
-    """Tasks of compactions and clusterings, index entries of commits and cleans, and how lost indexes are rebuilt."""
+    """Tasks of compactions and clusterings, index entries of commits, and how lost indexes are rebuilt."""
 
     compact: Callable[[CompactionTask], tuple[FileFacts, ...]] = compact_slice
     compact_logs: Callable[[CompactionTask], tuple[FileFacts, ...]] = compact_logs
     cluster: Callable[[ClusteringTask], tuple[FileFacts, ...]] = run_clustering_task
     entries: Callable[[TableState, PreparedCommit], MetadataWriter] = CommitEntries
-    files_gone: Callable[[TableHandle, MetadataChange], MetadataWriter] = FilesGone
     rebuild_lost: Callable[[Transactions, TableHandle, IndexOptions], tuple[str, ...]] = rebuild_lost
     deletes: Engine = DELETES

@@ -12,12 +12,13 @@ the restore has completed and others may write again; after a crash, by the next
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 
+from lakebed.commit.commit import commit
+from lakebed.commit.prepared import PreparedCommit
 from lakebed.engine.engines import Engine
-from lakebed.errors import InvalidInputError, StorageUnavailableError, TableRestoredError, WriteConflictError
-from lakebed.format.timeline.plans import decode_restore_plan, encode_restore, encode_restore_plan
-from lakebed.model.commit import InstantRef, RestorePlan, RollbackMetadata, RolledBackPartition
+from lakebed.errors import InvalidInputError, TableRestoredError, WriteConflictError
+from lakebed.format.timeline.plans import decode_restore_plan, encode_restore_plan
+from lakebed.model.commit import InstantRef, RestoreMetadata, RestorePlan, RollbackMetadata, RolledBackPartition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.options import IndexOptions
@@ -25,7 +26,6 @@ from lakebed.read.retention import check_retained
 from lakebed.services.clean.run import delete_files, state_in
 from lakebed.services.indexing.steps import finish_indexings, set_ready
 from lakebed.services.values import ServiceContext, ServiceResult
-from lakebed.storage import Outcome
 from lakebed.table import TableState
 from lakebed.transaction.archive import finish_archiving
 from lakebed.transaction.attempt import Attempt, begin_attempt, start_attempt, taken_over
@@ -59,10 +59,10 @@ def restore(
     except BaseException:
         attempt.heartbeat.stop()  # Whatever went wrong, no task runs any more: the next process may go on at once.
         raise
+    metadata = RestoreMetadata(attempt.instant, plan.instants, undone)
     with attempt.given_up_on_failure():
-        completed_at = _complete(context, attempt, plan, undone)
-    with suppress(StorageUnavailableError):
-        context.transactions.close(attempt)
+        prepared = PreparedCommit(attempt.instant, Action.RESTORE, metadata)
+        completed_at = commit(context.transactions, attempt, prepared)
     context.handle.forget()
     missing = context.plane.rebuild_lost(context.transactions, context.handle, indexes or IndexOptions())
     counts = {"instants": len(plan.instants), "files": sum(each.total_files_deleted for each in undone.values())}
@@ -238,20 +238,3 @@ def _undo(context: ServiceContext, attempt: Attempt, ref: InstantRef) -> Rollbac
 
 def _pending(section: Section, time: InstantTime) -> Iterator[Instant]:
     return (i for i in section.timeline.pending() if i.requested_at == time and i.action is not Action.SAVEPOINT)
-
-
-def _complete(
-    context: ServiceContext, attempt: Attempt, plan: RestorePlan, undone: dict[str, RollbackMetadata]
-) -> InstantTime:
-    with context.transactions.section(opens=attempt) as section:
-        if attempt.in_state(State.INFLIGHT) not in section.timeline.pending() or not attempt.heartbeat.is_certain():
-            raise taken_over(attempt.instant)
-        if attempt.ticket not in section.ports.storage.find_tickets(attempt.instant):
-            attempt.ticket = section.open_ticket(attempt.instant)
-        section.ports.at("restore.complete")
-        completed_at = section.next_time()
-        document = encode_restore(attempt.instant, plan, undone)
-        outcome = attempt.publish(section, attempt.completed(completed_at), document)
-    if outcome is not Outcome.DONE:
-        raise taken_over(attempt.instant)
-    return completed_at

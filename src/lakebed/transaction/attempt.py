@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakebed.errors import RolledBackError
+from lakebed.model.commit import CommitMetadata
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Ticket
@@ -36,6 +37,11 @@ class Attempt:
         outcome = section.complete(self.ticket, instant, data, root)
         self.is_publishing = outcome is Outcome.UNKNOWN
         return outcome
+
+    def note_commit(self, completed_at: InstantTime, metadata: CommitMetadata) -> None:
+        """Adds the completed instant to the look, so that nobody need read its metadata."""
+        if self.look is not None:
+            self.look = replace(self.look, commit=(self.completed(completed_at), metadata))
 
     @contextmanager
     def given_up_on_failure(self) -> Iterator[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
 from typing import Protocol
 
 from lakebed.errors import (
@@ -42,6 +41,10 @@ from lakebed.transaction.section import (
 )
 
 _TRIES = 3
+
+
+def _accept(section: Section) -> None:
+    del section
 
 
 class MetadataWriter(Protocol):
@@ -132,42 +135,25 @@ class Transactions:
             raise taken_over(attempt.instant)
         open_markers(self._ports.storage, attempt.instant)
 
-    def commit(
+    def complete(
         self,
         attempt: Attempt,
-        writes: WriteSet,
-        seen: frozenset[InstantTime],
-        metadata: CommitMetadata,
-        metadata_table: MetadataWriter,
-        also: Callable[[Section], None] | None = None,
+        data: bytes,
+        metadata_table: MetadataWriter | None,
+        check: Callable[[Section], None] = _accept,
     ) -> InstantTime:
-        """Completes the instant, or raises and leaves it pending; the completion time.
+        """Completes an instant of any kind with its metadata, unless `check` raises; returns the completion time.
 
-        `seen` are the writes in the snapshot that the write was planned on. `also` is a last check in the section.
+        Without a `metadata_table` writer the instant adds nothing to the metadata table.
         """
-        data = encode_commit(metadata, replace=attempt.action.when_completed is Action.REPLACE_COMMIT)
-
-        def check(section: Section) -> None:
-            self._check_conflicts(section, attempt, writes, seen)
-            if also is not None:
-                also(section)
-
-        completed_at = self.complete(attempt, data, metadata_table, check)
-        if attempt.look is not None:
-            attempt.look = replace(attempt.look, commit=(attempt.completed(completed_at), metadata))
-        return completed_at
-
-    def complete(
-        self, attempt: Attempt, data: bytes, metadata_table: MetadataWriter, check: Callable[[Section], None]
-    ) -> InstantTime:
-        """Completes an instant of any kind with its metadata, unless `check` raises; returns the completion time."""
         losses = 0
         while losses < _TRIES:
             with self.section(opens=attempt) as section:
                 self._check_alive(section, attempt)
                 check(section)
-                is_ready = not _has_metadata(section) or metadata_table.is_ready(section)
-                if is_ready and not self._commit_metadata(section, attempt, metadata_table):
+                writer = metadata_table if _has_metadata(section) else None
+                is_ready = writer is None or writer.is_ready(section)
+                if is_ready and not self._commit_metadata(section, attempt, writer):
                     losses += 1
                     continue
                 if is_ready:
@@ -175,8 +161,8 @@ class Transactions:
                     completed_at = section.next_time()
                     outcome = attempt.publish(section, attempt.completed(completed_at), data)
                     attempt.look = section.look()
-            if not is_ready:  # Not for ever: each turn makes it ready for one more index that others created.
-                metadata_table.get_ready()
+            if writer is not None and not is_ready:
+                writer.get_ready()  # Not for ever: each turn makes it ready for one more index that others created.
                 continue
             if outcome is Outcome.DONE:
                 # The write has taken place, whatever becomes of what is left to clear away.
@@ -215,7 +201,8 @@ class Transactions:
     def _check_alive(self, section: Section, attempt: Attempt) -> None:
         """P3: raises unless the heartbeat is ours and no rollback is planned; renews a ticket revoked by a takeover."""
         self._ports.at("commit.P3")
-        section.check_no_restore()
+        if attempt.action is not Action.RESTORE:
+            section.check_no_restore()
         is_inflight = attempt.in_state(State.INFLIGHT) in section.timeline.pending()
         if not is_inflight or not attempt.heartbeat.is_certain() or attempt.instant in targets_of_rollbacks(section):
             raise taken_over(attempt.instant)
@@ -225,9 +212,10 @@ class Transactions:
                 revoke_ticket(self._ports, other)
             attempt.ticket = section.open_ticket(attempt.instant)
 
-    def _check_conflicts(
+    def check_conflicts(
         self, section: Section, attempt: Attempt, writes: WriteSet, seen: frozenset[InstantTime]
     ) -> None:
+        """P4: raises if another write conflicts; cancels removable plans in the way. `seen` is the planned snapshot."""
         self._ports.at("commit.P4")
         self._check_snapshot(section, seen)
         conflict = find_conflict(writes, self._completed_rivals(section, attempt, seen))
@@ -258,20 +246,19 @@ class Transactions:
         for instant in overlapping(section.timeline, attempt.instant, seen):
             yield Rival(instant, write_set_of(instant, documents.commit(instant)))
 
-    def _commit_metadata(self, section: Section, attempt: Attempt, metadata_table: MetadataWriter) -> bool:
+    def _commit_metadata(self, section: Section, attempt: Attempt, writer: MetadataWriter | None) -> bool:
         """P5 and P6: the metadata table first, so that a committed file is never missing from its listing."""
         self._ports.at("commit.P6")
-        has_metadata = _has_metadata(section)
-        undo_metadata(section, attempt.instant, may_have_strays=has_metadata and attempt.action in SERVICES)
+        undo_metadata(section, attempt.instant, may_have_strays=writer is not None and attempt.action in SERVICES)
         delta = Attempt(attempt.instant, Action.DELTA_COMMIT, attempt.heartbeat, attempt.ticket)
-        if not has_metadata:
+        if writer is None:
             return True
         section.check_lease()
         if attempt.action in SERVICES:
             section.fence(attempt.ticket)
         section.add(delta.in_state(State.REQUESTED), root=METADATA)
         section.add(delta.in_state(State.INFLIGHT), root=METADATA)
-        written = metadata_table.write(section, attempt.instant)
+        written = writer.write(section, attempt.instant)
         assert written is not None, "the table's config names a metadata table"
         self._ports.at("commit.P6")
         done = delta.completed(section.next_time())

@@ -89,7 +89,7 @@ class Writer:
             deleted=sum(file.stat.num_deletes if file.deleted is None else file.deleted for file in written.facts),
             files=tuple(file.stat.path for file in written.facts),
             requests=counts.snapshot() - before,
-            metrics=read_metrics(prepared.metadata.extra_metadata) | phases.milliseconds,
+            metrics=read_metrics(prepared.of_rows[0].extra_metadata) | phases.milliseconds,
         )
         self._look_after(attempt, written)
         return result

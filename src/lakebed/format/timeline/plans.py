@@ -13,8 +13,8 @@ from lakebed.model.commit import (
     ClusteringPlan,
     ClusteringSlice,
     InstantRef,
+    RestoreMetadata,
     RestorePlan,
-    RollbackMetadata,
     RollbackPlan,
 )
 
@@ -191,19 +191,19 @@ def encode_restore_plan(plan: RestorePlan) -> bytes:
     return encode_document(document, "HoodieRestorePlan")
 
 
-def encode_restore(started_at: str, plan: RestorePlan, undone: Mapping[str, RollbackMetadata]) -> bytes:
-    """What a restore did: the rollback of each instant, as far as this process made it."""
+def encode_restore(metadata: RestoreMetadata) -> bytes:
+    """The completed file of a restore."""
     rollbacks = {
-        time: [decode_document(encode_rollback(metadata), "HoodieRollbackMetadata", path=time)]
-        for time, metadata in undone.items()
+        time: [decode_document(encode_rollback(undone), "HoodieRollbackMetadata", path=time)]
+        for time, undone in metadata.undone.items()
     }
     document = {
-        "startRestoreTime": started_at,
+        "startRestoreTime": metadata.started_at,
         "timeTakenInMillis": 0,
-        "instantsToRollback": [instant.requested_at for instant in plan.instants],
+        "instantsToRollback": [instant.requested_at for instant in metadata.instants],
         "hoodieRestoreMetadata": rollbacks,
         "version": 1,
-        "restoreInstantInfo": _instants(plan.instants),
+        "restoreInstantInfo": _instants(metadata.instants),
     }
     return encode_document(document, "HoodieRestoreMetadata")
 

@@ -10,16 +10,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from lakebed.commit.commit import commit
+from lakebed.commit.prepared import PreparedCommit
 from lakebed.engine.engines import Engine
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.format.partition_metafile import PARTITION_METAFILE
-from lakebed.format.timeline.metadata import (
-    decode_compaction_plan,
-    decode_savepoint,
-    encode_clean,
-)
+from lakebed.format.timeline.metadata import decode_compaction_plan, decode_savepoint
 from lakebed.format.timeline.plans import decode_clean_plan, decode_clustering_plan, encode_clean_plan
-from lakebed.index.change import change_of_clean
 from lakebed.metadata import MetadataTable
 from lakebed.model.commit import CleanedPartition, CleanMetadata, CleanPlan, InstantRef
 from lakebed.model.files import FileGroupId
@@ -275,10 +272,10 @@ def _complete(context: ServiceContext, attempt: Attempt, plan: CleanPlan) -> tup
     def check(section: Section) -> None:
         _check_unused(section, state_in(context, section), attempt.instant, plan.partitions)
 
-    metadata = _metadata_of(attempt.instant, plan)
-    changes = context.plane.files_gone(context.handle, change_of_clean(metadata))
+    prepared = PreparedCommit(attempt.instant, Action.CLEAN, _metadata_of(attempt.instant, plan))
+    entries = context.plane.entries(context.handle.state(), prepared)
     try:
-        return context.transactions.complete(attempt, encode_clean(metadata), changes, check), plan
+        return commit(context.transactions, attempt, prepared, entries, check=check), plan
     except _PartitionInUseError:
         return _complete(context, attempt, replace(plan, partitions=()))
 
