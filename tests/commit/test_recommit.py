@@ -93,7 +93,8 @@ def revive(table: lakebed.Table, prepared: PreparedCommit) -> None:
 
 def commit_it(table: lakebed.Table, data: bytes, storage: Storage | None = None) -> str:
     context = context_of(table, storage=storage)
-    return recommit(context.handle, context.transactions, data, path="prepared.zip")
+    plane = ColumnarPlane(WriteOptions())
+    return recommit(context.handle, context.transactions, plane, data, path="prepared.zip")
 
 
 def filled(folder: Path, table_type: str, **given: Any) -> lakebed.Table:

@@ -15,11 +15,11 @@ from typing import Any
 
 import lakebed.services.restore  # Modules whose functions are swapped must be loaded by then.
 import lakebed.services.savepoint
-import lakebed.services.table_services  # noqa: F401
+import lakebed.services.table_services
 import lakebed.timeline.active as active
-import lakebed.timeline.archive as archive
-import lakebed.transaction.archive as archiving
 import lakebed.transaction.section as section
+import lakebed.write.recommit  # noqa: F401
+from lakebed.commit import stored
 from lakebed.format.timeline import history, metadata, plans
 from lakebed.format.timeline.instant_names import decode_instant_name
 from lakebed.model.commit import CommitMetadata
@@ -185,22 +185,22 @@ def remembered_listings() -> Iterator[Callable[[], None]]:
         yield _KNOWN.forget
 
 
-def _history_completions(self: archive.Archive, name: str) -> dict[str, str]:
-    found = [each.instant for each in self._load_instants(name)]
-    return {i.requested_at: i.completed_at for i in found if i.action.changes_data}  # type: ignore[misc]
+def _decode_completions(data: bytes, **_: Any) -> dict[str, str]:
+    found = [each.instant for each in decode_document(data)]
+    return {i.requested_at: i.completed_at for i in found if i.action.changes_data}
 
 
-def _history_instants(self: archive.Archive, name: str) -> Any:
-    path = f"{self._folder}/{name}"
-    return decode_document(self._storage.get(path))
+def _join(tables: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+    return tuple(row for table in tables for row in table)
 
 
-class _Arrow:
-    """What archiving needs of Arrow, for lists of rows."""
+def _decode_prepared(data: bytes, storage: Any, **_: Any) -> Any:
+    del storage
+    return decode_document(data)
 
-    @staticmethod
-    def concat_tables(tables: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
-        return tuple(row for table in tables for row in table)
+
+def _encode_prepared(prepared: Any, table: str) -> bytes:
+    return encode_document((prepared, table))
 
 
 _ENCODERS = (
@@ -230,10 +230,9 @@ _DECODERS = (
 _CHEAP: tuple[Swap, ...] = (
     *find_uses(dict.fromkeys(_ENCODERS, encode_document)),
     *find_uses(dict.fromkeys(_DECODERS, decode_document)),
-    *find_uses({metadata.decode_commit: decode_commit, history.history_table: tuple}),
-    (archiving, "pa", archiving.pa, _Arrow),
-    (archive.Archive, "_read_completions", archive.Archive._read_completions, _history_completions),
-    (archive.Archive, "_load_instants", archive.Archive._load_instants, _history_instants),
+    *find_uses({metadata.decode_commit: decode_commit, history.history_table: tuple, history.join_history: _join}),
+    *find_uses({history.decode_completions: _decode_completions, history.decode_instants: decode_document}),
+    *find_uses({stored.encode_prepared: _encode_prepared, stored.decode_prepared: _decode_prepared}),
 )
 
 

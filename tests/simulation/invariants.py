@@ -22,7 +22,7 @@ from lakebed.view import latest_slices
 from .checker import History
 from .codecs import Codec, decode_instant
 from .scheduler import Process
-from .table import BUILT, data_file
+from .table import FILES, FIRST, STATS, data_file
 from .world import Hold, Witness, World
 
 TIMELINE = ".hoodie/timeline/"
@@ -117,7 +117,8 @@ class Invariants(Witness):
         elif path.startswith(HEARTBEATS):
             self._beaten(process, path.removeprefix(HEARTBEATS), data.split(b" ")[0])
         elif path.startswith(MARKERS):
-            self._marked.update(line.rpartition(".marker.")[0] for line in data.decode().splitlines())
+            if not path.endswith("/prepared.zip"):
+                self._marked.update(line.rpartition(".marker.")[0] for line in data.decode().splitlines())
             self._note_zombie(process, path, path.split("/")[2])
         elif path == PROPERTIES:
             self._config_written(process)
@@ -371,7 +372,9 @@ class Invariants(Witness):
                 self._compactions.add(t)
         else:
             written = self.codec.decode_commit(data, path="").write_stats
-            missing = [name for name in self._partitions() if name not in written]
+            # Every commit writes to indexes of names; whether those of keys are kept, readers find out.
+            named = () if t < FIRST else (FILES, STATS)
+            missing = [name for name in self._partitions() if name in named and name not in written]
             require(not missing, "I14", f"{t} does not write to {missing}, which the table has")
             require(t not in self.metadata_completions, "I3", f"{t} completed twice in the metadata table")
             require(t not in self.planned, "I25", f"{t} completed in the metadata table though it is being rolled back")
@@ -494,8 +497,8 @@ class Invariants(Witness):
     def _entries_removed(self, path: str) -> None:
         if not self.has_metadata or "/.hoodie/" in path.removeprefix(METADATA):
             return
-        if path.startswith(f"{METADATA}{BUILT}/"):
-            return  # Who builds an index may give it up, with what others added to it.
+        if path.split("/")[2] not in self._partitions():
+            return  # Of an index that is being built, or was dropped: it may go with what others added to it.
         file = data_file(path.rpartition("/")[2])
         assert file is not None
         counts = file.instant in self.metadata_completions or file.instant in self._compactions

@@ -37,6 +37,7 @@ import lakebed.transaction.section as section_module
 import lakebed.transaction.times as times
 import lakebed.transaction.transactions as transactions
 import lakebed.view.slices as slices
+import lakebed.write.writer as writer
 from lakebed.commit.commit import commit
 from lakebed.errors import CorruptTableError, InvalidInputError, WriteConflictError
 from lakebed.metadata.upkeep.log_compaction import Horizon
@@ -50,10 +51,11 @@ from lakebed.transaction.rollback import Rollbacks
 from lakebed.transaction.section import Section, open_section
 from lakebed.transaction.transactions import Transactions
 
-from . import actors, jobs, table
+from . import client, plane, table, writes
+from .actors import indexers, keepers, maintainers, rivals, services
 from .faults import Fault
 from .scheduler import Style
-from .schedules import Setup, Tweak, same
+from .setup import Setup, Tweak, same
 from .world import LockKind, SimLock, SimStorage
 
 Patch = tuple[Any, str, Any]
@@ -318,7 +320,8 @@ def _no_second_look() -> tuple[Patch, ...]:
                 return config_module.decode_config(data, path)
         raise CorruptTableError("there is no config", path=config_module.PROPERTIES)
 
-    return tuple((module, "load_config", load_config) for module in (section_module, transactions, handle, actors))
+    ours = (client, metadata_table, indexers, keepers, maintainers, rivals, services)
+    return tuple((m, "load_config", load_config) for m in (section_module, transactions, handle, *ours))
 
 
 def _check_only_completed(section: Section, target: str) -> Any:
@@ -466,7 +469,7 @@ def _early_check() -> tuple[Patch, ...]:
         return commit(transactions, attempt, prepared, *rest, **named)
 
     return (
-        (actors, "commit", commit_after_check),
+        (writer, "commit", commit_after_check),
         (Transactions, "check_conflicts", lambda self, section, attempt, writes, seen: None),
     )
 
@@ -515,7 +518,7 @@ mutant("H20", "only writes requested after the newest one seen are rivals", with
     )
 )
 mutant("H21", "keys that two writes add are not compared", with_inserts)(
-    lambda: ((actors, "_check_keys", lambda section, attempt, seen, output: None),)
+    lambda: ((writes, "check_keys", lambda section, prepared: None),)
 )
 mutant("conflict rules off", "the first to complete does not win", with_many_writers)(
     lambda: ((transactions, "find_conflict", lambda mine, rivals: None),)
@@ -548,7 +551,7 @@ mutant("I37", "a rollback forgets the metadata table", lambda setup: with_crashe
     _undone_in_wrong_order
 )
 mutant("no markers", "files are written without a marker", with_crashes)(
-    lambda: ((actors, "write_markers", lambda storage, instant, paths, token: None),)
+    lambda: ((writes, "write_markers", lambda storage, instant, paths, token: None),)
 )
 mutant("no revoke", "whoever takes over does not revoke", with_leases)(
     lambda: tuple(
@@ -822,7 +825,7 @@ mutant("H40", "a removable plan is taken away as soon as a cleaner sees it", wit
 )
 mutant("H42", "an executor that failed says that nobody is at its plan, though a task still writes", with_plans)(
     lambda: (
-        (jobs.Context, "is_idle_after_failure", True),
+        (plane.Context, "is_idle_after_failure", True),
         (state_module, "_is_named", lambda named, partition, file: True),
     )
 )
@@ -954,9 +957,9 @@ mutant("I19", "writers sweep what another engine builds", with_builder)(
 mutant("I18", "entries are hashed over the shards that are listed", with_builder)(
     lambda: (
         (
-            jobs,
+            obliged,
             "complete_groups",
-            lambda storage, partition, begun: obliged.list_groups(storage, [partition])[partition],
+            lambda storage, partition, begun, shards=None: obliged.list_groups(storage, [partition])[partition],
         ),
     )
 )

@@ -13,169 +13,30 @@ from itertools import repeat
 from multiprocessing import get_context
 from random import Random
 
-from lakebed.errors import InvalidInputError, LakebedError, ServiceCancelledError, StorageUnavailableError
+from lakebed.engine import threads
+from lakebed.errors import InvalidInputError, LakebedError, StorageUnavailableError
 from lakebed.format.partition_metafile import PARTITION_METAFILE
-from lakebed.model.words import Action
+from lakebed.index.kinds import only_kinds
 from lakebed.transaction.heartbeats import Timing
 
-from .actors import (
-    Client,
-    finish_maintenance,
-    run_cleaner,
-    run_configurator,
-    run_maintainer,
-    run_operator,
-    run_reader,
-    run_writer,
-)
+from . import actors  # noqa: F401 - registers all actors.
+from .actor import ACTORS, Actor
 from .checker import History, Read, Told, Write, find_anomalies
+from .client import Client
 from .codecs import FAST, REAL, Codec, encode_lasting, fast_codecs, remembered_listings
-from .engines import give_up_build, run_builder, run_late, run_rival
-from .faults import Fault, Faults, SeededFaults
-from .invariants import PLANS, Invariants, ViolationError, leftovers
-from .jobs import UPKEEP, simulated_jobs
-from .scheduler import Process, Scheduler, StuckError, Style
-from .services import (
-    execute_plan,
-    finish_restore,
-    run_archiver,
-    run_canceller,
-    run_executor,
-    run_keeper,
-    run_service,
-)
+from .faults import Faults, SeededFaults
+from .index import KINDS
+from .invariants import Invariants, ViolationError, leftovers
+from .plane import UPKEEP
+from .scheduler import Process, Scheduler, StuckError
+from .setup import LEASE_MS, Setup, Tweak, child, draw_setup, same
 from .table import FIRST, FIRST_DONE, DuplicateKeyError, Shape, new_table
-from .world import LockKind, Store, World
+from .world import Store, World
 
 START_MS = 1_720_000_000_000
-LEASE_MS = 10_000
 HEARTBEAT_S = 6.0
 MERGED_COMMITS = 6
 """Where log files of the metadata table are merged it is compacted after so many delta commits, so that both happen."""
-SERVICES: dict[str, Callable[[Client], None]] = {
-    "compactor": lambda client: run_service(client, Action.COMPACTION, 1, 5_000),
-    "log compactor": lambda client: run_service(client, Action.LOG_COMPACTION, 2, 5_000),
-    "clusterer": lambda client: run_service(client, Action.CLUSTERING, 1, 5_000),
-    "file cleaner": lambda client: run_service(client, Action.CLEAN, 2, 5_000),
-    "archiver": lambda client: run_archiver(client, 2, 10_000),
-    "keeper": lambda client: run_keeper(client, 3_000),
-    "executor": lambda client: run_executor(client, 2, 30_000),
-    "canceller": lambda client: run_canceller(client, 3, 5_000),
-}
-"""Who may look after the table besides writers and those who undo what is dead."""
-ENGINES_FROM = 100_000_000
-"""From this seed on schedules have more engines."""
-OPERATIONS = ("upsert", "upsert", "upsert", "delete", "insert", "overwrite")
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What a seed decides before the first call."""
-
-    seed: int
-    shape: Shape
-    lock: LockKind
-    style: Style
-    skew_ms: int
-    wild_ms: int
-    page_size: int
-    rates: dict[Fault, float]
-    writers: tuple[tuple[str, ...], ...]
-    cleaners: int
-    readers: int
-    has_operator: bool
-    services: tuple[str, ...]
-    """Who looks after the table; some of SERVICES, and some twice."""
-    maintainers: int
-    has_foreign: bool
-    has_configurator: bool
-    restarts: int
-    is_real: bool
-    """Whether documents are encoded as on a real table."""
-    has_builder: bool = False
-    """Whether another engine builds an index, from `ENGINES_FROM` on: schedules of before stay as they are."""
-    has_rival: bool = False
-    """Whether another engine takes up compactions, likewise."""
-    merges_logs: bool = False
-    """Whether maintainers merge log files of the metadata table. Not drawn: schedules of before stay as they are."""
-
-    @property
-    def lease_lasts(self) -> bool:
-        """Whether the lock is never lost: an engine without tickets has nothing else to rest on."""
-        return not (self.lock.can_be_lost and self.rates.get(Fault.PAUSE))
-
-    @property
-    def foreigners(self) -> frozenset[str]:
-        """Actors of an engine that knows no tickets."""
-        wanted = {"foreign": self.has_foreign, "configurator": self.has_configurator and self.shape.has_metadata}
-        return frozenset(name for name, is_wanted in wanted.items() if is_wanted and self.lease_lasts)
-
-
-def draw_setup(seed: int) -> Setup:
-    """The setup of a seed."""
-    dice = Random(seed)
-    is_cow = dice.random() < 0.5
-    is_wild = dice.random() < 0.1
-    rates = _draw_rates(dice, is_wild)
-    lock = LockKind(can_be_lost=dice.random() < 0.6, lease_ms=LEASE_MS)
-    return Setup(
-        seed=seed,
-        shape=Shape(
-            is_cow,
-            has_metadata=dice.random() < 0.6,
-            partitions=("p0", "p1")[: dice.randint(1, 2)],
-            groups=dice.randint(1, 4),
-            keys=dice.randint(4, 12),
-        ),
-        lock=lock,
-        style=dice.choice(list(Style)),
-        skew_ms=200 if dice.random() < (0.5 if is_wild else 0.2) else 0,
-        wild_ms=600_000 if is_wild else 0,
-        page_size=dice.choice((0, 0, 0, 3, 7)),
-        rates=rates,
-        writers=tuple(
-            tuple(dice.choice(OPERATIONS) for _ in range(dice.choice((1, 1, 1, 2))))
-            for _ in range(dice.choice((1, 2, 2, 3)))
-        ),
-        cleaners=dice.choice((0, 0, 1, 1, 2)),
-        readers=dice.choice((0, 1, 1)),
-        has_operator=dice.random() < 0.1,
-        services=_draw_services(dice, is_cow),
-        maintainers=dice.choice((0, 0, 1, 1, 2)),
-        has_foreign=dice.random() < 0.2,
-        has_configurator=dice.random() < 0.2,
-        restarts=dice.randint(0, 2),
-        is_real=seed % 10 == 0,
-        has_builder=seed >= ENGINES_FROM and seed % 3 == 0,
-        has_rival=seed >= ENGINES_FROM and seed % 5 == 0,
-    )
-
-
-def _draw_services(dice: Random, is_cow: bool) -> tuple[str, ...]:
-    """None in half of the schedules, so that writers have some to themselves."""
-    if dice.random() < 0.5:
-        return ()
-    possible = [name for name in SERVICES if not is_cow or name not in ("compactor", "log compactor")]
-    return tuple(dice.choice(possible) for _ in range(dice.randint(1, 5)))
-
-
-def _draw_rates(dice: Random, is_wild: bool) -> dict[Fault, float]:
-    """Each kind of fault is off in some schedules, so that plain ones exist, and ones with few kinds."""
-    scale = dice.choice((0.0, 0.5, 1.0, 2.0))
-    chances = {
-        Fault.CRASH_BEFORE: 0.003,
-        Fault.CRASH_AFTER: 0.003,
-        Fault.LOST_BEFORE: 0.004,
-        Fault.LOST_AFTER: 0.006,
-        Fault.LATE: 0.002,
-        Fault.UNAVAILABLE: 0.002,
-        Fault.PAUSE: 0.02,
-        Fault.NO_BEATS: 0.002,
-        Fault.GHOST: 0.001,
-        Fault.LOST_RELEASE: 0.001,
-        Fault.CLOCK_BACK: 0.001 if is_wild else 0.0,
-    }
-    return {kind: rate * scale * (dice.random() < 0.6) for kind, rate in chances.items()}
 
 
 @dataclass(slots=True)
@@ -197,28 +58,19 @@ class Result:
         )
 
 
-Tweak = Callable[[Setup], Setup]
-
-
-def same(setup: Setup) -> Setup:
-    """The setup as drawn."""
-    return setup
-
-
 def run_schedule(setup: Setup, faults: Faults | None = None) -> Result:
     """Runs one schedule. Codecs are those that are patched in at the moment."""
     return Schedule(setup, faults).run()
 
 
 class Schedule:
-    """One run of a setup."""
+    """One run of a setup. The scheduler, faults and each process have dice of their own."""
 
     def __init__(self, setup: Setup, faults: Faults | None = None) -> None:
         self.setup = setup
-        self.dice = Random(setup.seed ^ 0x5EED)
         self.codec: Codec = REAL if setup.is_real else FAST
-        scheduler = Scheduler(self.dice, setup.style, START_MS)
-        faults = faults or SeededFaults(self.dice, setup.rates, pause_max_ms=LEASE_MS * 10)
+        scheduler = Scheduler(child(setup.seed, "scheduler"), setup.style, START_MS)
+        faults = faults or SeededFaults(child(setup.seed, "faults"), setup.rates, pause_max_ms=LEASE_MS * 10)
         self.world = World(scheduler, _template(setup.shape, setup.is_real).copy(), setup.lock, faults)
         self.world.page_size, self.world.is_wild = setup.page_size, bool(setup.wild_ms)
         self.history = History({FIRST: _first_write(setup.shape)})
@@ -248,71 +100,31 @@ class Schedule:
 
     def start_actors(self) -> None:
         """All actors of the setup."""
-        setup = self.setup
-        for number, operations in enumerate(setup.writers):
-            self.start(f"writer{number}", lambda client, todo=operations: run_writer(client, todo), setup.restarts)
-        for number in range(setup.cleaners):
-            self.start(
-                f"cleaner{number}",
-                lambda client, rounds=number + 1: run_cleaner(client, rounds, 60_000),
-                setup.restarts,
-            )
-        for number in range(setup.readers):
-            self.start(f"reader{number}", lambda client: run_reader(client, 2, 2_000), 0)
-        if setup.has_operator:
-            self.start("operator", lambda client: run_operator(client, 3_000), 0)
-        if "foreign" in setup.foreigners:
-            self.start("foreign", lambda client: run_writer(client, ("upsert", "insert")), 1, is_foreign=True)
-        for number, name in enumerate(setup.services):
-            self.start(f"{name}{number}", SERVICES[name], setup.restarts)
-        for number in range(setup.maintainers if setup.shape.has_metadata else 0):
-            self.start(
-                f"maintainer{number}",
-                lambda client, rounds=number + 1: run_maintainer(client, rounds, 5_000),
-                setup.restarts,
-            )
-        if setup.has_builder and setup.shape.has_metadata and "keeper" not in setup.services:
-            self.start("builder", lambda client: run_builder(client, 6_000), 0)
-        if setup.has_rival and "keeper" not in setup.services:  # Whose restores undo plans, too.
-            delay_ms = int(self.timing.service_delay_seconds * 1000)
-            self.start("rival", lambda client: run_rival(client, delay_ms), 0)
-            self.start("late executor", lambda client: run_late(client, delay_ms), 0)
-        if "configurator" in setup.foreigners:
-            self.start("configurator", lambda client: run_configurator(client, 3_000), 1, is_foreign=True)
+        for actor in ACTORS.values():
+            for number in range(actor.count(self.setup)):
+                self.start(actor, number, f"{actor.name}{number}", actor.restarts(self.setup))
 
-    def start(
-        self,
-        name: str,
-        program: Callable[[Client], None],
-        restarts: int = 0,
-        delay_ms: int = 0,
-        *,
-        is_foreign: bool = False,
-    ) -> Process:
-        """A process with a program. When it dies another one takes its place, as often as told."""
-        spread = self.setup.wild_ms or self.setup.skew_ms // 2
-        process = Process(name, self.dice.randint(-spread, spread) if spread else 0, is_foreign)
+    def start(self, actor: Actor, number: int, name: str, restarts: int, delay_ms: int = 0) -> None:
+        """A process of an actor. When it dies another one takes its place, as often as told."""
+        spread, dice = self.setup.wild_ms or self.setup.skew_ms // 2, child(self.setup.seed, name)
+        process = Process(name, dice.randint(-spread, spread) if spread else 0, actor.is_foreign)
         self.processes.append(process)
 
         def main() -> None:
             try:
                 with suppress(StorageUnavailableError):  # Of opening the table: programs handle their own.
-                    program(self.client(process))
+                    actor.run(self.client(process, dice), number)
             except InvalidInputError as error:
                 raise ViolationError(f"C7: {process.name} finds no table: {error}") from error
             finally:
                 if process.is_dead and restarts:
-                    delay = self.dice.randint(1, 40_000)
-                    self.start(f"{name}'", program, restarts - 1, delay, is_foreign=is_foreign)
+                    self.start(actor, number, f"{name}'", restarts - 1, dice.randint(1, 40_000))
 
-        self.world.scheduler.start(process, main, delay_ms or self.dice.randint(0, 50))
-        return process
+        self.world.scheduler.start(process, main, delay_ms or dice.randint(0, 50))
 
-    def client(self, process: Process) -> Client:
-        """The protocol layer in a process."""
-        client = Client(
-            self.world, process, self.timing, self.dice, self.history, self.invariants, self.setup.shape.is_cow
-        )
+    def client(self, process: Process, dice: Random) -> Client:
+        """The product in a process."""
+        client = Client(self.world, process, self.timing, dice, self.history, self.invariants, self.setup)
         if self.setup.merges_logs:
             client.upkeep = replace(UPKEEP, limits=replace(UPKEEP.limits, delta_commits=MERGED_COMMITS))
             # Strangers take up what others left, asked for or not.
@@ -322,7 +134,7 @@ class Schedule:
     def check_end(self) -> None:
         """Everyone stops, a stranger cleans up, and the table must be whole and the history legal."""
         self.settle()
-        view = self.client(self._stranger).view()
+        view = self.client(self._stranger, child(self.setup.seed, "end")).view()
         now = self.world.scheduler.steps
         self.history.reads.append(Read("the end", view.seen | view.archived, view.rows(), now, now))
         for check in (
@@ -360,27 +172,14 @@ class Schedule:
         for _ in range(3):
             problems.clear()  # What cannot be done yet may be done the next time.
             try:
-                client = self.client(self._stranger)
-                finish_restore(client)
-                if self.setup.has_builder:
-                    give_up_build(client)
-                client.transactions.rollbacks.run()
-                self._execute_plans(client, problems)
-                finish_maintenance(client)
+                client = self.client(self._stranger, child(self.setup.seed, "stranger"))
+                for actor in ACTORS.values():
+                    actor.finish(client)
             except LakebedError as error:
                 problems.append(error)
             if not any(self._leftovers()):
                 return
             self.world.scheduler.sleep(300_000)
-
-    def _execute_plans(self, client: Client, problems: list[LakebedError]) -> None:
-        """Any process executes what waits, unless it is removable: that was begun and is to be rolled back."""
-        client.context.engine.outlive = False  # type: ignore[attr-defined]
-        for plan in self.invariants.timeline().pending():
-            if plan.action in PLANS:
-                problem = execute_plan(client, plan)
-                if problem is not None and not isinstance(problem, ServiceCancelledError):
-                    problems.append(problem)
 
     def _leftovers(self) -> Iterator[str]:
         strays = self.invariants.zombie_files
@@ -408,6 +207,7 @@ class Schedule:
             return
         others = {instant.requested_at for instant in known.timeline() if not instant.action.changes_data}
         others |= {instant.requested_at for instant in (*known.archived(), *known.timeline().pending())}
+        others |= {instant for instant in known.metadata_completions if instant < FIRST}  # Of indexes that were built.
         for instant in sorted(known.metadata_completions.keys() - known.completions.keys() - others):
             yield f"I13: the metadata table has {instant}, which did not take place"
 
@@ -455,7 +255,7 @@ def _first_write(shape: Shape) -> Write:
 @contextmanager
 def simulated() -> Iterator[Callable[[], None]]:
     """What schedules run in. Gives what is to be called between them, to free memory."""
-    with _rare_collections(), simulated_jobs(), remembered_listings() as forget:
+    with _rare_collections(), only_kinds(*KINDS), threads.inline(), remembered_listings() as forget:
         yield forget
 
 

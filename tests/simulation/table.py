@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
+from zlib import crc32
 
 from lakebed.errors import CorruptTableError
 from lakebed.format.file_names import decode_data_file_name, encode_base_file_name
@@ -18,6 +19,8 @@ from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock
 from lakebed.format.partition_metafile import PARTITION_METAFILE
 from lakebed.format.properties import encode_properties, table_checksum
 from lakebed.metadata import MetadataTable
+from lakebed.metadata.bootstrap import group_ids
+from lakebed.metadata.shard_writes import FIRST_TOKEN
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime
@@ -38,8 +41,12 @@ FIRST_DONE = InstantTime("20240101000000500")
 FILES = "files"
 STATS = "bloom_filters"
 """A partition of the metadata table that another engine may add: every commit must then write there too."""
+INDEX = "sim_index"
+"""The index of keys that tables may have, and that is created and dropped while writers go on."""
 BUILT = "record_index"
-"""The partition that another engine builds while writers go on."""
+"""The index of keys that another engine builds while writers go on."""
+SCHEMA_JSON = '{"type":"record","name":"sim","fields":[{"name":"key","type":["null","string"],"default":null}]}'
+"""The columns of the table, as its configuration declares them."""
 Places = dict[str, tuple[str, str]]
 """Where each key lives: its partition and file id, as a record index has it."""
 
@@ -69,6 +76,13 @@ class Shape:
     partitions: tuple[str, ...]
     groups: int
     keys: int
+    shards: int = 0
+    """Shards of the index of keys; 0: there is none. Without a metadata table there is none either."""
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """The partitions of the metadata table."""
+        return () if not self.has_metadata else (FILES, INDEX) if self.shards else (FILES,)
 
 
 def new_table(shape: Shape, encode_commit: object) -> Store:
@@ -101,13 +115,21 @@ def new_table(shape: Shape, encode_commit: object) -> Store:
             f"k{key}": (shape.partitions[key % shape.groups % len(shape.partitions)], f"g{key % shape.groups}")
             for key in range(shape.keys)
         }
-        store.put(f"{METADATA}{FILES}/.files-0000-0_{FIRST}.log.1_0-0-0", encode_entries(paths, places), 0)
+        store.put(f"{METADATA}{FILES}/.files-0000-0_{FIRST}.log.1_0-0-1", encode_entries(paths), 0)
+        for number, file_id in enumerate(group_ids(INDEX, shape.shards)):
+            here = {key: place for key, place in places.items() if shard_of_key(key, shape.shards) == number}
+            store.put(f"{METADATA}{INDEX}/.{file_id}_{FIRST}.log.1_0-0-1", encode_entries((), here), 0)
     return store
 
 
-def encode_entries(paths: Iterable[str], places: Places, gone: Iterable[str] = ()) -> bytes:
+def shard_of_key(key: str, shards: int) -> int:
+    """Where an index of so many shards has a key."""
+    return crc32(key.encode()) % shards
+
+
+def encode_entries(paths: Iterable[str], places: Places | None = None, gone: Iterable[str] = ()) -> bytes:
     """The content of a file of the metadata table: data files, where keys live, and data files that are no more."""
-    return marshal.dumps((list(paths), places, list(gone)))
+    return marshal.dumps((list(paths), dict(places or {}), list(gone)))
 
 
 def encode_merged(contents: Iterable[bytes | memoryview], replaced: Iterable[str]) -> bytes:
@@ -139,6 +161,8 @@ def counted_logs(file_slice: FileSlice, read: Callable[[str], bytes]) -> tuple[F
     """The log files of a slice of the metadata table that count beside those that stand for others, in merge order."""
     blocks = []
     for log in file_slice.logs:
+        if log.write_token == FIRST_TOKEN:
+            continue  # It only says that the shard is there.
         content = read(file_slice.path(log.name))
         replaced = marshal.loads(content)[3:]
         header = {HeaderKey.INSTANT_TIME: str(log.instant)}
@@ -161,7 +185,8 @@ def _properties(shape: Shape) -> bytes:
         "hoodie.table.version": "9",
         "hoodie.timeline.layout.version": "2",
         "hoodie.table.timeline.timezone": "UTC",
-        "hoodie.table.metadata.partitions": FILES if shape.has_metadata else "",
+        "hoodie.table.metadata.partitions": ",".join(shape.indexes),
+        "hoodie.table.create.schema": SCHEMA_JSON,
     }
     properties["hoodie.table.checksum"] = str(table_checksum(properties))
     return encode_properties(properties, comment="simulated", date="today")
@@ -191,8 +216,8 @@ class View:
     groups: dict[FileGroupId, Group]
     archived: frozenset[InstantTime]
     """Writes that are archived, and completed before the newest that the reader saw."""
-    places: Places | None = None
-    """Where the metadata table says that keys live; None if there is none."""
+    places: Mapping[str, Places] = field(default_factory=dict)
+    """Where keys live, by index of keys."""
     listed: frozenset[str] = frozenset()
     """Every file that was listed, whether it counts or not."""
     needed: frozenset[str] = frozenset()
@@ -214,14 +239,13 @@ class View:
         return found
 
     def misplaced(self) -> list[str]:
-        """I30: the keys that the index does not find where they are."""
-        if self.places is None:
-            return []
+        """I30: the keys that an index does not find where they are."""
         return [
-            f"{key} is in {group.group} and the index says {self.places.get(key)}"
+            f"{key} is in {group.group} and {index} says {places.get(key)}"
+            for index, places in self.places.items()
             for group in self.groups.values()
             for key in group.rows
-            if self.places.get(key) != (group.group.partition, group.group.file_id)
+            if places.get(key) != (group.group.partition, group.group.file_id)
         ]
 
 
@@ -233,28 +257,56 @@ class MissingFileError(CorruptTableError):
     """A file that a completed write names is not there, or not listed."""
 
 
-def load_view(world: World, handle: TableHandle) -> View:
-    """A snapshot, read as readers do. Whoever is so slow that the metadata table is cleaned meanwhile looks again."""
+def load_view(world: World, handle: TableHandle, state: TableState | None = None) -> View:
+    """A snapshot, of a state or of now, read as readers do.
+
+    Whoever is so slow that the metadata table is cleaned meanwhile looks again.
+    """
     while True:
         cleaned = world.reached["metadata clean"]
         try:
-            return _load_view(world, handle)
+            return _read_view(world, state or handle.state())
         except MissingFileError:
             if cleaned == world.reached["metadata clean"]:
                 raise
             handle.forget()
+            state = None
 
 
-def _load_view(world: World, handle: TableHandle) -> View:
-    state = handle.state()
+def _read_view(world: World, state: TableState) -> View:
     take_snapshot(state, None)
     slices = state.latest_slices
     groups = {each.group: _read_slice(world.store, each) for each in slices}
     listed = frozenset([f"{name}/{file.name}" for name, files in state.files.items() for file in files])
-    places = metadata_entries(state.metadata)[1] if isinstance(state.metadata, MetadataTable) else None
     needed = frozenset([path for each in slices for path in each.paths])
     _check_files(world, state, listed)
-    return View(state.timeline, groups, _archived(state), places, listed, needed)
+    return View(state.timeline, groups, _archived(state), _places(state), listed, needed)
+
+
+def _places(state: TableState) -> dict[str, Places]:
+    """What indexes of keys say. One that was dropped or built anew since the table was looked at is done without."""
+    metadata, found = state.metadata, {}
+    for index in (INDEX, BUILT):
+        if isinstance(metadata, MetadataTable) and metadata.has(index):
+            try:
+                found[index] = _read_places(metadata, index)
+            except CorruptTableError:
+                if not metadata.has_changed():
+                    raise
+            if index in metadata.find_dropped():
+                found.pop(index, None)
+    return found
+
+
+def _read_places(metadata: MetadataTable, index: str) -> Places:
+    """I18: a key is looked for in its shard, by the number of shards that there are."""
+    slices = metadata.slices(index)
+    found: Places = {}
+    for number, file_slice in enumerate(slices):
+        read = partial(_metadata_content, metadata._storage)
+        here = merge_entries(slice_contents(file_slice, read))[1]
+        found.update({key: place for key, place in here.items() if shard_of_key(key, len(slices)) == number})
+    return found
 
 
 def _archived(state: TableState) -> frozenset[InstantTime]:
@@ -268,7 +320,7 @@ def _archived(state: TableState) -> frozenset[InstantTime]:
 def list_entries(metadata: MetadataTable) -> dict[str, tuple[BaseFile | LogFile, ...]]:
     """Data files by partition path, from a simulated metadata table."""
     files: dict[str, list[BaseFile | LogFile]] = {}
-    for path in sorted(metadata_entries(metadata)[0]):
+    for path in sorted(metadata_entries(metadata)):
         partition, _, name = path.rpartition("/")
         file = data_file(name)
         assert file is not None
@@ -276,17 +328,17 @@ def list_entries(metadata: MetadataTable) -> dict[str, tuple[BaseFile | LogFile,
     return {partition: tuple(of_partition) for partition, of_partition in files.items()}
 
 
-def metadata_entries(metadata: MetadataTable) -> tuple[set[str], Places]:
-    """Files that the metadata table lists and where it has keys, by what counts for its reader."""
-    known: tuple[set[str], Places] | None = vars(metadata).get("simulated")
+def metadata_entries(metadata: MetadataTable) -> set[str]:
+    """Files that the metadata table lists, by what counts for its reader."""
+    known: set[str] | None = vars(metadata).get("simulated")
     if known is None:
         storage, slices = metadata._storage, metadata.slices(FILES)
         by_time = [_content(storage, f"{METADATA}{path}") for each in slices for path in each.paths]
-        known = merge_entries(by_time)
+        known = merge_entries(by_time)[0]
         if any(marshal.loads(content)[3:] for content in by_time):
             # Apache Hudi reads all log files by their times unless told otherwise; we leave out what was merged.
             read = partial(_metadata_content, storage)
-            ours = merge_entries(content for each in slices for content in slice_contents(each, read))
+            ours = merge_entries(content for each in slices for content in slice_contents(each, read))[0]
             assert ours == known, "readers of merged log files differ"
         vars(metadata)["simulated"] = known
     return known
@@ -298,7 +350,7 @@ def _metadata_content(storage: Any, path: str) -> bytes:
 
 def _content(storage: Any, path: str) -> bytes:
     """What a file of a slice holds. Slices are read in one go, so that reading one is no scheduling point."""
-    stored = storage._world.store.get(path)
+    stored = storage.world.store.get(path)
     if stored is None:
         raise MissingFileError("listed and not there", path=path)
     return stored.data

@@ -10,7 +10,8 @@ import pytest
 from .codecs import fast_codecs
 from .faults import Fault, PlannedFault, PlannedFaults, possible_faults
 from .scheduler import Style
-from .schedules import Setup, draw_setup, run_schedule, simulated
+from .schedules import run_schedule, simulated
+from .setup import Setup, draw_setup
 from .table import Shape
 from .world import LockKind
 
@@ -53,7 +54,7 @@ SCENARIOS = (
         before=(("writer0", METADATA_FILE, Fault.CRASH_BEFORE),),
         seed=7,
     ),
-    Scenario("rollback of a completed write", "operator", writers=(("upsert",),) * 2, cleaners=1, has_operator=True),
+    Scenario("rollback of a completed write", "operator0", writers=(("upsert",),) * 2, cleaners=1, has_operator=True),
     Scenario("two look after the metadata table", "maintainer0", writers=(("upsert",) * 3,), maintainers=2),
 )
 TWICE = (("upsert", "upsert"),)
@@ -81,7 +82,7 @@ SERVICES = (
         MOR,
         Scenario(
             "cancel",
-            "canceller1",
+            "canceller0",
             TWICE,
             services=("clusterer", "canceller"),
             seed=9,

@@ -15,7 +15,8 @@ from tests.transaction.test_steps import in_code
 from .codecs import fast_codecs
 from .faults import Fault
 from .mutants import with_merged_logs, with_undone_merges
-from .schedules import Setup, draw_setup, run_blocks, run_schedule, run_seeds, simulated
+from .schedules import run_blocks, run_schedule, run_seeds, simulated
+from .setup import Setup, draw_setup
 
 SCHEDULES, PER_BLOCK = 10_000, 500
 MERGES = 400
@@ -110,7 +111,8 @@ def test_a_seed_always_gives_the_same_schedule() -> None:
 
 def test_a_seed_gives_the_same_schedule_in_another_process() -> None:
     script = (
-        "from tests.simulation.schedules import draw_setup, run_schedule, simulated\n"
+        "from tests.simulation.schedules import run_schedule, simulated\n"
+        "from tests.simulation.setup import draw_setup\n"
         "from tests.simulation.codecs import fast_codecs\n"
         "with simulated(), fast_codecs():\n"
         "    print([run_schedule(draw_setup(seed)).world.trace_hash() for seed in range(1, 10)])"

@@ -417,7 +417,7 @@ class SimStorage:
     url = "sim://table"
 
     def __init__(self, world: World, process: Process) -> None:
-        self._world = world
+        self.world = world
         self._store = world.store
         self._process = process
         self.counts = RequestCounts()
@@ -431,13 +431,13 @@ class SimStorage:
 
     def find(self, path: str) -> bytes | None:
         """The whole file, or None."""
-        self._world.enter(self._process, "find", path)
+        self.world.enter(self._process, "find", path)
         stored = self._store.get(path)
         return None if stored is None else stored.data
 
     def find_with_etag(self, path: str) -> tuple[bytes, str] | None:
         """The whole file with its etag, or None."""
-        self._world.enter(self._process, "find", path)
+        self.world.enter(self._process, "find", path)
         stored = self._store.get(path)
         return None if stored is None else (stored.data, stored.etag)
 
@@ -452,15 +452,15 @@ class SimStorage:
 
     def size(self, path: str) -> int | None:
         """The length of the file, or None."""
-        self._world.enter(self._process, "size", path)
+        self.world.enter(self._process, "size", path)
         stored = self._store.get(path)
         return None if stored is None else len(stored.data)
 
     def list(self, folder: str, *, recursive: bool = False) -> tuple[Listed, ...]:
         """The files in a folder, page by page if the world says so; others go on between pages."""
-        self._world.enter(self._process, "list", folder)
+        self.world.enter(self._process, "list", folder)
         found = self._store.list_below(folder) if recursive else self._store.list(folder)
-        size = self._world.page_size * (10 if recursive else 1)
+        size = self.world.page_size * (10 if recursive else 1)
         if not size or len(found) <= size:
             return found
         return self._read_pages(folder, recursive, found, size)
@@ -471,7 +471,7 @@ class SimStorage:
 
     def list_folders(self, folder: str) -> tuple[str, ...]:
         """The immediate sub-folders."""
-        self._world.enter(self._process, "list", folder)
+        self.world.enter(self._process, "list", folder)
         prefix = f"{folder}/" if folder else ""
         below = [name[len(prefix) :] for name in self._store.folders if name.startswith(prefix) and name != folder]
         return tuple(sorted({prefix + name.split("/")[0] for name in below}))
@@ -498,7 +498,7 @@ class SimStorage:
 
     def find_tickets(self, instant: str) -> tuple[Ticket, ...]:
         """The live tickets of an instant."""
-        self._world.enter(self._process, "find_tickets", instant)
+        self.world.enter(self._process, "find_tickets", instant)
         found = [ticket for ticket in self._store.tickets if ticket.instant == instant]
         return tuple(sorted(found, key=lambda ticket: ticket.name))
 
@@ -529,25 +529,25 @@ class SimStorage:
         return f"{self.url}/{path}"
 
     def _write(self, verb: str, path: str, effect: Callable[[], Outcome]) -> Outcome:
-        fault = self._world.enter(self._process, verb, path)
+        fault = self.world.enter(self._process, verb, path)
         if fault is None:
             return effect()
         if fault is Fault.LOST_BEFORE:
             return UNKNOWN
         if fault is Fault.LATE:
-            self._world.late(self._process, lambda: void(effect()))
+            self.world.late(self._process, lambda: void(effect()))
             return UNKNOWN
         outcome = effect()
         if fault is Fault.LOST_AFTER:
             return UNKNOWN
-        self._world.leave(self._process, fault)
+        self.world.leave(self._process, fault)
         return outcome
 
     def _read_pages(self, folder: str, recursive: bool, first: tuple[Listed, ...], size: int) -> tuple[Listed, ...]:
         """Page after page, each as the folder is then; what was listed first if nothing changed meanwhile."""
         read, pages = first, list(first[:size])
         while len(pages) < len(read) or read is not first:
-            self._world.enter(self._process, "list", f"{folder} after {pages[-1].path}")
+            self.world.enter(self._process, "list", f"{folder} after {pages[-1].path}")
             read = self._store.list_below(folder) if recursive else self._store.list(folder)
             if read is first:
                 pages = list(first[: len(pages) + size])
@@ -561,21 +561,21 @@ class SimStorage:
     def _put_new(self, path: str, data: bytes, *, published: bool = False) -> Outcome:
         if self._store.get(path) is not None:
             return REFUSED
-        self._store.put(path, data, self._world.now_ms)
-        self._world.witness.wrote(self._process, path, data, published=published)
+        self._store.put(path, data, self.world.now_ms)
+        self.world.witness.wrote(self._process, path, data, published=published)
         return DONE
 
     def _put_over(self, path: str, data: bytes, etag: str | None) -> Outcome:
         stored = self._store.get(path)
         if etag is not None and (stored is None or stored.etag != etag):
             return REFUSED
-        self._store.put(path, data, self._world.now_ms)
-        self._world.witness.wrote(self._process, path, data, published=False)
+        self._store.put(path, data, self.world.now_ms)
+        self.world.witness.wrote(self._process, path, data, published=False)
         return DONE
 
     def _remove(self, path: str) -> Outcome:
         if self._store.remove(path):
-            self._world.witness.removed(self._process, path)
+            self.world.witness.removed(self._process, path)
         return DONE
 
     def _open(self, ticket: Ticket) -> Outcome:
@@ -583,7 +583,7 @@ class SimStorage:
             return REFUSED
         self._store.tickets.add(ticket)
         if self._process.is_zombie:
-            self._world.zombie_tickets.add(ticket)
+            self.world.zombie_tickets.add(ticket)
         return DONE
 
     def _revoke(self, ticket: Ticket) -> Outcome:

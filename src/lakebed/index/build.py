@@ -9,13 +9,13 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from lakebed.engine.randomness import new_write_token
 from lakebed.engine.threads import map_bounded
 from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.hfile import key_order
 from lakebed.metadata.bootstrap import gather_shards, store_base
 from lakebed.metadata.entries import Entries, concat_entries, split_entries
+from lakebed.metadata.shard_writes import SHARD_CODEC, ShardCodec
 from lakebed.model.commit import WriteStat
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
@@ -105,13 +105,14 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The instant of a partition that its base files are of; `has_ordering`: entries carry ordering values."""
+    """The instant of a new partition, which its base files are of, and their codec; `has_ordering`: of its entries."""
 
     storage: Storage
     mdt_partition: str
     instant: InstantTime
     created_ms: int
     has_ordering: bool = False
+    codec: ShardCodec = SHARD_CODEC
 
 
 def store_shards(target: Target, source: Source, file_ids: Sequence[str], meter: Meter) -> tuple[WriteStat, ...]:
@@ -124,10 +125,11 @@ def store_shards(target: Target, source: Source, file_ids: Sequence[str], meter:
             file_id,
             entries,
             instant=target.instant,
-            token=new_write_token(number),
+            token=target.codec.new_token(number),
             created_ms=target.created_ms,
             in_order=True,
             has_ordering=target.has_ordering,
+            codec=target.codec,
         )
 
     return tuple(map_shards(source, file_ids, store, meter))

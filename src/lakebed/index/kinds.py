@@ -35,16 +35,17 @@ PRUNING: tuple[IndexKind, ...] = (PARTITION_STATS, RECORD_INDEX, SECONDARY, EXPR
 
 
 _ADDED: list[IndexKind] = []
+_INSTEAD: list[tuple[IndexKind, ...]] = []
 
 
 def all_kinds() -> tuple[IndexKind, ...]:
     """Every kind, those added for a while last."""
-    return (*KINDS, *_ADDED)
+    return _INSTEAD[-1] if _INSTEAD else (*KINDS, *_ADDED)
 
 
 def pruning_kinds() -> tuple[IndexKind, ...]:
     """Kinds that exclude file slices, in the order in which they are asked."""
-    return (*PRUNING, *_ADDED)
+    return _INSTEAD[-1] if _INSTEAD else (*PRUNING, *_ADDED)
 
 
 @contextmanager
@@ -55,6 +56,16 @@ def added_kind(kind: IndexKind) -> Iterator[IndexKind]:
         yield kind
     finally:
         _ADDED.remove(kind)
+
+
+@contextmanager
+def only_kinds(*kinds: IndexKind) -> Iterator[None]:
+    """Makes these the only kinds in this process, for simulations whose indexes have no real entries."""
+    _INSTEAD.append(kinds)
+    try:
+        yield
+    finally:
+        _INSTEAD.pop()
 
 
 def lookup_kind() -> IndexKind:

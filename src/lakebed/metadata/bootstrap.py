@@ -12,12 +12,10 @@ from dataclasses import dataclass
 
 from lakebed.format.file_names import encode_base_file_name
 from lakebed.format.metadata.keys import group_file_id
-from lakebed.format.metadata.schema import stored_schema
-from lakebed.format.metadata.shard_files import encode_shard_base
 from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
 from lakebed.format.properties import table_checksum
 from lakebed.metadata.entries import Entries
-from lakebed.metadata.shard_writes import store_file, store_placeholder
+from lakebed.metadata.shard_writes import SHARD_CODEC, ShardCodec, store_file, store_placeholder
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import NO_LOGS, WriteStat
 from lakebed.model.instant import InstantTime
@@ -72,6 +70,11 @@ def metadata_properties(table_name: str) -> dict[str, str]:
 def reserved_instant(number: int) -> InstantTime:
     """The instant of the n-th partition that is built with its table."""
     return InstantTime(f"{number:017d}")
+
+
+def is_reserved(instant: InstantTime) -> bool:
+    """Whether an instant built a partition, and is of no write."""
+    return instant.startswith("00000")
 
 
 def group_ids(mdt_partition: str, count: int) -> tuple[str, ...]:
@@ -162,22 +165,13 @@ def store_base(
     created_ms: int,
     in_order: bool = False,
     has_ordering: bool = False,
+    codec: ShardCodec = SHARD_CODEC,
 ) -> WriteStat:
     """Stores the base file of a shard: all its entries; for their order and `has_ordering` see `encode_base`."""
-    data = encode_base(entries, created_ms=created_ms, in_order=in_order, has_ordering=has_ordering)
+    data = codec.encode_base(entries, created_ms=created_ms, in_order=in_order, has_ordering=has_ordering)
     return store_encoded(
         storage, mdt_partition, file_id, data, instant=instant, token=token, entry_count=len(entries.keys)
     )
-
-
-def encode_base(entries: Entries, *, created_ms: int, in_order: bool = False, has_ordering: bool = False) -> bytes:
-    """The base file of a shard, of entries whose keys are unique, given in ascending order or in any.
-
-    `has_ordering`: they are entries of a record index, of the schema with ordering values.
-    """
-    assert not len(entries.deletes), "a base file has nothing to delete"
-    schema = stored_schema(has_ordering=has_ordering)
-    return encode_shard_base(entries.keys, entries.values, schema=schema, created_ms=created_ms, in_order=in_order)
 
 
 def store_encoded(

@@ -18,7 +18,7 @@ from lakebed.errors import WriteConflictError
 from lakebed.format.file_names import encode_log_file_name
 from lakebed.format.hfile.layout import Packing
 from lakebed.format.metadata.schema import stored_schema
-from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_log
+from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
 from lakebed.metadata.entries import Entries
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import NO_LOGS, WriteStat
@@ -136,14 +136,33 @@ def encode_shard(
     return EncodedShard(write, data, None if beside is None else beside.build(write))
 
 
+class EncodeBase(Protocol):
+    """Encodes all entries of a shard; `created_ms` is the time of day."""
+
+    def __call__(self, entries: Entries, *, created_ms: int, in_order: bool, has_ordering: bool) -> bytes:
+        """The base file of the shard."""
+        ...
+
+
+def encode_base(entries: Entries, *, created_ms: int, in_order: bool = False, has_ordering: bool = False) -> bytes:
+    """The base file of a shard, of entries whose keys are unique, given in ascending order or in any.
+
+    `has_ordering`: they are entries of a record index, of the schema with ordering values.
+    """
+    assert not len(entries.deletes), "a base file has nothing to delete"
+    schema = stored_schema(has_ordering=has_ordering)
+    return encode_shard_base(entries.keys, entries.values, schema=schema, created_ms=created_ms, in_order=in_order)
+
+
 @dataclass(frozen=True, slots=True)
 class ShardCodec:
-    """How entries become log files of shards, and what makes the names of these unique.
+    """How entries become files of shards, and what makes the names of these unique.
 
     It is handed in, so that the protocol around it runs without HFiles and without chance.
     """
 
     encode: EncodeShard = encode_shard
+    encode_base: EncodeBase = encode_base
     new_token: Callable[[int], str] = new_write_token
 
 

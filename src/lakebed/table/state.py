@@ -86,6 +86,10 @@ class TableState:
             list_files=self._list_files,
         )
 
+    def afresh(self, config: TableConfig, timeline: Timeline) -> TableState:
+        """The table with its metadata table, whatever the options of reads say, and nothing that was cached."""
+        return TableState(self.storage, config, timeline, self.documents, list_files=self._list_files)
+
     @cached_property
     def definitions(self) -> dict[str, IndexDefinition]:
         """Index definitions by metadata-table partition. CorruptTableError if they are lost or cannot be read."""

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from lakebed.format.timeline.archived_log import decode_archived_log
 from lakebed.format.timeline.history import (
     ArchivedInstant,
-    archived_instants,
-    decode_history,
+    decode_completions,
     decode_history_name,
+    decode_instants,
     decode_manifest,
     decode_version,
 )
 from lakebed.model.config import TableConfig
-from lakebed.model.instant import Instant, InstantTime, instant_time
-from lakebed.model.words import Action
+from lakebed.model.instant import Instant, InstantTime
 from lakebed.storage import Storage
-
-_WRITES = (Action.COMMIT.value, Action.DELTA_COMMIT.value, Action.REPLACE_COMMIT.value)
 
 
 class Archive:
@@ -113,18 +107,9 @@ class Archive:
             writes = (a.instant for a in self._load_instants(name) if a.instant.action.changes_data)
             return {i.requested_at: i.completed_at for i in writes if i.completed_at is not None}
         path = f"{self._folder}/{name}"
-        table = decode_history(self._storage.get(path), path=path, columns=("instantTime", "completionTime", "action"))
-        table = table.filter(pc.is_in(table["action"], value_set=_writes_array()))
-        times = zip(table["instantTime"].to_pylist(), table["completionTime"].to_pylist(), strict=True)
-        return {instant_time(requested): instant_time(completed) for requested, completed in times if completed}
+        return decode_completions(self._storage.get(path), path=path)
 
     def _load_instants(self, name: str) -> tuple[ArchivedInstant, ...]:
         path = f"{self._folder}/{name}"
-        data = self._storage.get(path)
-        if self._layout == 1:
-            return decode_archived_log(data, path=path)
-        return tuple(archived_instants(decode_history(data, path=path), path=path))
-
-
-def _writes_array() -> pa.Array:
-    return pa.array(_WRITES, pa.string())
+        decode = decode_archived_log if self._layout == 1 else decode_instants
+        return decode(self._storage.get(path), path=path)

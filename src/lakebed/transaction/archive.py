@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
 from lakebed.errors import StorageUnavailableError
 from lakebed.format.timeline.history import (
     ArchivedInstant,
@@ -21,6 +19,7 @@ from lakebed.format.timeline.history import (
     encode_manifest,
     encode_version,
     history_table,
+    join_history,
 )
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
@@ -164,7 +163,7 @@ def _merge_level(section: Section, root: str, level: int, count: int) -> bool:
         return False
     oldest = named[:count]
     paths = [f"{root}{section.config.history_path}/{name}" for _, name, _ in oldest]
-    rows = pa.concat_tables([decode_history(section.ports.storage.get(path), path=path) for path in paths])
+    rows = join_history([decode_history(section.ports.storage.get(path), path=path) for path in paths])
     files = [file for _, _, file in oldest]
     merged = HistoryFile(min(file.min for file in files), max(file.max for file in files), level + 1)
     _add_file(section, merged, encode_history(rows), root, merged=[name for _, name, _ in oldest])

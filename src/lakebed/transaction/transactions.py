@@ -144,11 +144,15 @@ class Transactions:
     ) -> InstantTime:
         """Completes an instant of any kind with its metadata, unless `check` raises; returns the completion time.
 
-        Without a `metadata_table` writer the instant adds nothing to the metadata table.
+        Without a `metadata_table` writer the instant adds nothing to the metadata table. If another process has taken
+        the instant over and completed it, that is as good.
         """
         losses = 0
         while losses < _TRIES:
             with self.section(opens=attempt) as section:
+                elsewhere = self._find_completion(section, attempt)
+                if elsewhere is not None:
+                    return elsewhere
                 self._check_alive(section, attempt)
                 check(section)
                 writer = metadata_table if _has_metadata(section) else None
@@ -191,12 +195,30 @@ class Transactions:
             if not attempt.is_publishing:
                 end_tickets(self._ports, attempt.instant)
             with self.section() as section:
+                if self._find_completion(section, attempt) is not None:
+                    raise CommitUnknownError(
+                        f"this process gave the write {attempt.instant} up, but another had committed it",
+                        hint=f"its rows are visible: table.timeline.completed() has {attempt.instant}",
+                    )
                 pending = self.rollbacks.schedule(section, own=attempt.instant)
             attempt.heartbeat.rest()
             revoke_tickets(self._ports, attempt.instant)
             self.rollbacks.execute_all(pending)
             self.rollbacks.delete_late_files(attempt.instant)
         attempt.heartbeat.stop()
+
+    def _find_completion(self, section: Section, attempt: Attempt) -> InstantTime | None:
+        """When another process completed the instant from its prepared value; None if none has."""
+        if attempt.in_state(State.INFLIGHT) in section.timeline.pending():
+            return None
+        completed_at = section.timeline.completion_of(attempt.instant)
+        if completed_at is None:
+            archive = Archive(self._ports.storage, section.config)
+            completed_at = archive.completions({attempt.instant}).get(attempt.instant)
+        if completed_at is not None:
+            attempt.heartbeat.rest()  # It is the other process's, which stops it.
+            attempt.look = section.look()
+        return completed_at
 
     def _check_alive(self, section: Section, attempt: Attempt) -> None:
         """P3: raises unless the heartbeat is ours and no rollback is planned; renews a ticket revoked by a takeover."""

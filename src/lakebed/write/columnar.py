@@ -135,13 +135,16 @@ class ColumnarPlane:
             keeps_current=plan.counts is not None or not plan.operation.finds_keys,
         )
 
-    def entries(self, state: TableState, prepared: PreparedCommit, written: WrittenFiles) -> CommitEntries:
-        """Writes what the commit adds to the metadata table."""
-        return CommitEntries(state, prepared, written.ahead, partial(read_hidden, state, prepared, written.engine))
+    def entries(self, state: TableState, prepared: PreparedCommit, written: WrittenFiles | None) -> CommitEntries:
+        """Writes what the commit adds to the metadata table; without `written`, another process had prepared it."""
+        engine, ahead = (written.engine, written.ahead) if written is not None else (InProcess(), NOTHING_AHEAD)
+        return CommitEntries(state, prepared, ahead, partial(read_hidden, state, prepared, engine))
 
-    def recheck(self, state: TableState, prepared: PreparedCommit, written: WrittenFiles, section: Section) -> None:
+    def recheck(
+        self, state: TableState, prepared: PreparedCommit, written: WrittenFiles | None, section: Section
+    ) -> None:
         """Raises if other writes changed the columns, or inserted keys that are new to this one too."""
-        recheck(state, prepared, section, self._cache, written.engine)
+        recheck(state, prepared, section, self._cache, InProcess() if written is None else written.engine)
 
     def keep(self, storage: Storage, written: WrittenFiles, completed_at: InstantTime) -> None:
         """Caches key tables of the entries that the write added."""

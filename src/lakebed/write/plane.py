@@ -70,11 +70,11 @@ class DataPlane(Protocol[R, P, W]):
         """The commit of the files, as a value; `times` are milliseconds by phase."""
         ...
 
-    def entries(self, state: TableState, prepared: PreparedCommit, written: W) -> MetadataWriter:
-        """Writes what the commit adds to the metadata table."""
+    def entries(self, state: TableState, prepared: PreparedCommit, written: W | None) -> MetadataWriter:
+        """Writes what the commit adds to the metadata table; without `written`, another process had prepared it."""
         ...
 
-    def recheck(self, state: TableState, prepared: PreparedCommit, written: W, section: Section) -> None:
+    def recheck(self, state: TableState, prepared: PreparedCommit, written: W | None, section: Section) -> None:
         """Raises, in the commit section, if the plan no longer fits the table."""
         ...
 

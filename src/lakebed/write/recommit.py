@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from lakebed.commit.commit import commit
-from lakebed.commit.entries import CommitEntries
 from lakebed.commit.prepared import PreparedCommit
 from lakebed.commit.stored import decode_prepared, encode_prepared
-from lakebed.engine.engines import InProcess
 from lakebed.engine.threads import map_tasks
 from lakebed.errors import InvalidInputError, RolledBackError
-from lakebed.index.key_batches import default_cache
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
 from lakebed.storage.confirm import create_file
 from lakebed.table import TableHandle
 from lakebed.transaction.markers import marker_folder
 from lakebed.transaction.transactions import Transactions
-from lakebed.write.committing import read_hidden, recheck
+from lakebed.write.plane import DataPlane
 from lakebed.write.writer import undone_on_failure
 
 
@@ -34,7 +32,9 @@ def store_prepared(storage: Storage, prepared: PreparedCommit, table: str) -> st
     return path
 
 
-def recommit(handle: TableHandle, transactions: Transactions, data: bytes, *, path: str) -> InstantTime:
+def recommit(
+    handle: TableHandle, transactions: Transactions, plane: DataPlane[Any, Any, Any], data: bytes, *, path: str
+) -> InstantTime:
     """Commits a prepared write of a dead process; the completion time.
 
     Raises, with nothing written, if the value is not of this table or cannot be decoded, if the write was committed or
@@ -50,11 +50,9 @@ def recommit(handle: TableHandle, transactions: Transactions, data: bytes, *, pa
     attempt = transactions.take_over(prepared.instant, prepared.action)
     with undone_on_failure(transactions, attempt):
         _check_files(handle.storage, prepared)
-        state, engine = handle.state(), InProcess()
-        entries = CommitEntries(state, prepared, hidden_keys=partial(read_hidden, state, prepared, engine))
-
-        check = partial(recheck, state, prepared, cache=default_cache(), engine=engine)
-        return commit(transactions, attempt, prepared, entries, check=check)
+        state = handle.state()
+        entries, recheck = plane.entries(state, prepared, None), partial(plane.recheck, state, prepared, None)
+        return commit(transactions, attempt, prepared, entries, check=recheck)
 
 
 def _check_files(storage: Storage, prepared: PreparedCommit) -> None:

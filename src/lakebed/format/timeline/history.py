@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptTableError
@@ -37,6 +38,7 @@ _ROW_VERSION = 1
 _NAME = re.compile(r"([0-9]{14,20})_([0-9]{14,20})_([0-9]{1,9})\.parquet", re.ASCII)
 _VERSION = re.compile(r"[0-9]{1,18}", re.ASCII)
 _ACTIONS = {str(action): action for action in Action}
+_WRITES = [str(action) for action in (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,24 @@ def history_table(archived: Iterable[ArchivedInstant]) -> pa.Table:
         for entry in archived
     ]
     return pa.Table.from_pylist(rows, HISTORY_SCHEMA)
+
+
+def join_history(tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows of several history files."""
+    return pa.concat_tables(tables)
+
+
+def decode_instants(data: bytes, *, path: str) -> tuple[ArchivedInstant, ...]:
+    """The completed instants of a history file."""
+    return tuple(archived_instants(decode_history(data, path=path), path=path))
+
+
+def decode_completions(data: bytes, *, path: str) -> dict[InstantTime, InstantTime]:
+    """When the writes of a history file completed, by requested time."""
+    table = decode_history(data, path=path, columns=("instantTime", "completionTime", "action"))
+    table = table.filter(pc.is_in(table["action"], value_set=pa.array(_WRITES, pa.string())))
+    times = zip(table["instantTime"].to_pylist(), table["completionTime"].to_pylist(), strict=True)
+    return {instant_time(requested): instant_time(completed) for requested, completed in times if completed}
 
 
 def archived_instants(table: pa.Table, *, path: str) -> Iterator[ArchivedInstant]:

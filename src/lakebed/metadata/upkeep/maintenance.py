@@ -38,6 +38,7 @@ from lakebed.model.commit import (
     CleanMetadata,
     CleanPlan,
     CommitMetadata,
+    CompactionOperation,
     CompactionPlan,
     InstantRef,
     WriteStat,
@@ -133,7 +134,9 @@ def _compact(section: Section, upkeep: Upkeep) -> InstantTime | None:
     _end_last(section, Action.COMMIT)
     pending = [i for i in section.metadata_timeline.pending() if i.action is Action.COMPACTION]
     if pending:
-        return _execute_compaction(section, upkeep, pending[0], _load_plan(section, pending[0]))
+        plan = _load_plan(section, pending[0])
+        plan = replace(plan, operations=_still_there(section, plan))
+        return _execute_compaction(section, upkeep, pending[0], plan)
     _take_up_log_compaction(section, upkeep)
     if _delta_commits(section.metadata_timeline) >= upkeep.limits.delta_commits:
         instant = _compaction_time(section)
@@ -240,6 +243,21 @@ def _execute_compaction(section: Section, upkeep: Upkeep, pending: Instant, plan
     outcome = section.complete(ticket, done, encode_commit(metadata, replace=False), ROOT)
     end_tickets(ports, instant, outcome)
     return done.completed_at if outcome is Outcome.DONE else None
+
+
+def _still_there(section: Section, plan: CompactionPlan) -> tuple[CompactionOperation, ...]:
+    """The operations of a plan that was made some time ago, without those of indexes that are gone or built anew since.
+
+    Of such an index no file of the plan is left. If only some are missing, the shard is broken, and reading it says so.
+    """
+    ready = set(section.config.metadata_partitions)
+    partitions = sorted({each.partition for each in plan.operations} & ready)
+    present = {file.name for _, file in _files(section.ports.storage, partitions)}
+    return tuple(
+        each
+        for each in plan.operations
+        if each.partition in ready and not present.isdisjoint({each.base_file, *each.log_files})
+    )
 
 
 def _compact_logs(section: Section, upkeep: Upkeep, *, log_blocks: int) -> None:

@@ -26,6 +26,7 @@ from lakebed.metadata.bootstrap import (
     metadata_properties,
 )
 from lakebed.metadata.files import FILES
+from lakebed.metadata.shard_writes import SHARD_CODEC, ShardCodec
 from lakebed.metadata.table import ROOT
 from lakebed.model.index import IndexDefinition
 from lakebed.observe import SILENT, Meter, Observer
@@ -59,6 +60,7 @@ def create_index(
     request: IndexRequest,
     options: IndexOptions,
     observer: Observer = SILENT,
+    codec: ShardCodec = SHARD_CODEC,
 ) -> None:
     """Builds an index from the table's files and makes it part of the table."""
     transactions.rollbacks.run()
@@ -67,15 +69,15 @@ def create_index(
         state = fresh_state(table, section)
         check_request(state, request)
         if request.partition == FILES:
-            _build_files(section, state, observer)
+            _build_files(section, state, observer, codec)
         else:
             if FILES not in section.config.metadata_partitions:
-                _build_files(section, state, SILENT)
+                _build_files(section, state, SILENT, codec)
                 state = fresh_state(table, section)
             resting = [name for name in _resting_on(request.partition) if name in section.config.metadata_partitions]
-            _build(section, state, request, options, observer)
+            _build(section, state, request, options, observer, codec)
             for name in resting:
-                _build(section, fresh_state(table, section), IndexRequest(name, name), options, SILENT)
+                _build(section, fresh_state(table, section), IndexRequest(name, name), options, SILENT, codec)
         note_indexing(section, request.partition)
 
 
@@ -90,7 +92,7 @@ def _resting_on(partition: str) -> tuple[str, ...]:
 
 def fresh_state(table: TableState, section: Section) -> TableState:
     """The table as the section sees it, with its metadata table whatever the options of reads say."""
-    return TableState(table.storage, section.config, section.timeline, table.documents)
+    return table.afresh(section.config, section.timeline)
 
 
 def check_request(state: TableState, request: IndexRequest) -> None:
@@ -110,7 +112,12 @@ def check_request(state: TableState, request: IndexRequest) -> None:
 
 
 def _build(
-    section: Section, state: TableState, request: IndexRequest, options: IndexOptions, observer: Observer
+    section: Section,
+    state: TableState,
+    request: IndexRequest,
+    options: IndexOptions,
+    observer: Observer,
+    codec: ShardCodec,
 ) -> None:
     partition = request.partition
     definition = plan_definition(state, request, options)
@@ -119,7 +126,7 @@ def _build(
     ready = [name for name in section.config.metadata_partitions if name not in out]
     _take_out(section, out)
     clear_partition(section.ports.storage, partition)
-    store_index(section, partition, file_ids, source, definition, observer)
+    store_index(section, partition, file_ids, source, definition, observer, codec)
     set_ready(section, [*ready, partition])
     if definition is not None:
         store_definition(section, partition, definition)
@@ -140,6 +147,7 @@ def store_index(
     source: Source,
     definition: IndexDefinition | None,
     observer: Observer,
+    codec: ShardCodec = SHARD_CODEC,
 ) -> None:
     """Steps 2 to 5: files and delta commit of a partition of which there are no files."""
     storage, now = section.ports.storage, section.ports.clock.now_ms()
@@ -149,7 +157,7 @@ def store_index(
         create_shards(storage, partition, file_ids, instant=instant, date=date)
         meter = Meter(partition, source.pieces * source.passes + len(file_ids), observer)
         ordering = definition.ordering if definition is not None else None
-        target = Target(storage, partition, instant, now, has_ordering=ordering is not None)
+        target = Target(storage, partition, instant, now, has_ordering=ordering is not None, codec=codec)
         stats = store_shards(target, source, file_ids, meter)
         if definition is not None:
             is_new = partition not in section.config.lost_partitions
@@ -158,7 +166,7 @@ def store_index(
         complete_commit(section, ticket, instant, stats, extra)
 
 
-def _build_files(section: Section, state: TableState, observer: Observer) -> None:
+def _build_files(section: Section, state: TableState, observer: Observer, codec: ShardCodec) -> None:
     """The list of files, on which all other partitions rest: they come back with it.
 
     If there is no metadata table that can be opened, whatever lies in its folder goes.
@@ -177,7 +185,7 @@ def _build_files(section: Section, state: TableState, observer: Observer) -> Non
         properties = encode_config(metadata_properties(section.config.name), section.ports.clock.now_ms())
         create_file(storage, f"{ROOT}{PROPERTIES}", properties)
     build = Build(state, IndexRequest(FILES, FILES), None, IndexOptions(), scan_table)
-    store_index(section, FILES, file_ids, kind_of(FILES).source(build, file_ids), None, observer)
+    store_index(section, FILES, file_ids, kind_of(FILES).source(build, file_ids), None, observer, codec)
     set_ready(section, [*ready, FILES])
 
 

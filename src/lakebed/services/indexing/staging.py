@@ -15,8 +15,9 @@ from lakebed.format.arrow import pc
 from lakebed.format.hfile import decode_hfile
 from lakebed.format.metadata.columns import texts
 from lakebed.index.build import Source, Target, join_unique, map_shards
-from lakebed.metadata.bootstrap import encode_base, store_encoded
+from lakebed.metadata.bootstrap import store_encoded
 from lakebed.metadata.entries import Entries, concat_texts
+from lakebed.metadata.shard_writes import encode_base
 from lakebed.model.commit import WriteStat
 from lakebed.model.source import BytesSource
 from lakebed.observe import Meter

@@ -16,7 +16,7 @@ from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.index_definitions import decode_index_definitions, encode_index_definitions
 from lakebed.format.metadata.keys import group_index
 from lakebed.format.timeline.metadata import decode_index_plan, encode_commit, encode_index_commit, encode_index_plan
-from lakebed.metadata.bootstrap import reserved_instant
+from lakebed.metadata.bootstrap import is_reserved, reserved_instant
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import CommitMetadata, IndexedPartition, IndexPlan, WriteStat, stats_by_partition
 from lakebed.model.config import LOST_PARTITIONS
@@ -58,12 +58,21 @@ def settle(transactions: Transactions, section: Section, partition: str | None =
 
 def finish_indexings(section: Section) -> list[tuple[InstantTime, frozenset[str]]]:
     """Completes pending indexing instants whose indexes are all ready; the others, and what they wait for."""
+    _end_last_tickets(section)
     found = []
     for instant in [i.requested_at for i in section.timeline.pending() if i.action is Action.INDEXING]:
         waiting = _finish_indexing(section, instant)
         if waiting is not None:
             found.append((instant, waiting))
     return found
+
+
+def _end_last_tickets(section: Section) -> None:
+    """Ends tickets that a process left which died just after an instant had completed."""
+    noted = [i for i in section.timeline.completed() if i.action is Action.INDEXING]
+    built = [i for i in section.metadata_timeline.completed() if is_reserved(i.requested_at)]
+    for done in (*noted[-1:], *built[-1:]):
+        end_tickets(section.ports, done.requested_at)
 
 
 def next_reserved(section: Section) -> InstantTime:

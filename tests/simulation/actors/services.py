@@ -1,4 +1,4 @@
-"""Who looks after the table: compactors, clusterers, cleaners, archivers, and operators who save and restore it.
+"""Who looks after the table: compactors, clusterers, cleaners, archivers, and those who execute or cancel their plans.
 
 They call the services of lakebed as users do; only what touches rows is simulated.
 """
@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from lakebed.errors import CommitUnknownError, LakebedError, TableRestoredError, WriteConflictError
+from tests.simulation.actor import Actor, register
+from tests.simulation.checker import Told, Write
+from tests.simulation.client import Client
+from tests.simulation.invariants import PLANS
+
+from lakebed.errors import CommitUnknownError, LakebedError, ServiceCancelledError
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.services.archive import ArchiveLimits, archive_timeline
@@ -19,13 +24,8 @@ from lakebed.services.clustering.run import execute_clustering, schedule_cluster
 from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
 from lakebed.services.compaction.options import CompactionOptions, LogCompactionOptions
 from lakebed.services.compaction.run import execute_compaction, schedule_compaction
-from lakebed.services.restore import restore
-from lakebed.services.savepoint import delete_savepoint, savepoint
 from lakebed.timeline import load_timeline
 from lakebed.timeline.config import load_config
-
-from .actors import Client
-from .checker import Told, Write
 
 KEPT = Retention(commits=1)
 OFTEN = ArchiveLimits(min_commits=1, max_commits=2, merged_files=2)
@@ -98,51 +98,6 @@ def run_archiver(client: Client, rounds: int, delay_ms: int) -> None:
             client.world.reached[f"archiver told {type(error).__name__}"] += 1
 
 
-def run_keeper(client: Client, delay_ms: int) -> None:
-    """Puts a savepoint on a write, and some time later removes it or sets the table back to it."""
-    try:
-        if finish_restore(client):
-            return
-        client.world.scheduler.sleep(client.dice.randint(1, delay_ms))
-        commits = client.context.handle.state().timeline.commits()
-        if not commits:
-            return
-        target = client.dice.choice(commits).requested_at
-        needs_savepoint = client.dice.random() < 0.8
-        if needs_savepoint:
-            savepoint(client.context, target)
-            client.world.reached["savepoint"] += 1
-        client.world.scheduler.sleep(client.dice.randint(1, 30 * delay_ms))
-        if client.dice.random() < 0.3:
-            delete_savepoint(client.context, target)
-        else:
-            _set_back(client, target, needs_savepoint)
-    except LakebedError as error:
-        client.world.reached[f"keeper told {type(error).__name__}"] += 1
-    client.check_no_timers()
-
-
-def finish_restore(client: Client) -> bool:
-    """Goes on with a restore that another process left; whether there is one."""
-    pending = load_timeline(client.storage, load_config(client.storage)).pending()
-    for instant in [i for i in pending if i.action is Action.RESTORE]:
-        data = client.storage.get(f".hoodie/timeline/{instant.requested_at}.restore.requested")
-        restore(client.context, InstantTime(client.invariants.codec.decode_restore_plan(data, path="").target))
-        client.world.reached["restore taken up"] += 1
-        return True
-    return False
-
-
-def _set_back(client: Client, target: InstantTime, needs_savepoint: bool) -> None:
-    """The table must be idle: tried a few times."""
-    for _ in range(3):
-        with suppress(WriteConflictError, TableRestoredError):
-            restore(client.context, target, needs_savepoint=needs_savepoint)
-            client.world.reached["restore"] += 1
-            return
-        client.world.scheduler.sleep(client.dice.randint(1, 40_000))
-
-
 def _schedule_clustering(client: Client) -> InstantTime | None:
     partitions = sorted(client.context.handle.state().files)
     return schedule_clustering(
@@ -177,3 +132,29 @@ _EXECUTE = {
     Action.CLUSTERING: execute_clustering,
     Action.CLEAN: execute_clean,
 }
+
+
+def _finish(client: Client) -> None:
+    """Any process executes what waits, unless it is removable: that was begun and is to be rolled back."""
+    client.context.engine.outlive = False  # type: ignore[attr-defined]
+    problems = [execute_plan(client, p) for p in client.invariants.timeline().pending() if p.action in PLANS]
+    for problem in problems:
+        if problem is not None and not isinstance(problem, ServiceCancelledError):
+            raise problem
+
+
+def _nothing(client: Client) -> None:
+    del client
+
+
+def _register(name: str, run: Callable[[Client], None], finish: Callable[[Client], None] = _nothing) -> None:
+    register(Actor(name, lambda setup: setup.count(name), lambda client, _: run(client), finish=finish))
+
+
+_register("compactor", lambda client: run_service(client, Action.COMPACTION, 1, 5_000))
+_register("log compactor", lambda client: run_service(client, Action.LOG_COMPACTION, 2, 5_000))
+_register("clusterer", lambda client: run_service(client, Action.CLUSTERING, 1, 5_000))
+_register("file cleaner", lambda client: run_service(client, Action.CLEAN, 2, 5_000))
+_register("archiver", lambda client: run_archiver(client, 2, 10_000))
+_register("executor", lambda client: run_executor(client, 2, 30_000), _finish)
+_register("canceller", lambda client: run_canceller(client, 3, 5_000))

@@ -1,4 +1,4 @@
-"""Another engine at work on the table for some time: it builds an index, or executes a plan, and beats no heart.
+"""Another engine that builds an index for some time, without a heartbeat.
 
 What it has made must be there when it looks again. In the end it gives up and takes its work away, so that the table is
 as it would be without it.
@@ -6,24 +6,22 @@ as it would be without it.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from tests.simulation.actor import Actor, never, register
+from tests.simulation.client import Client
+from tests.simulation.invariants import require
+from tests.simulation.setup import Setup
+from tests.simulation.table import BUILT, merge_entries, shard_of_key
 
 from lakebed.errors import LakebedError
 from lakebed.format.file_names import encode_log_file_name
+from lakebed.format.partition_metafile import PARTITION_METAFILE
 from lakebed.format.timeline.metadata import encode_index_plan
 from lakebed.model.commit import IndexedPartition, IndexPlan
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage.confirm import create_file, delete_file
-from lakebed.timeline import load_timeline
-from lakebed.timeline.config import load_config
 from lakebed.transaction.config import change_config
-from lakebed.transaction.section import METADATA, Section
-
-from .actors import Client
-from .invariants import require
-from .services import execute_plan, plan_service
-from .table import BUILT
+from lakebed.transaction.section import METADATA
 
 SHARDS = 3
 BUILD = InstantTime("00000000000000007")
@@ -73,8 +71,11 @@ def _check(client: Client, made: list[str]) -> None:
     lost = [path for path in made if path not in files]
     require(not lost, "I19", f"{lost} of an index that is being built is gone")
     for path, stored in files.items():
-        if path.startswith(f"{METADATA}{BUILT}/") and path not in made:
-            require(stored.data == str(SHARDS).encode(), "I18", f"{path} was hashed over {stored.data!r} shards")
+        if path.startswith(f"{METADATA}{BUILT}/") and path not in made and not path.endswith(PARTITION_METAFILE):
+            number = int(path.rpartition("/")[2].split("-")[2])
+            places = merge_entries([stored.data])[1]
+            wrong = [key for key in places if shard_of_key(key, SHARDS) != number]
+            require(not wrong, "I18", f"{path} has {wrong[:1]}, which belongs to another shard")
 
 
 def give_up_build(client: Client) -> None:
@@ -90,45 +91,13 @@ def give_up_build(client: Client) -> None:
             section.remove_pending(plan.requested_at, Action.INDEXING)
 
 
-def run_rival(client: Client, delay_ms: int) -> None:
-    """Plans a compaction, begins it when it has waited for long, is at it for less than the delay, and gives it up."""
-    client.world.scheduler.sleep(client.dice.randint(1, 2_000))
-    try:
-        planned = plan_service(client, Action.COMPACTION)
-        if planned is None:
-            return
-        plan = Instant(planned, Action.COMPACTION, State.REQUESTED)
-        client.world.scheduler.sleep(delay_ms + 1_000)
-        with client.transactions.section() as section:
-            if not _is_free(section, plan):
-                return
-            inflight = Instant(planned, Action.COMPACTION, State.INFLIGHT)
-            begun_ms = client.world.now_ms
-            create_file(client.storage, section.path(inflight), b"")
-        client.world.scheduler.sleep(client.dice.randint(1, delay_ms // 2))
-        is_there = section.path(inflight) in client.world.store.files
-        stood_still = client.world.now_ms - begun_ms >= delay_ms
-        require(
-            is_there or stood_still, "I19 age", f"{inflight.requested_at} was undone while another engine was at it"
-        )
-        client.world.reached["plan begun elsewhere"] += 1
-        with client.transactions.section() as section:
-            # Who stood still may find another attempt in its place.
-            if client.world.now_ms - begun_ms < delay_ms and inflight in section.timeline.pending():
-                section.remove(inflight)
-    except LakebedError:
-        client.world.reached["rival gave up"] += 1
+def _count(setup: Setup) -> int:
+    return setup.has_builder and setup.keeps_metadata
 
 
-def run_late(client: Client, delay_ms: int) -> None:
-    """Executes plans that have waited for long."""
-    client.world.scheduler.sleep(delay_ms + client.dice.randint(1_000, delay_ms // 2))
-    with suppress(LakebedError):
-        pending = load_timeline(client.storage, load_config(client.storage)).pending()
-        for plan in [i for i in pending if i.action is Action.COMPACTION]:
-            execute_plan(client, plan)
-    client.check_no_timers()
+def _finish(client: Client) -> None:
+    if client.setup.has_builder:
+        give_up_build(client)
 
 
-def _is_free(section: Section, plan: Instant) -> bool:
-    return plan in section.timeline.pending() and plan.requested_at not in section.heartbeats
+register(Actor("builder", _count, lambda client, _: run_builder(client, 6_000), finish=_finish, restarts=never))
