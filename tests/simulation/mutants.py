@@ -19,6 +19,8 @@ import lakebed.services.archive as archive
 import lakebed.services.clean.run as clean
 import lakebed.services.clustering.run as clustering
 import lakebed.services.compaction.plan as compaction_plan
+import lakebed.services.indexing.create as create
+import lakebed.services.indexing.drop as drop
 import lakebed.services.restore as restore
 import lakebed.services.savepoint as savepoint
 import lakebed.table.handle as handle
@@ -970,3 +972,41 @@ mutant("I19 age", "whether another engine is at a plan is judged by when it was 
 
 def _left_since_request(time_left: Any) -> Any:
     return lambda section, plan: time_left(section, replace(plan, state=State.REQUESTED))
+
+
+def with_committers(setup: Setup) -> Setup:
+    """Writers who stand still after they have prepared a commit, and others who commit it."""
+    return with_pauses(replace(setup, services=(), committers=3, has_operator=False))
+
+
+def with_indexers(setup: Setup) -> Setup:
+    """Those who create and drop an index, by a lock that is lost now and then, and writers."""
+    services = tuple(name for name in setup.services if name != "keeper")
+    shape = replace(setup.shape, has_metadata=True)
+    return with_leases(replace(setup, shape=shape, services=services, indexers=3, writers=(("upsert", "insert"),) * 3))
+
+
+mutant("config not fenced", "the config names an index though its builder lost the lock", with_indexers)(
+    lambda: ((Section, "announce_config", lambda self: None),)
+)
+mutant("index swept", "files of an index go though whoever drops it lost the lock", with_indexers)(
+    lambda: tuple(
+        (module, "clear_partition", _clear_without_lease(module.clear_partition)) for module in (create, drop)
+    )
+)
+
+
+def _clear_without_lease(clear: Any) -> Any:
+    def clear_anyway(section: Section, *rest: Any, **named: Any) -> None:
+        with mock.patch.object(Section, "check_lease", return_value=None):
+            clear(section, *rest, **named)
+
+    return clear_anyway
+
+
+mutant("late plan", "a compaction of the metadata table takes an index that was dropped since", with_indexers)(
+    lambda: ((maintenance, "_still_there", lambda section, plan: plan.operations),)
+)
+mutant("committed elsewhere", "a write that another process committed is told to have failed", with_committers)(
+    lambda: ((Transactions, "_find_completion", lambda self, section, attempt: None),)
+)

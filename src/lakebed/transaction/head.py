@@ -15,10 +15,19 @@ _PATH = ".hoodie/.tickets/.head.json"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """`open` is the instant that a section is to complete, None once it is over; `epoch` counts changes."""
+    """`open` is the instant that a section is to complete, None once it is over; `epoch` counts changes.
+
+    With `changes_config` the section is about to change the table's configuration.
+    """
 
     epoch: int = 0
     open: InstantTime | None = None
+    changes_config: bool = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no section is at work, as far as it says."""
+        return self.open is None and not self.changes_config
 
 
 def load_head(storage: Storage) -> tuple[Head, str | None]:
@@ -28,7 +37,8 @@ def load_head(storage: Storage) -> tuple[Head, str | None]:
         return Head(), None
     try:
         found = json.loads(stored[0])
-        return Head(int(found["epoch"]), instant_time(found["open"]) if found["open"] else None), stored[1]
+        opened = instant_time(found["open"]) if found["open"] else None
+        return Head(int(found["epoch"]), opened, bool(found.get("config"))), stored[1]
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptTableError(f"not a head record ({error})", path=_PATH, hint="delete the file") from error
 
@@ -42,5 +52,6 @@ def close_head(storage: Storage, epoch: int) -> None:
 
 def swap_head(storage: Storage, head: Head, etag: str | None) -> bool:
     """Replaces the head record that was loaded; False if another holder of the lock was faster."""
-    data = json.dumps({"epoch": head.epoch, "open": head.open}).encode()
+    document = {"epoch": head.epoch, "open": head.open, **({"config": True} if head.changes_config else {})}
+    data = json.dumps(document).encode()
     return create_file(storage, _PATH, data) if etag is None else swap_file(storage, _PATH, data, etag)

@@ -18,7 +18,7 @@ from lakebed.storage import Outcome, Storage, Ticket
 from lakebed.storage.confirm import create_file, delete_file
 from lakebed.timeline import Archive, Timeline
 from lakebed.timeline.active import list_instants
-from lakebed.timeline.config import load_config
+from lakebed.timeline.config import load_config, rewrite_config
 from lakebed.transaction.head import Head, close_head, load_head, swap_head
 from lakebed.transaction.heartbeats import Timing, load_heartbeats
 from lakebed.transaction.ports import Ports
@@ -104,7 +104,7 @@ class Section:
 
     def _close(self) -> None:
         """Closes the head record; if that fails, the next holder revokes our ticket as after a crash."""
-        if self._head.open is not None and not self._is_publishing:
+        if not self._head.is_closed and not self._is_publishing:
             with suppress(LakebedError):
                 close_head(self.ports.storage, self._head.epoch)
 
@@ -240,10 +240,18 @@ class Section:
 
     def _announce(self, instant: InstantTime) -> None:
         """Opens the head record: tells the next holder of the lock which instant's tickets to revoke."""
-        if self._head.open == instant:
-            return
+        if self._head.open != instant:
+            self._open_head(instant, changes_config=self._head.changes_config)
+
+    def announce_config(self) -> None:
+        """Tells the next holder of the lock that this one may be paused right before it replaces the configuration."""
+        self.check_lease()
+        if self.ports.lock.can_be_lost and not self._head.changes_config:
+            self._open_head(self._head.open, changes_config=True)
+
+    def _open_head(self, instant: InstantTime | None, *, changes_config: bool) -> None:
         head, etag = load_head(self.ports.storage)
-        opened = Head(head.epoch + 1, instant)
+        opened = Head(head.epoch + 1, instant, changes_config)
         if not self.has_lease() or not swap_head(self.ports.storage, opened, etag):
             raise lost_lock(self.ports)
         self._head = opened
@@ -356,6 +364,8 @@ def _take_over(ports: Ports, opens: InstantTime | None, ticket: Ticket | None) -
     head, etag = load_head(ports.storage)
     if head.open is not None:
         revoke_tickets(ports, head.open, but=ticket)
+    if head.changes_config:
+        rewrite_config(ports.storage, ports.clock.now_ms())
     if opens is None:
         return _CLOSED
     opened = Head(head.epoch + 1, opens)

@@ -26,8 +26,7 @@ from lakebed.model.words import META_COLUMNS, Action, MergeMode, State, TableTyp
 from lakebed.options import parse_index_options, parse_option, parse_write_options
 from lakebed.storage import Storage
 from lakebed.storage.confirm import create_file, delete_file, replace_file
-from lakebed.timeline.config import PROPERTIES, has_config
-from lakebed.transaction.config import encode_config
+from lakebed.timeline.config import PROPERTIES, encode_config, has_config
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.section import METADATA, instant_path
 from lakebed.transaction.times import format_time, shift_time, timeline_zone

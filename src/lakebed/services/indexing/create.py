@@ -45,8 +45,7 @@ from lakebed.services.indexing.steps import (
 )
 from lakebed.storage.confirm import create_file, delete_file
 from lakebed.table import TableState
-from lakebed.timeline.config import PROPERTIES
-from lakebed.transaction.config import encode_config
+from lakebed.timeline.config import PROPERTIES, encode_config
 from lakebed.transaction.section import Section
 from lakebed.transaction.times import format_time, timeline_zone
 from lakebed.transaction.transactions import Transactions
@@ -125,7 +124,7 @@ def _build(
     out = (partition, *_resting_on(partition))
     ready = [name for name in section.config.metadata_partitions if name not in out]
     _take_out(section, out)
-    clear_partition(section.ports.storage, partition)
+    clear_partition(section, partition)
     store_index(section, partition, file_ids, source, definition, observer, codec)
     set_ready(section, [*ready, partition])
     if definition is not None:
@@ -176,7 +175,7 @@ def _build_files(section: Section, state: TableState, observer: Observer, codec:
     file_ids = group_ids(FILES, 1)
     set_ready(section, (), dropped=() if is_there else section.config.metadata_partitions_inflight)
     if is_there:
-        clear_partition(storage, FILES)
+        clear_partition(section, FILES)
     else:
         ready = ()
         for listed in storage.list(ROOT.rstrip("/"), recursive=True):

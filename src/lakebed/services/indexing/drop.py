@@ -25,7 +25,7 @@ def drop_index(transactions: Transactions, name: str) -> None:
             ready = [each for each in config.metadata_partitions if each != partition]
             set_ready(section, ready, dropped=[partition])
         store_definition(section, partition, None)
-        clear_partition(section.ports.storage, partition)
+        clear_partition(section, partition)
 
 
 def _check(section: Section, partition: str) -> None:

@@ -253,7 +253,7 @@ def _publish(
         set_ready(section, ready)  # The old shards are as they were.
         raise
     if not old.file_ids <= set(layout.file_ids):
-        clear_partition(section.ports.storage, old.partition, keep=instant)
+        clear_partition(section, old.partition, keep=instant)
     set_ready(section, ready)
     note_indexing(section, old.partition)
 

@@ -23,7 +23,7 @@ from lakebed.model.config import LOST_PARTITIONS
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.storage import Outcome, Storage, Ticket
+from lakebed.storage import Outcome, Ticket
 from lakebed.storage.confirm import delete_file, replace_shared_file
 from lakebed.table.definitions import load_stored
 from lakebed.timeline import Archive
@@ -68,11 +68,13 @@ def finish_indexings(section: Section) -> list[tuple[InstantTime, frozenset[str]
 
 
 def _end_last_tickets(section: Section) -> None:
-    """Ends tickets that a process left which died just after an instant had completed."""
+    """Ends tickets that a process left which died just after an instant had completed, or before it was requested."""
     noted = [i for i in section.timeline.completed() if i.action is Action.INDEXING]
     built = [i for i in section.metadata_timeline.completed() if is_reserved(i.requested_at)]
     for done in (*noted[-1:], *built[-1:]):
         end_tickets(section.ports, done.requested_at)
+    if section.config.metadata_partitions:
+        end_tickets(section.ports, next_reserved(section))
 
 
 def next_reserved(section: Section) -> InstantTime:
@@ -167,19 +169,20 @@ def _written_definitions(section: Section) -> dict[str, IndexDefinition]:
     return {} if stored is None else decode_index_definitions(stored, path=path)
 
 
-def clear_partition(storage: Storage, mdt_partition: str, keep: InstantTime | None = None) -> None:
+def clear_partition(section: Section, mdt_partition: str, keep: InstantTime | None = None) -> None:
     """Deletes the files of a metadata-table partition that is not ready, all but those of the instant `keep`.
 
     Shards go in order, the first one first: a reader that still believes in the index then finds that shards are
     missing, never a smaller number of them, over which it would look for keys in the wrong places.
     """
-    found = []
+    storage, found = section.ports.storage, []
     for listed in storage.list(f"{ROOT}{mdt_partition}", recursive=True):
         file = decode_data_file_name(_CHECKSUM.sub(r"\1", listed.path.rpartition("/")[2]))
         stays = keep is not None and (file is None or file.instant == keep)
         if not stays:
             shard = None if file is None else group_index(file.file_id)
             found.append((shard is None, shard or 0, listed.path))
+    section.check_lease()  # What was listed is of before: a later index has files with other names.
     for _, _, path in sorted(found):
         delete_file(storage, path)
 
