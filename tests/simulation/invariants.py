@@ -499,6 +499,8 @@ class Invariants(Witness):
             return
         if path.split("/")[2] not in self._partitions():
             return  # Of an index that is being built, or was dropped: it may go with what others added to it.
+        if path.endswith(PARTITION_METAFILE):
+            return  # Nobody reads it.
         file = data_file(path.rpartition("/")[2])
         assert file is not None
         counts = file.instant in self.metadata_completions or file.instant in self._compactions

@@ -21,6 +21,7 @@ import lakebed.services.clustering.run as clustering
 import lakebed.services.compaction.plan as compaction_plan
 import lakebed.services.indexing.create as create
 import lakebed.services.indexing.drop as drop
+import lakebed.services.indexing.steps as steps
 import lakebed.services.restore as restore
 import lakebed.services.savepoint as savepoint
 import lakebed.table.handle as handle
@@ -189,9 +190,8 @@ def with_lost_services(setup: Setup) -> Setup:
     lock = LockKind(can_be_lost=True, lease_ms=2_000)
     rates = {Fault.PAUSE: 0.08, Fault.CRASH_BEFORE: 0.004}
     writers = (("upsert", "upsert"), ("insert",))
-    return replace(
-        with_services(setup), services=(), lock=lock, rates=rates, writers=writers, cleaners=0, maintainers=5
-    )
+    setup = replace(with_services(setup), services=(), lock=lock, rates=rates)
+    return replace(setup, writers=writers, cleaners=0, maintainers=5, indexers=0)
 
 
 def with_undone_compactions(setup: Setup) -> Setup:
@@ -986,22 +986,25 @@ def with_indexers(setup: Setup) -> Setup:
     return with_leases(replace(setup, shape=shape, services=services, indexers=3, writers=(("upsert", "insert"),) * 3))
 
 
-mutant("config not fenced", "the config names an index though its builder lost the lock", with_indexers)(
-    lambda: ((Section, "announce_config", lambda self: None),)
-)
-mutant("index swept", "files of an index go though whoever drops it lost the lock", with_indexers)(
-    lambda: tuple(
-        (module, "clear_partition", _clear_without_lease(module.clear_partition)) for module in (create, drop)
+mutant("config not fenced", "the config names an index though its builder lost the lock")(
+    lambda: (
+        (Section, "announce_config", lambda self: None),
+        (steps, "change_config", _without_lease(steps.change_config)),
     )
 )
+mutant("index swept", "files of an index go though whoever drops it lost the lock", with_indexers)(
+    lambda: tuple((module, "clear_partition", _without_lease(module.clear_partition)) for module in (create, drop))
+)
 
 
-def _clear_without_lease(clear: Any) -> Any:
-    def clear_anyway(section: Section, *rest: Any, **named: Any) -> None:
+def _without_lease(step: Any) -> Any:
+    """A step of index work that is taken whether the lock is still held or not."""
+
+    def step_anyway(section: Section, *rest: Any, **named: Any) -> None:
         with mock.patch.object(Section, "check_lease", return_value=None):
-            clear(section, *rest, **named)
+            step(section, *rest, **named)
 
-    return clear_anyway
+    return step_anyway
 
 
 mutant("late plan", "a compaction of the metadata table takes an index that was dropped since", with_indexers)(

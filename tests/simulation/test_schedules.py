@@ -25,10 +25,9 @@ ROOT = Path(__file__).parents[2]
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOST_AFTER, Fault.PAUSE)
 NEVER = ("commit.P4 lost after",)
 """A step that only reads: whatever is written meanwhile is a heartbeat."""
-NO_ACTOR = ("lease.", "stream.")
-"""Readers with a lease are not simulated: tests/services has them. Nor is the commit of what a dead process prepared:
-tests/commit crashes after each of its calls."""
-IN_MATRIX = ("restore.", "service.cancel")
+NO_ACTOR = ("lease.",)
+"""Readers with a lease are not simulated: tests/services has them."""
+IN_MATRIX = ("restore.", "service.cancel", "stream.")
 """Steps that are rare: the crash matrix strikes each of their calls."""
 CRASH_POINTS = (
     *("C1", "C2", "C3", "C4", "C5 C11", "C6", "C7", "C8", "C9", "C10", "C12"),
@@ -61,13 +60,22 @@ SERVICES = (
     "metadata rollback",
     "config changed",
     "index files before the commit",
+    "index created",
+    "index rebuilt",
+    "index dropped",
+    "prepared",
+    "recommitted",
 )
-ONCE_FAILED = (
+ONCE_FAILED = (622, 1260, 1812, 1843, 3299, 3525, 6814, 7562, 9266)
+"""Each found a fault, of the product or of its judge, and fails without the mending."""
+ONCE_FAILED_BEFORE = (
     *(14966, 15101, 18410, 23904, 25568, 39584, 46848, 63070, 73834, 89683, 107235),
     *(244511, 292365, 297047, 353664, 355538, 402286, 442304, 671836, 684740, 714653, 887399, 945088),
     *(1180212, 1373160, 1374031, 1700440, 1734619, 2062057, 5098502, 5309644, 5771112, 7779844, 9338332),
 )
-"""Beyond the first 10,000: each found a fault, of the protocol or of its judge."""
+"""Each found a fault while writers were simulated by a copy. Since the real writer runs, their schedules are others and
+reach other things; seeds that reach the same faults are still to be found. Until then the crash matrix and mutants
+hold these rules."""
 ANSWERS = ("told WriteConflictError", "told RolledBackError", "told LockUnavailableError")
 
 
@@ -97,7 +105,7 @@ def test_log_files_of_the_metadata_table_are_merged_under_all_that_may_happen() 
     assert [name for name in wanted if not reached[name]] == []
 
 
-@pytest.mark.parametrize("seed", ONCE_FAILED)
+@pytest.mark.parametrize("seed", [*ONCE_FAILED, *ONCE_FAILED_BEFORE])
 def test_schedules_that_once_failed(seed: int) -> None:
     _, failed = run_seeds([seed])
     assert not failed, failed[0].describe()
