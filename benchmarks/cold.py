@@ -40,6 +40,8 @@ BARS = {1_000: (2.0, 0.5), 100_000: (3.0, 1.0)}
 """Rows of an upsert, and how often the warm time, plus how many seconds, a cold start may take."""
 LOCAL_ROWS, CLUSTER_ROWS, SPARK_TIMES_MAX = 100_000, 2_500_000, 1.3
 _OWN = ("LAKEBED_", "NUMBA_", "XDG_")
+_MARK = "BENCHMARKS_COLD"
+"""A variable that names its home to each process that is started here, and to all that it starts."""
 _CLUSTER_OPTIONS = {
     "spark.executor.memory": "1g",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "180s",
@@ -163,7 +165,7 @@ def cluster_lines(folder: Path, ready: Path, rounds: int) -> Iterator[Line]:
             try:
                 return upsert_on_spark(folder, table, CLUSTER_ROWS, home, options)
             finally:
-                end_processes(*homes, but=("deploy.worker.Worker",))
+                end_processes(*homes, but="org.apache.spark.deploy.")
 
         runs = take_turns(starts, upsert, rounds, in_order=True)
     what = f"{CLUSTER_ROWS:,} rows, two executors"
@@ -203,7 +205,8 @@ def spark_line(what: str, cold: Runs, warm: Runs) -> Line:
     """A cold upsert beside a warm one."""
     bar = Bar(f"<= {SPARK_TIMES_MAX:g}x", cold.wall <= SPARK_TIMES_MAX * warm.wall)
     jobs = f" in {cold.runs[0].said['jobs']} Spark jobs"
-    return Line(what, seconds_text(cold.wall) + jobs, "warm", seconds_text(warm.wall), ratio(cold, warm), bar)
+    times = f"{cold.wall / warm.wall:.2f}x its time"
+    return Line(what, seconds_text(cold.wall) + jobs, "warm", seconds_text(warm.wall), times, bar)
 
 
 def ratio(cold: Runs, warm: Runs) -> str:
@@ -240,7 +243,7 @@ def environment(home: Path) -> dict[str, str]:
     """What a process sees that lives in a home: nothing points to caches elsewhere."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
     paths = os.pathsep.join([str(Path(lakebed.__file__).parents[1]), str(HERE.parent)])
-    return {**kept, "HOME": str(home), "TMPDIR": str(home / "tmp"), "PYTHONPATH": paths, "TZ": "UTC"}
+    return {**kept, "HOME": str(home), _MARK: str(home), "TMPDIR": str(home / "tmp"), "PYTHONPATH": paths, "TZ": "UTC"}
 
 
 def run_child(command: Sequence[str], home: Path) -> Run:
@@ -257,11 +260,12 @@ def run_child(command: Sequence[str], home: Path) -> Run:
     return Run(seconds, usage.ru_utime + usage.ru_stime, json.loads(said.splitlines()[-1]))
 
 
-def end_processes(*homes: Path, but: Sequence[str] = ()) -> None:
-    """Ends what still runs in these homes, such as a compiler in the background; all of it was started from here."""
-    marks = {f"HOME={home}".encode() for home in homes}
+def end_processes(*homes: Path, but: str | None = None) -> None:
+    """Ends what was started here and still runs in these homes, such as a compiler; not what has `but` in its name."""
+    marks = {f"{_MARK}={home}".encode() for home in homes}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             command = (folder / "cmdline").read_bytes().decode(errors="replace")
-            if marks & {*(folder / "environ").read_bytes().split(b"\0")} and not any(name in command for name in but):
+            is_ours = marks & {*(folder / "environ").read_bytes().split(b"\0")}
+            if is_ours and (but is None or but not in command):
                 os.kill(int(folder.name), signal.SIGKILL)
