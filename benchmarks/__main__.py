@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from importlib import import_module
+from pathlib import Path
 
 from benchmarks.report import print_conditions
 from benchmarks.settings import Settings
@@ -14,6 +15,7 @@ WRITES = (
     *("write", "phases", "write_spark", "memory", "memory_spark", "index", "index_bytes", "upsert_growth"),
     "ways",
     *("compaction", "clustering", "growth"),
+    *("cold", "walk", "turns"),
 )
 WITH_SETTINGS = ("lookup", *WRITES)
 ON_DEMAND = ("append", *(name for name in WRITES if name != "write"))
@@ -27,7 +29,16 @@ def main(arguments: list[str]) -> int:
     unknown = sorted({*given.names} - {*READS, *WRITES})
     if unknown:
         parser.error(f"there is no benchmark {', '.join(unknown)}; there are {', '.join((*READS, *WRITES))}")
-    settings = Settings(given.rows, given.batch_rows, given.rounds, given.record_index, given.large)
+    settings = Settings(
+        given.rows,
+        given.batch_rows,
+        given.rounds,
+        given.record_index,
+        given.large,
+        given.spark,
+        given.base,
+        tuple(given.only),
+    )
     print_conditions()
     for name in (*READS, *WRITES):
         if name in given.names or (not given.names and name not in ON_DEMAND):
@@ -46,7 +57,19 @@ def _parser() -> argparse.ArgumentParser:
     writes.add_argument("--rounds", type=int, help="how often to measure")
     writes.add_argument("--record-index", action="store_true", help="on tables of lakebed and of Apache Hudi")
     parser.add_argument("--large", action="store_true", help="lookup, upsert_growth: also an index of 100,000,000 keys")
+    parser.add_argument("--spark", action="store_true", help="cold: first upserts of Spark sessions")
+    parser.add_argument("--base", "--source", type=_checkout, help="turns, walk: another checkout, or its src")
+    parser.add_argument("--only", action="append", default=[], metavar="FIGURES", help="turns: these alone; repeatable")
     return parser
+
+
+def _checkout(text: str) -> Path:
+    """The folder of a checkout, absolute."""
+    path = Path(text).resolve()
+    root = path.parent if path.name == "src" else path
+    if not (root / "src" / "lakebed").is_dir():
+        raise argparse.ArgumentTypeError(f"there is no src/lakebed in {root}")
+    return root
 
 
 if __name__ == "__main__":

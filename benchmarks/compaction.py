@@ -40,18 +40,24 @@ _OPTIONS = {"hoodie.logfile.data.block.format": "avro"}
 
 def main(settings: Settings) -> None:
     """Prints one table."""
-    source = BENCH / f"compaction-{settings.rows}-{settings.batch_rows}"
-    if not (source / "done").exists():
-        print(f"writing {settings.rows:,} rows and {LOGS} batches of {settings.batch_rows:,} updates ...", flush=True)
-        _make_table(source, settings)
+    source = source_table(settings)
     with running_peer() as peer, tempfile.TemporaryDirectory(dir=BENCH) as folder:
-        ours, cpu, theirs = _measure(source / "table", Path(folder), peer, settings.rounds or ROUNDS)
+        ours, cpu, theirs = _measure(source, Path(folder), peer, settings.rounds or ROUNDS)
     title = f"compaction: {settings.rows:,} rows in {len(CITIES)} file groups, {LOGS} log files each of "
     lines = [
         _line(ours, theirs),
         Line("  processor time", seconds_text(cpu.median)),
     ]
     print_lines(f"{title}{settings.batch_rows // len(CITIES):,} updates; medians", lines)
+
+
+def source_table(settings: Settings) -> Path:
+    """The table whose copies are compacted, made now if this is the first time."""
+    folder = BENCH / f"compaction-{settings.rows}-{settings.batch_rows}"
+    if not (folder / "done").exists():
+        print(f"writing {settings.rows:,} rows and {LOGS} batches of {settings.batch_rows:,} updates ...", flush=True)
+        _make_table(folder, settings)
+    return folder / "table"
 
 
 def _line(ours: Times, theirs: Times | None) -> Line:

@@ -89,16 +89,17 @@ def title(where: str, settings: Settings) -> str:
 
 
 def measure(
-    contenders: Sequence[Contender], batches: Batches, settings: Settings, rounds: int
+    contenders: Sequence[Contender], batches: Batches, settings: Settings, rounds: int, loads: int = LOADS
 ) -> tuple[Measured, Measured]:
     """Costs of first loads and of upserts. One of each is done before, and not counted."""
     with fresh_folder() as made:
-        folders = [made / f"load-{number}" for number in range(min(rounds, LOADS) + 1)]
+        folders = [made / f"load-{number}" for number in range(min(rounds, loads) + 1)]
         turns = Turns(settings.record_index)
         for number, folder in enumerate(folders):
             folder.mkdir()
             is_last, rows = folder == folders[-1], batches.load if number else batches.batch(0)
-            for contender in contenders if is_last else [c for c in contenders if c.loads_often]:
+            chosen = contenders if is_last else [c for c in contenders if c.loads_often]
+            for contender in chosen if number % 2 else chosen[::-1]:
                 turns.load(contender, folder, rows, counts=number > 0)
         for number in range(rounds + 1):
             for contender in contenders if number % 2 else contenders[::-1]:

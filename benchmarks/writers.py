@@ -32,6 +32,7 @@ TITLES = {
     "paimon": "pypaimon 2.1",
     "hudi": "Apache Hudi 1.2",
     "delta": "Delta 4.0 on Spark",
+    "base": "lakebed of the other checkout",
 }
 
 
