@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.engine.jvm import ensure_java_home
+from lakebed.engine.session import ensure_java_home
 from lakebed.engine.workers import check_spark
 from lakebed.errors import InvalidInputError
 

@@ -16,8 +16,8 @@ from typing import Any
 import lakebed.services.restore  # Modules whose functions are swapped must be loaded by then.
 import lakebed.services.savepoint
 import lakebed.services.table_services  # noqa: F401
-import lakebed.timeline.active as active
 import lakebed.timeline.archive as archive
+import lakebed.timeline.timeline as active
 import lakebed.transaction.archive as archiving
 import lakebed.transaction.section as section
 from lakebed.format.timeline import history, metadata, plans

@@ -1,4 +1,4 @@
-"""What goes on beside a write: heartbeats and lease renewals, each on a thread of its own."""
+"""Background threads of a write: heartbeats, lease renewals, and work that may end after the call."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class Threads:
-    """Runs actions at an interval, or once.
+    """Runs actions at an interval, or once, each on a thread of its own.
 
-    Threads of actions at an interval are daemons: they never keep a process alive. Those of actions that run once are
-    waited for, also by the interpreter when it ends.
+    Periodic actions run on daemon threads and never keep a process alive. One-time actions are waited for, also by the
+    interpreter at exit.
     """
 
     def __init__(self) -> None:
         self._later: list[threading.Thread] = []
 
     def later(self, action: Callable[[], None]) -> None:
-        """Runs `action` once on a thread of its own; here, where none can be started, as when the interpreter ends."""
+        """Runs `action` once on a new thread; on this one if none can be started, as at interpreter exit."""
         thread = threading.Thread(target=action, name="lakebed-later", daemon=False)
         try:
             thread.start()
@@ -33,7 +33,7 @@ class Threads:
         self._later.append(thread)
 
     def drain(self) -> None:
-        """Returns once every action that was handed to `later` has run."""
+        """Waits for every action given to `later`."""
         for thread in tuple(self._later):
             thread.join()
             with suppress(ValueError):  # Another thread of the process may have waited for it, too.

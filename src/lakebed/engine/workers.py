@@ -1,8 +1,8 @@
-"""The Spark and the Python that tasks run on: new enough, and with the lakebed that started them.
+"""Checks that Spark is new enough, and that its Python workers have the same Python and lakebed as the driver.
 
 Spark starts its workers with `python3` from the PATH unless PYSPARK_PYTHON names another interpreter, and reads that
-variable once, when the session begins. On a local master the driver can see and set what will be started. Workers of a
-cluster or behind Spark Connect are on machines that only a task can look at, so one asks, once for each session.
+variable once, when the session begins. On a local master the driver can see and set the interpreter. Workers of a
+cluster or behind Spark Connect are on other machines, so a task asks them, once per session.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 OLDEST_SPARK = (4, 0)
 _DEFAULT = "python3"
-"""What Spark starts if nobody has named an interpreter."""
+"""The interpreter that Spark starts by default."""
 _SIGNS = ("No module named", "PACKAGE_NOT_INSTALLED", "PYTHON_VERSION_MISMATCH", "Cannot run program")
-"""What Spark's errors say when a worker could not run our code at all."""
+"""Texts in Spark's errors by which we know that a worker could not run our code at all."""
 _ABOUT = "import sys, pyarrow; from lakebed.engine.workers import about_python; sys.stdout.write(about_python())"
 
 _ready: WeakSet[Any] = WeakSet()
@@ -58,7 +58,7 @@ def check_spark(found: str) -> None:
 
 
 def about_python() -> str:
-    """What the workers' interpreter must have in common with ours."""
+    """The versions that workers and driver must share."""
     ours = sys.modules["lakebed"].__version__  # Loaded before any of its modules, and above them: no import.
     return f"Python {sys.version_info[0]}.{sys.version_info[1]}, lakebed {ours}"
 
@@ -80,7 +80,7 @@ def _settle_local(context: Any) -> None:
 
 @cache
 def _describe(executable: str) -> str:
-    """What an interpreter of this machine says of itself, or the last line of why it does not."""
+    """The versions of an interpreter on this machine, or the last line of its error."""
     try:
         run = subprocess.run([executable, "-c", _ABOUT], capture_output=True, text=True, check=False)
     except OSError as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from lakebed.engine.threads import map_large
+from lakebed.engine.engines import map_large
 from lakebed.errors import WriteConflictError
 from lakebed.format.file_names import encode_log_file_name
 from lakebed.format.hfile.layout import Packing

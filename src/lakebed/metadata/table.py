@@ -20,8 +20,8 @@ from lakebed.model.words import Action, State
 from lakebed.storage import Storage
 from lakebed.storage.cache import FileCache
 from lakebed.timeline import Archive, Documents, Snapshot, Timeline, load_timeline
-from lakebed.timeline.active import list_instants
 from lakebed.timeline.config import decode_config, load_config
+from lakebed.timeline.timeline import list_instants
 from lakebed.view import latest_slices
 from lakebed.view.slices import Completions
 

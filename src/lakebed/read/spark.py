@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakebed.engine.shipping import with_code
+from lakebed.engine.spark import with_code
 from lakebed.engine.workers import check_spark, ensure_workers
 from lakebed.filter.evaluate import to_spark_sql
 from lakebed.filter.partitions import columns_from_path

@@ -6,8 +6,7 @@ storage.get(".hoodie/hoodie.properties")
 
 from __future__ import annotations
 
-from lakebed.storage.counts import RequestCounts, Requests
 from lakebed.storage.opening import open_storage
-from lakebed.storage.port import Listed, Outcome, Storage, Ticket
+from lakebed.storage.port import Listed, Outcome, RequestCounts, Requests, Storage, Ticket
 
 __all__ = ["Listed", "Outcome", "RequestCounts", "Requests", "Storage", "Ticket", "open_storage"]

@@ -19,8 +19,7 @@ from typing import NoReturn, TypeVar
 import pyarrow as pa
 
 from lakebed.model.source import ByteSource
-from lakebed.storage.counts import RequestCounts
-from lakebed.storage.port import Listed, Outcome, Storage, Ticket
+from lakebed.storage.port import Listed, Outcome, RequestCounts, Storage, Ticket
 from lakebed.storage.problems import too_short, unavailable
 from lakebed.storage.ranged import open_arrow_file, open_source
 

@@ -23,11 +23,11 @@ from obstore.exceptions import (
 
 from lakebed.errors import InvalidInputError, LakebedError, StorageUnavailableError, UnsupportedTableError
 from lakebed.model.source import ByteSource
-from lakebed.storage.counts import RequestCounts
 from lakebed.storage.port import (
     TICKETS,
     Listed,
     Outcome,
+    RequestCounts,
     Ticket,
     check_whole_size,
     checked_folder,

@@ -8,8 +8,7 @@ from lakebed.commit.commit import commit
 from lakebed.commit.entries import CommitEntries
 from lakebed.commit.prepared import PreparedCommit
 from lakebed.commit.stored import decode_prepared, encode_prepared
-from lakebed.engine.engines import InProcess
-from lakebed.engine.threads import map_tasks
+from lakebed.engine.engines import InProcess, map_tasks
 from lakebed.errors import InvalidInputError, RolledBackError
 from lakebed.index.key_batches import default_cache
 from lakebed.model.instant import InstantTime

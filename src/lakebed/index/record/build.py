@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from lakebed.engine.threads import map_bounded, map_tasks
+from lakebed.engine.engines import map_bounded, map_tasks
 from lakebed.errors import InvalidInputError
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.metadata.record_index import RecordLocation, decode_entry_values

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakebed.engine.threads import map_tasks, start
+from lakebed.engine.engines import map_tasks, start
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.java_hash import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group

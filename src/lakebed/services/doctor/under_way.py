@@ -18,7 +18,7 @@ from lakebed.model.words import Action, State
 from lakebed.services.doctor.look import by_name
 from lakebed.storage import Storage
 from lakebed.timeline import Timeline
-from lakebed.timeline.active import list_instants
+from lakebed.timeline.timeline import list_instants
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing, storage_time
 from lakebed.transaction.markers import marker_folder

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lakebed.engine.engines import map_bounded
 from lakebed.engine.randomness import new_write_token
-from lakebed.engine.threads import map_bounded
 from lakebed.format.arrow import pc
 from lakebed.format.hfile import decode_hfile
 from lakebed.format.metadata.columns import texts
