@@ -111,6 +111,6 @@ def test_workers_with_an_empty_cache(packed: PackedCode, tmp_path: Path) -> None
     results = json.loads(done.stdout.splitlines()[-1])
     assert len(results) == 4
     for result in results:
-        assert result["module"] == "lakebed.kernels.compiled.java_hash"
+        assert result["module"] == "lakebed.kernels.compiled.sharding"
         assert result["compilations"] == 0
         assert result["folder"].startswith(str(folder))

@@ -45,7 +45,7 @@ def shards_of(keys: ArrowArray, shards: int) -> npt.NDArray[np.int32]:
     if len(keys) <= _FEW_COUNT:
         return np.array([shard_of(key, shards) for key in texts.to_pylist()], np.int32)
     from lakebed.format.hfile.order import binary_buffers
-    from lakebed.kernels.java_hash import find_shards
+    from lakebed.kernels.sharding import find_shards
 
     found = np.empty(len(keys), np.int32)
     find_shards(*binary_buffers(texts), shards, found)

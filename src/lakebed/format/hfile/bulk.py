@@ -15,7 +15,7 @@ from lakebed.format.hfile.layout import Packing
 from lakebed.format.hfile.payload import gzip_member
 from lakebed.format.hfile.reader import HFile
 from lakebed.kernels import hfile_records as kernels
-from lakebed.kernels.choice import serves_large
+from lakebed.kernels.choice import uses_compiled
 from lakebed.kernels.hfile_records import BrokenRecordError, FramedBlocks
 
 _DISTINCT_MAX = 4096
@@ -41,7 +41,7 @@ def decode_records(file: HFile) -> tuple[ArrowArray, ArrowArray]:
 
 def choose_packing(blocks: FramedBlocks, count: int) -> Packing:
     """What makes the beginning of the first block smallest; all blocks of a file of so many records are of a kind."""
-    if blocks.value_count > _DISTINCT_MAX or not serves_large(count):
+    if blocks.value_count > _DISTINCT_MAX or not uses_compiled(count):
         return "general"
     some = blocks.beginning()
     sizes = {packing: len(compress(some, count)[0]) for packing, compress in COMPRESSORS.items()}

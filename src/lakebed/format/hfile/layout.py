@@ -23,11 +23,11 @@ from typing import Literal
 
 from lakebed.errors import CorruptTableError, UnsupportedTableError
 from lakebed.format.varint import encode_varint
-from lakebed.kernels.record_layout import KEY_SUFFIX as KEY_SUFFIX
-from lakebed.kernels.record_layout import RECORD_BYTES as RECORD_BYTES
-from lakebed.kernels.record_layout import RECORD_HEADER as RECORD_HEADER
-from lakebed.kernels.record_layout import RECORD_HEADER_BYTES as RECORD_HEADER_BYTES
-from lakebed.kernels.record_layout import ROW_BYTES_MAX as ROW_BYTES_MAX
+from lakebed.kernels.hfile_records import KEY_SUFFIX as KEY_SUFFIX
+from lakebed.kernels.hfile_records import RECORD_BYTES as RECORD_BYTES
+from lakebed.kernels.hfile_records import RECORD_HEADER as RECORD_HEADER
+from lakebed.kernels.hfile_records import RECORD_HEADER_BYTES as RECORD_HEADER_BYTES
+from lakebed.kernels.hfile_records import ROW_BYTES_MAX as ROW_BYTES_MAX
 
 TRAILER_BYTES = 4096
 BLOCK_HEADER = struct.Struct(">8siiqBii")

@@ -1,4 +1,4 @@
-"""Records behind their lengths, one after the other."""
+"""Length-prefixed records in compiled code."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def walk_lengths(
 def _walk_lengths(
     data: npt.NDArray[np.uint8], start: int, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> int:
-    """Fill in where each length-prefixed record lies, from `start` on; gives where the last ends, or -1.
+    """Fill in the bounds of each length-prefixed record from `start` on; returns the end of the last.
 
-    It is -1 if a record leaves `data`: then what was filled in means nothing.
+    Returns -1 if a record exceeds `data`; then the bounds are not valid.
     """
     at = start
     for record in range(len(starts)):
@@ -36,7 +36,7 @@ def _walk_lengths(
             | np.int64(data[at + 3])
         )
         at += 4
-        if length > len(data) - at:  # a negative length reads as more than any file has
+        if length > len(data) - at:  # Also if the length is negative: it is read as unsigned.
             return -1
         starts[record] = at
         at += length
