@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numba.core import event
 
-from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.hfile.arrow import binary_buffers
 from lakebed.kernels import cache, choice, sharding
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from interop.peer import HERE, HOME
 from lakebed.clock import SystemClock
-from lakebed.engine.background import Threads
+from lakebed.engine.engines import Threads
 from lakebed.engine.session import find_java_home
 from lakebed.errors import LockUnavailableError
 from lakebed.storage import open_storage

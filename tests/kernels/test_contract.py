@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from implementations import using
 from lakebed.format.avro.columns import decode_datums, encode_datums
-from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.hfile.arrow import binary_buffers
 from lakebed.kernels import (
     bloom,
     events,

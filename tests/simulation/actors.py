@@ -8,8 +8,7 @@ from random import Random
 
 from lakebed.errors import CommitUnknownError, CorruptTableError, InvalidInputError, LakebedError, WriteConflictError
 from lakebed.format.file_names import encode_base_file_name, encode_log_file_name
-from lakebed.format.partition_metafile import PARTITION_METAFILE
-from lakebed.format.properties import encode_properties
+from lakebed.format.properties import PARTITION_METAFILE, encode_properties
 from lakebed.metadata.upkeep.maintenance import Upkeep, is_due, maintain_metadata
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import FileGroupId

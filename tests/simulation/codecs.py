@@ -20,8 +20,9 @@ import lakebed.timeline.archive as archive
 import lakebed.timeline.timeline as active
 import lakebed.transaction.archive as archiving
 import lakebed.transaction.section as section
-from lakebed.format.timeline import history, metadata, plans
-from lakebed.format.timeline.instant_names import decode_instant_name
+from lakebed.format.file_names import decode_instant_name
+from lakebed.format.timeline import archive as history
+from lakebed.format.timeline import metadata, plans
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant

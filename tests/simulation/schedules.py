@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from random import Random
 
 from lakebed.errors import InvalidInputError, LakebedError, ServiceCancelledError, StorageUnavailableError
-from lakebed.format.partition_metafile import PARTITION_METAFILE
+from lakebed.format.properties import PARTITION_METAFILE
 from lakebed.model.words import Action
 from lakebed.transaction.heartbeats import Timing
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.engine.workers import ensure_workers
+from lakebed.engine.session import ensure_workers
 from lakebed.errors import LakebedError
 from lakebed.kernels import cache, choice
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 
 from lakebed.format.file_names import encode_base_file_name
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.keys import group_file_id
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_shard_base
-from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
-from lakebed.format.properties import table_checksum
+from lakebed.format.properties import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile, table_checksum
 from lakebed.metadata.entries import Entries
 from lakebed.metadata.shard_writes import store_file, store_placeholder
 from lakebed.metadata.table import ROOT

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray, number_array, texts_between
-from lakebed.format.hfile.order import binary_buffers
-from lakebed.format.java_hash import shards_of
+from lakebed.format.hfile.arrow import binary_buffers
+from lakebed.format.java import shards_of
 from lakebed.kernels.ordering import group_rows
 from lakebed.kernels.sharding import split_keys
 

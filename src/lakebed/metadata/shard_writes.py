@@ -16,7 +16,7 @@ from lakebed.engine.engines import map_large
 from lakebed.errors import WriteConflictError
 from lakebed.format.file_names import encode_log_file_name
 from lakebed.format.hfile.layout import Packing
-from lakebed.format.metadata.schema import stored_schema
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_log
 from lakebed.metadata.entries import Entries
 from lakebed.metadata.table import ROOT

@@ -8,8 +8,8 @@ from itertools import islice
 
 from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.format.file_names import decode_data_file_name
+from lakebed.format.index_definitions import needs_columns
 from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
-from lakebed.format.metadata.partitions import needs_columns
 from lakebed.metadata.shard import OpenFile, Shard, load_shard, open_file, parts_of, shard_of_files
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig

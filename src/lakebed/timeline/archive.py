@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.format.timeline.archived_log import decode_archived_log
-from lakebed.format.timeline.history import (
+from lakebed.format.timeline.archive import (
     ArchivedInstant,
     archived_instants,
+    decode_archived_log,
     decode_history,
     decode_history_name,
     decode_manifest,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakebed.errors import StorageUnavailableError
-from lakebed.format.timeline.history import (
+from lakebed.format.timeline.archive import (
     ArchivedInstant,
     HistoryFile,
     ManifestEntry,

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from lakebed.errors import LakebedError, LockUnavailableError, StorageUnavailableError, TableRestoredError
-from lakebed.format.timeline.instant_names import encode_instant_name
+from lakebed.format.file_names import encode_instant_name
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant, InstantTime

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lakebed.format.file_names import decode_data_file_name, log_merge_order
+from lakebed.format.properties import PARTITION_METAFILE
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
@@ -129,9 +130,6 @@ def _versions(bases: list[BaseFile], logs: list[LogFile], completion_of: Complet
         below = max((instant for instant in versions if instant <= completed_at), default=None)
         (first if below is None else versions[below]).names.append(log.name)
     return [*([first] if first.names else []), *versions.values()]
-
-
-PARTITION_METAFILE = ".hoodie_partition_metadata"
 
 
 def list_data_files(storage: Storage) -> dict[str, tuple[BaseFile | LogFile, ...]]:

@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 import lakebed.format
 from hostile import check_decoder, mutations
 from lakebed.errors import CorruptTableError
-from lakebed.format.avro.numbers import encode_long
 from lakebed.format.metadata.column_ranges import COLUMN_STATS
-from lakebed.format.metadata.datum import encode_datum, encode_optional_long, encode_optional_text
-from lakebed.format.metadata.record_kinds import RecordKind
+from lakebed.format.metadata.datum import RecordKind, encode_datum, encode_optional_long, encode_optional_text
 from lakebed.format.metadata.records import (
     column_stats_values,
     decode_column_stats,
@@ -25,6 +23,7 @@ from lakebed.format.metadata.records import (
     encode_column_stats_record,
     encode_secondary_record,
 )
+from lakebed.format.varint import encode_long
 from lakebed.model.metadata import ColumnStats, StatValue, ValueType
 from metadata_rows import by_schema, stored_files
 

@@ -7,19 +7,17 @@ hold. The schema is translated into a small program, which a kernel runs over al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.errors import CorruptTableError, InvalidInputError
+from lakebed.format.avro.decode import Assembler, Program, Slots, compile_record
+from lakebed.format.avro.encode import bind
 from lakebed.format.avro.types import Record, parse_record
 from lakebed.format.guard import decoding
 from lakebed.kernels import avro_decode, avro_encode
-
-if TYPE_CHECKING:
-    from lakebed.format.avro.decode_program import Program
 
 _DATUM_BYTES_MAX = 2**31 - 2**20
 """Of all datums together: Arrow's offsets have 32 bits."""
@@ -45,9 +43,6 @@ def decode_datums(
     `columns` picks top-level fields; they come in the order of the schema. Bad bytes raise CorruptTableError, whose
     offset is `base_offset` plus the place in `data`.
     """
-    from lakebed.format.avro.arrays import Assembler, Slots
-    from lakebed.format.avro.decode_program import compile_record
-
     with decoding(path, "the Avro schema"):
         program = compile_record(avro_json, None if columns is None else tuple(columns))
     _check_columns(program, columns)
@@ -68,8 +63,6 @@ def encode_datums(batch: pa.RecordBatch, avro_json: str) -> tuple[_Bytes, _Integ
     Columns are found by name; one that is missing is null. Rows that do not fit the schema, and a schema that is not
     sound, raise InvalidInputError.
     """
-    from lakebed.format.avro.encode_program import bind
-
     batch.validate()
     binding = bind(batch, _record_to_write(avro_json))
     try:

@@ -19,8 +19,8 @@ from typing import Any
 
 import fastavro
 
-from lakebed.format.avro.numbers import encode_long
 from lakebed.format.guard import decoding
+from lakebed.format.varint import encode_long
 
 MAGIC = b"Obj\x01"
 _SYNC_SIZE = 16

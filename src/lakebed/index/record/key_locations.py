@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lakebed.engine.engines import map_tasks, start
 from lakebed.format.arrow import ArrowArray
-from lakebed.format.java_hash import shards_of
+from lakebed.format.java import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.format.metadata.record_index import decode_record_index_value

@@ -20,7 +20,7 @@ import pyarrow as pa
 import xxhash
 
 from lakebed.format.arrow import ArrowArray, without_unused
-from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.hfile.arrow import binary_buffers
 from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.format.metadata.record_index import (
     DecodedEntries,

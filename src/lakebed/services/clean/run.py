@@ -12,7 +12,7 @@ from functools import partial
 
 from lakebed.engine.engines import Engine
 from lakebed.errors import InvalidInputError, UnsupportedTableError
-from lakebed.format.partition_metafile import PARTITION_METAFILE
+from lakebed.format.properties import PARTITION_METAFILE
 from lakebed.format.timeline.metadata import (
     decode_compaction_plan,
     decode_savepoint,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 
 from lakebed.errors import CorruptTableError, LakebedError
-from lakebed.format.timeline.instant_names import encode_instant_name
+from lakebed.format.file_names import encode_instant_name
 from lakebed.format.timeline.metadata import decode_index_plan
 from lakebed.format.timeline.plans import decode_clean_plan, decode_restore_plan, decode_rollback_plan
 from lakebed.metadata import MetadataTable

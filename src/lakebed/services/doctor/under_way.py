@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from lakebed.errors import LakebedError
-from lakebed.format.timeline.instant_names import encode_instant_name
+from lakebed.format.file_names import encode_instant_name
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant
 from lakebed.model.words import Action, State

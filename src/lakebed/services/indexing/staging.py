@@ -13,7 +13,7 @@ from lakebed.engine.engines import map_bounded
 from lakebed.engine.randomness import new_write_token
 from lakebed.format.arrow import pc
 from lakebed.format.hfile import decode_hfile
-from lakebed.format.metadata.columns import texts
+from lakebed.format.metadata.datum import texts
 from lakebed.index.build import Source, Target, join_unique, map_shards
 from lakebed.metadata.bootstrap import encode_base, store_encoded
 from lakebed.metadata.entries import Entries, concat_texts
