@@ -46,7 +46,7 @@ def decode(data: bytes) -> list[Any]:
     _try(_decode_one_by_one, data)
     _try(_decode_small, data)
     file = HFile.open(BytesSource(data, PATH))
-    keys, values = arrow.decode_records(file)
+    keys, values = arrow.decode_blocks(file)
     return [pa.record_batch([keys, values], names=["key", "value"])]
 
 

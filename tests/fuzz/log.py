@@ -53,7 +53,7 @@ def _content(block: LogBlock) -> list[Any]:
     if block.kind is BlockKind.DELETE:
         return [*found, decode_deletes(block, path=PATH)]
     if block.kind is BlockKind.HFILE_DATA:
-        keys, values = arrow.decode_records(HFile.open(hfile_content(block, path=PATH)))
+        keys, values = arrow.decode_blocks(HFile.open(hfile_content(block, path=PATH)))
         return [*found, pa.record_batch([keys, values], names=["key", "value"])]
     rows = decode_records(block, path=PATH)
     found += [rows, decode_records(block, path=PATH, columns=rows.column_names[:1])]

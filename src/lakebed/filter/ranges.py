@@ -36,9 +36,9 @@ from lakebed.filter.predicate import (
     like_prefix,
     negation_normal,
 )
+from lakebed.format.arrow import ArrowArray
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-ArrowArray: TypeAlias = "pa.Array[Any]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from lakebed.model.words import Word
 
 CAPACITY = 60_000
 _SMALL_CAPACITIES = (1_000, 10_000)
-KEYS_MAX = 100_000
+BLOOM_KEYS_MAX = 100_000
 """Number of keys after which a dynamic filter stops growing, Hudi's default."""
 
 _ROW_HEADER = struct.Struct(">iibi")
@@ -90,7 +90,7 @@ def build_bloom(
     capacity: int = CAPACITY,
     fpp: float = 1e-9,
     kind: BloomKind = BloomKind.DYNAMIC,
-    keys_max: int = KEYS_MAX,
+    keys_max: int = BLOOM_KEYS_MAX,
 ) -> BloomFilter:
     """The filter that Hudi's writer makes of the same keys in the same order, sized for `capacity` keys at `fpp`.
 
@@ -108,7 +108,7 @@ def build_bloom(
     return BloomFilter(kind, hash_count, bit_count, rows, capacity, last_row_count)
 
 
-def extend_bloom(bloom: BloomFilter, keys: pa.Array, *, keys_max: int = KEYS_MAX) -> BloomFilter:
+def extend_bloom(bloom: BloomFilter, keys: pa.Array, *, keys_max: int = BLOOM_KEYS_MAX) -> BloomFilter:
     """A dynamic filter with more keys: the same as `build_bloom` of the old keys followed by these."""
     assert bloom.kind is BloomKind.DYNAMIC, "a simple filter does not grow"
     keys = keys.drop_null()

@@ -19,16 +19,16 @@ import pyarrow.types as pat
 
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.parquet_footer import (
-    PLAIN,
+    PLAIN_ENCODING,
     RLE_DICTIONARY,
     chunk_head,
     chunk_metadata,
     dictionary_header,
     encode_footer,
     page_header,
-    stored_schema,
+    parquet_schema,
 )
-from lakebed.format.parquet_pages import MAGIC
+from lakebed.format.parquet_pages import PARQUET_MAGIC
 from lakebed.format.varint import encode_varint
 from lakebed.kernels.parquet import encode_pages
 
@@ -44,7 +44,7 @@ _PREFIX_MAX = 200
 """Maximum length in bytes of the prefix of numbered texts, a limit of the compiled code."""
 
 Rows = npt.NDArray[np.int64]
-Memory = Callable[[int], memoryview]
+Allocate = Callable[[int], memoryview]
 """Allocates a number of bytes, valid until the next call."""
 
 
@@ -56,9 +56,9 @@ class Numbered:
     first: int
 
 
-Constant = str
-Columns = Mapping[str, "pa.ChunkedArray | Numbered | Constant"]
-"""Columns by name: values, or a description of the values in all rows of a file."""
+ConstantText = str
+FileColumns = Mapping[str, "pa.ChunkedArray | Numbered | ConstantText"]
+"""FileColumns by name: values, or a description of the values in all rows of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class EncodedFile:
     spreads: Mapping[str, Spread]
 
 
-def can_encode(schema: pa.Schema, columns: Columns, codecs: Mapping[str, str]) -> bool:
+def can_encode(schema: pa.Schema, columns: FileColumns, codecs: Mapping[str, str]) -> bool:
     """Whether all types and codecs are supported here, and only nullable columns have nulls."""
     if not _are_known(schema) or not _CODECS.keys() >= {*codecs.values()}:
         return False
@@ -92,7 +92,7 @@ class ParquetEncoder:
     def __init__(
         self,
         schema: pa.Schema,
-        columns: Columns,
+        columns: FileColumns,
         *,
         codecs: Mapping[str, str],
         repetitive: Collection[str],
@@ -103,13 +103,13 @@ class ParquetEncoder:
         `repetitive` columns, and those that are dictionaries already, get a dictionary if it is small compared to a
         file.
         """
-        self._schema = stored_schema(schema)
+        self._schema = parquet_schema(schema)
         self._codecs = codecs
         known: dict[object, _Source] = {}
         self._sources = {
             field.name: _source(field, values, known, files, is_repetitive=field.name in repetitive)
             for field in schema
-            if not isinstance(values := columns[field.name], (Numbered, Constant))
+            if not isinstance(values := columns[field.name], (Numbered, ConstantText))
         }
         self._rows = min((len(source.array) for source in self._sources.values()), default=0)
 
@@ -117,8 +117,8 @@ class ParquetEncoder:
         self,
         rows: Rows,
         entries: Mapping[bytes, bytes],
-        memory: Memory,
-        alike: Mapping[str, Numbered | Constant],
+        memory: Allocate,
+        alike: Mapping[str, Numbered | ConstantText],
     ) -> EncodedFile:
         """A file with the rows at these positions, at least one, and with footer `entries`.
 
@@ -129,8 +129,8 @@ class ParquetEncoder:
         tasks, count = _Tasks(rows), len(rows)
         planned = [self._plan(name, tasks, alike) for name in self._schema.names]
         made = tasks.run(memory)
-        parts: list[bytes | memoryview] = [MAGIC]
-        at, chunks = len(MAGIC), []
+        parts: list[bytes | memoryview] = [PARQUET_MAGIC]
+        at, chunks = len(PARQUET_MAGIC), []
         stored: dict[object, _Chunk] = {}
         for column, kind in zip(planned, self._schema.kinds, strict=True):
             chunk = stored.get(column.identity)
@@ -139,13 +139,13 @@ class ParquetEncoder:
                 parts += chunk.parts
                 at += chunk.size
             chunks.append(chunk.metadata(column, kind))
-        footer = encode_footer(self._schema, count, at - len(MAGIC), chunks, entries)
+        footer = encode_footer(self._schema, count, at - len(PARQUET_MAGIC), chunks, entries)
         spreads = {column.name: spread for column in planned if (spread := column.spread(made)) is not None}
         return EncodedFile([*parts, footer], spreads)
 
-    def _plan(self, name: str, tasks: _Tasks, alike: Mapping[str, Numbered | Constant]) -> _Column:
+    def _plan(self, name: str, tasks: _Tasks, alike: Mapping[str, Numbered | ConstantText]) -> _Column:
         codec, value = self._codecs.get(name, "NONE"), alike.get(name)
-        if isinstance(value, Constant):
+        if isinstance(value, ConstantText):
             return _Column(name, codec, [_constant_page(tasks.count)], dictionary=_text_dictionary(value))
         if isinstance(value, Numbered):
             return _Column(name, codec, [tasks.add_numbered(value, codec)])
@@ -204,7 +204,7 @@ class _Tasks:
         self._pages.append(source.task._replace(rows=count, picked=self._rows.ctypes.data + 8 * start))
         return _Page(count, len(self._pages) - 1)
 
-    def run(self, memory: Memory) -> _Made:
+    def run(self, memory: Allocate) -> _Made:
         """Encodes all pages."""
         tasks = np.array(self._pages, np.int64).reshape(-1, len(PageTask._fields))
         found, room = encode_pages(tasks, memory)
@@ -344,8 +344,8 @@ def _is_known(kind: pa.DataType) -> bool:
     return _width(kind) > 0 or _is_text(kind) or bool(pat.is_boolean(kind))
 
 
-def _is_fit(field: pa.Field, values: pa.ChunkedArray | Numbered | Constant) -> bool:
-    return field.nullable or not (isinstance(values, (Constant, Numbered)) or values.null_count)
+def _is_fit(field: pa.Field, values: pa.ChunkedArray | Numbered | ConstantText) -> bool:
+    return field.nullable or not (isinstance(values, (ConstantText, Numbered)) or values.null_count)
 
 
 def _width(kind: pa.DataType) -> int:
@@ -466,7 +466,7 @@ def _encode_chunk(column: _Column, rows: int, at: int, made: _Made) -> _Chunk:
         header = dictionary_header(len(dictionary.page), len(stored), len(dictionary.values))
         parts += [header, stored]
         first, size = len(header) + len(stored), len(header) + len(dictionary.page)
-    encoding, total = PLAIN if dictionary is None else RLE_DICTIONARY, first
+    encoding, total = PLAIN_ENCODING if dictionary is None else RLE_DICTIONARY, first
     for page in column.pages:
         before, stored = page.stored(made, codec)
         header = page_header(before, len(stored), page.count, encoding)

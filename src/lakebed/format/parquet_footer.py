@@ -28,7 +28,7 @@ from lakebed.format.bloom import (
     key_bytes,
 )
 from lakebed.format.guard import decoding
-from lakebed.format.parquet_pages import MAGIC, TAIL, TAIL_BYTES, parquet_columns
+from lakebed.format.parquet_pages import FOOTER_BYTES, PARQUET_MAGIC, TAIL, parquet_columns
 from lakebed.format.thrift import (
     RAW,
     Struct,
@@ -42,7 +42,7 @@ from lakebed.format.thrift import (
 )
 from lakebed.format.varint import encode_zigzag
 
-PLAIN, _RLE, RLE_DICTIONARY = 0, 3, 8
+PLAIN_ENCODING, _RLE, RLE_DICTIONARY = 0, 3, 8
 """Encodings of Parquet pages."""
 _CREATED_BY, _VERSION = b"lakebed version 1", 2
 
@@ -72,7 +72,7 @@ def chunk_metadata(head: bytes, rows: int, size: int, stored: int, at: int, dict
 @lru_cache(maxsize=1024)
 def chunk_head(name: str, kind: int, codec: int, *, has_dictionary: bool) -> bytes:
     """The first fields of ColumnMetaData, which are the same in every file."""
-    encodings = [PLAIN, _RLE, RLE_DICTIONARY] if has_dictionary else [PLAIN, _RLE]
+    encodings = [PLAIN_ENCODING, _RLE, RLE_DICTIONARY] if has_dictionary else [PLAIN_ENCODING, _RLE]
     fields = {
         1: integer(kind, wide=False),
         2: integer_list(encodings),
@@ -92,7 +92,7 @@ class StoredSchema:
 
 
 @lru_cache(maxsize=64)
-def stored_schema(schema: pa.Schema) -> StoredSchema:
+def parquet_schema(schema: pa.Schema) -> StoredSchema:
     """The stored form of a schema, taken from Arrow's writer."""
     sink = pa.BufferOutputStream()
     pq.ParquetWriter(sink, schema, store_schema=False).close()
@@ -119,7 +119,7 @@ def encode_footer(
         6: text(_CREATED_BY),
     }
     footer = encode_struct(fields)
-    return footer + TAIL.pack(len(footer), MAGIC)
+    return footer + TAIL.pack(len(footer), PARQUET_MAGIC)
 
 
 _AVRO_SCHEMA = b"parquet.avro.schema"
@@ -207,7 +207,7 @@ def avro_metadata(avro_json: str) -> dict[bytes, bytes]:
 def _read_tail(file: Any) -> bytes:
     """The end of a file, with all of its footer."""
     size: int = file.size()
-    tail: bytes = file.read_at(min(size, TAIL_BYTES), max(0, size - TAIL_BYTES))
+    tail: bytes = file.read_at(min(size, FOOTER_BYTES), max(0, size - FOOTER_BYTES))
     wanted = min(size, int.from_bytes(tail[-8:-4], "little") + 8)
     if wanted > len(tail):
         tail = file.read_at(wanted - len(tail), size - wanted) + tail
@@ -217,7 +217,7 @@ def _read_tail(file: Any) -> bytes:
 def _footer_bytes(tail: bytes | memoryview) -> memoryview:
     """The footer in bytes from the end of a file."""
     length, magic = TAIL.unpack(tail[-TAIL.size :])
-    if magic != MAGIC or length > len(tail) - TAIL.size:
+    if magic != PARQUET_MAGIC or length > len(tail) - TAIL.size:
         raise ValueError("the file does not end with a footer")
     return memoryview(tail)[len(tail) - TAIL.size - length : len(tail) - TAIL.size]
 

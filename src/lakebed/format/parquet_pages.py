@@ -36,11 +36,11 @@ from lakebed.format.thrift import (
 )
 from lakebed.model.source import ByteSource
 
-MAGIC = b"PAR1"
+PARQUET_MAGIC = b"PAR1"
 """The first and the last four bytes of a Parquet file."""
 TAIL = struct.Struct("<I4s")
 """The end of a Parquet file: the length of the footer, and the magic."""
-TAIL_BYTES = 512 * 1024
+FOOTER_BYTES = 512 * 1024
 """Bytes read at once from the end of a file: a footer with the usual Bloom filter has 435 kB."""
 _HEADER_BYTES = 1 << 10
 _HEADER_BYTES_MAX = 1 << 20
@@ -77,7 +77,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ParquetColumn:
     """A top-level column: its name, the elements of the schema that describe it, and its leaves.
 
     `is_text`: it is flat and holds texts.
@@ -145,8 +145,8 @@ class ParquetPages:
                 tables += [self._read_row(number, group, wanted, row) for row in here if 0 <= row < group.rows]
             return pa.concat_tables(tables) if tables else empty_table(_open(self._file_of(wanted, 0, ())).schema_arrow)
 
-    def _read_row(self, number: int, group: RowGroup, columns: tuple[Column, ...], row: int) -> pa.Table:
-        windows: dict[tuple[int, int], list[Column]] = {}
+    def _read_row(self, number: int, group: RowGroup, columns: tuple[ParquetColumn, ...], row: int) -> pa.Table:
+        windows: dict[tuple[int, int], list[ParquetColumn]] = {}
         for column in columns:
             windows.setdefault(self._window(number, group, column, row), []).append(column)
         parts: dict[str, ArrowArray] = {}
@@ -157,7 +157,7 @@ class ParquetPages:
             parts.update(zip(taken.schema.names, taken.columns, strict=True))
         return pa.table({column.name: parts[column.name] for column in columns})
 
-    def _window(self, number: int, group: RowGroup, column: Column, row: int) -> tuple[int, int]:
+    def _window(self, number: int, group: RowGroup, column: ParquetColumn, row: int) -> tuple[int, int]:
         """First row and row count of the pages that hold a row, if equal for all leaves; else of the row group."""
         found = set()
         for leaf in column.leaves:
@@ -167,7 +167,7 @@ class ParquetPages:
         return found.pop() if len(found) == 1 else (0, group.rows)
 
     def _read_window(
-        self, number: int, group: RowGroup, columns: tuple[Column, ...], first: int, count: int
+        self, number: int, group: RowGroup, columns: tuple[ParquetColumn, ...], first: int, count: int
     ) -> pa.Table:
         if (first, count) == (0, group.rows):
             return self._read_whole(group, columns)
@@ -180,7 +180,7 @@ class ParquetPages:
             chunks.append(self._page_chunk(group.chunks[leaf.number], pages.dictionary, page))
         return self._decode(self._file_of(columns, count, chunks), count)
 
-    def _read_whole(self, group: RowGroup, columns: tuple[Column, ...]) -> pa.Table:
+    def _read_whole(self, group: RowGroup, columns: tuple[ParquetColumn, ...]) -> pa.Table:
         chunks = [self._whole_chunk(group.chunks[leaf.number]) for column in columns for leaf in column.leaves]
         return self._decode(self._file_of(columns, group.rows, chunks), group.rows)
 
@@ -204,9 +204,9 @@ class ParquetPages:
         dictionary_bytes = meta[9] - start
         return _Chunk(chunk, data[:dictionary_bytes], data[dictionary_bytes:], meta[5])
 
-    def _file_of(self, columns: tuple[Column, ...], rows: int, chunks: Sequence[_Chunk]) -> bytes:
+    def _file_of(self, columns: tuple[ParquetColumn, ...], rows: int, chunks: Sequence[_Chunk]) -> bytes:
         """A Parquet file of one row group with these columns; without chunks, of none."""
-        body, at, encoded = [MAGIC], len(MAGIC), []
+        body, at, encoded = [PARQUET_MAGIC], len(PARQUET_MAGIC), []
         for chunk in chunks:
             encoded.append(chunk.encode(at))
             body += [chunk.dictionary, chunk.data]
@@ -222,7 +222,7 @@ class ParquetPages:
         if self._created_by is not None:  # Readers know mistakes of certain writers by it.
             fields[6] = text(self._created_by)
         footer = encode_struct(fields)
-        return b"".join((*body, footer, TAIL.pack(len(footer), MAGIC)))
+        return b"".join((*body, footer, TAIL.pack(len(footer), PARQUET_MAGIC)))
 
     def _find_pages(self, number: int, group: RowGroup, leaf: Leaf) -> Pages | None:
         """The pages of a column chunk; None if their rows are unknown."""
@@ -313,17 +313,17 @@ def _open(file: bytes) -> Any:
 
 
 def _read_footer(source: ByteSource) -> bytes:
-    tail = source.read(max(source.size - TAIL_BYTES, 0), min(source.size, TAIL_BYTES))
+    tail = source.read(max(source.size - FOOTER_BYTES, 0), min(source.size, FOOTER_BYTES))
     length, magic = TAIL.unpack_from(tail, len(tail) - TAIL.size)
-    if magic != MAGIC:
-        raise CorruptTableError("this is not a Parquet file", path=source.path, offset=source.size - len(MAGIC))
+    if magic != PARQUET_MAGIC:
+        raise CorruptTableError("this is not a Parquet file", path=source.path, offset=source.size - len(PARQUET_MAGIC))
     wanted = length + TAIL.size
     if wanted > len(tail):
         tail = source.read(source.size - wanted, wanted)
     return tail[len(tail) - wanted : len(tail) - TAIL.size]
 
 
-def parquet_columns(elements: list[Struct]) -> Iterator[Column]:
+def parquet_columns(elements: list[Struct]) -> Iterator[ParquetColumn]:
     """The top-level columns of a schema, which is a tree in pre-order."""
     at, number = 1, 0
     for _ in range(elements[0].get(5, 0)):
@@ -331,7 +331,7 @@ def parquet_columns(elements: list[Struct]) -> Iterator[Column]:
         end = _descend(elements, at, (), False, number, leaves)
         number += len(leaves)
         raw = tuple(element[RAW] for element in elements[at:end])
-        yield Column(elements[at][4].decode(), raw, tuple(leaves), end == at + 1 and _is_text(elements[at]))
+        yield ParquetColumn(elements[at][4].decode(), raw, tuple(leaves), end == at + 1 and _is_text(elements[at]))
         at = end
 
 

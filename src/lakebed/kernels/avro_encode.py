@@ -26,9 +26,9 @@ DECIMAL = 12  # values, width in Arrow, size (-1: as few bytes as hold the numbe
 BLOCKS = 13  # offsets, pc of the NEXT that closes the loop
 NEXT = 14  # pc of the first instruction of the item
 
-NULL_VALUE, NOT_ONE_BRANCH, TOO_WIDE = range(-1, -4, -1)
+UNEXPECTED_NULL, NOT_ONE_BRANCH, TOO_WIDE = range(-1, -4, -1)
 FAULTS = {
-    NULL_VALUE: "is null, though the Avro schema has no null there",
+    UNEXPECTED_NULL: "is null, though the Avro schema has no null there",
     NOT_ONE_BRANCH: "must have exactly one child set, as it is a union in the Avro schema",
     TOO_WIDE: "has a decimal that needs more bytes than the Avro schema gives it",
 }

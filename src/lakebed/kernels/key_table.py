@@ -36,7 +36,7 @@ TABLE_FIELDS, MARK_FIELDS = 6, 5
 """Number of fields of a table in `tables_at`, and of a shard in `marks_at`."""
 
 
-class Table(Protocol):
+class SlotTable(Protocol):
     """A validated table: slots refer to existing entries, entries to existing places, and some slot is empty."""
 
     @property
@@ -49,7 +49,7 @@ class Table(Protocol):
     def ordering(self) -> Int64s: ...  # noqa: D102
 
 
-class Tables(Protocol):
+class ShardTables(Protocol):
     """The tables of a shard, newest first, and the number of each place of each table.
 
     `tables_at` has per table: address and number of slots; addresses of place_of, instants_ms, ordering (0: none) and
@@ -57,7 +57,7 @@ class Tables(Protocol):
     """
 
     @property
-    def tables(self) -> Sequence[Table]: ...  # noqa: D102
+    def tables(self) -> Sequence[SlotTable]: ...  # noqa: D102
     @property
     def numbers(self) -> Sequence[Int32s]: ...  # noqa: D102
     @property
@@ -100,7 +100,7 @@ def mark_keys(slots: UInt32s, marks: Words) -> None:
 
 
 def find_entries(
-    shards: Sequence[Tables],
+    shards: Sequence[ShardTables],
     numbers: Int32s,
     numbers_of: Int64s,
     prints: UInt32s,

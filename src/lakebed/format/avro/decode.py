@@ -1,9 +1,8 @@
-"""A writer schema as a flat program of integers, which one kernel runs for every datum.
+"""Decodes Avro datums to Arrow: compiles a writer schema to a program, and assembles its streams to arrays.
 
-Each instruction is a row of five integers: an operation and its operands. A datum is decoded by running the program
-from the top; every value that is present is appended to a *stream*, a run of equal-sized items in one arena. Streams
-hold no gaps: a null writes one byte to the validity stream of its union and nothing to the streams below, so the kernel
-never has to know how Arrow pads nulls. A `Plan` says which streams make up which column.
+`kernels.avro_decode` runs the program for every datum and appends the values that are present to streams without gaps,
+so it need not know how Arrow pads nulls. A `ColumnPlan` says which streams make up which column; the `Assembler` adds
+the gaps for nulls.
 """
 
 from __future__ import annotations
@@ -39,24 +38,24 @@ _SIMPLE = {Wire.BOOLEAN: ops.BOOLEAN, Wire.INT: ops.INT, Wire.LONG: ops.LONG}
 _FLOAT_BYTES = {Wire.FLOAT: 4, Wire.DOUBLE: 8}
 
 _Where: TypeAlias = tuple[str, ...]
-"""The parts of a field's path, joined only for a message: a hostile schema can make the texts huge."""
+"""The parts of a field's path. Joined only for messages: a hostile schema could make the texts huge."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Which streams hold the values of `node`, the plans of its parts, and the fewest bytes a value takes."""
+class ColumnPlan:
+    """The streams of the values of `node`, the plans of its parts, and the minimum size of a value in bytes."""
 
     node: AvroType
     least_bytes: int
     streams: tuple[int, ...] = ()
-    parts: tuple[Plan, ...] = ()
+    parts: tuple[ColumnPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The instructions, the bytes that stand before the first value of each stream, and what they are for.
+    """The instructions, the number of zero bytes before the first value of each stream, and the columns.
 
-    `wheres` has the field of each instruction; `fields` and `plans` are the columns to be made.
+    `wheres` has the field of each instruction; `fields` and `plans` describe the columns.
     """
 
     code: npt.NDArray[np.int64]
@@ -65,7 +64,7 @@ class Program:
     loop_depth: int
     wheres: tuple[_Where, ...]
     fields: tuple[Field, ...]
-    plans: tuple[Plan, ...]
+    plans: tuple[ColumnPlan, ...]
 
 
 @lru_cache(maxsize=64)
@@ -82,7 +81,7 @@ def compile_record(avro_json: str, columns: tuple[str, ...] | None) -> Program:
 
 
 class _Compiler:
-    """Appends instructions; a jump forward gets its target once that is reached."""
+    """Appends instructions; targets of forward jumps are filled in later."""
 
     def __init__(self) -> None:
         self._code: list[list[int]] = []
@@ -92,7 +91,7 @@ class _Compiler:
         self._depth = 0
         self._depth_max = 0
 
-    def finish(self, columns: dict[Field, Plan]) -> Program:
+    def finish(self, columns: dict[Field, ColumnPlan]) -> Program:
         self._emit(("its end",), ops.END)
         code = np.array([row + [0] * (5 - len(row)) for row in self._code], dtype=np.int64)
         prefixes = np.array(self._prefixes, dtype=np.int64)
@@ -100,13 +99,13 @@ class _Compiler:
             code, prefixes, self._tallies, self._depth_max, tuple(self._wheres), tuple(columns), tuple(columns.values())
         )
 
-    def compile(self, node: AvroType, where: _Where, *, keep: bool) -> Plan:
+    def compile(self, node: AvroType, where: _Where, *, keep: bool) -> ColumnPlan:
         match node:
             case Scalar():
                 return self._scalar(node, where, keep)
             case Record(fields=fields):
                 parts = [self.compile(field.type, (*where, f".{field.name}"), keep=keep) for field in fields]
-                return Plan(node, sum(part.least_bytes for part in parts), (), tuple(parts))
+                return ColumnPlan(node, sum(part.least_bytes for part in parts), (), tuple(parts))
             case Array(item=item):
                 return self._blocks(node, (item,), where, keep)
             case Map(value=value):
@@ -130,13 +129,13 @@ class _Compiler:
         self._tallies += 1
         return self._tallies - 1
 
-    def _scalar(self, node: Scalar, where: _Where, keep: bool) -> Plan:
+    def _scalar(self, node: Scalar, where: _Where, keep: bool) -> ColumnPlan:
         if node.wire is Wire.NULL:
-            return Plan(node, 0)
+            return ColumnPlan(node, 0)
         if node.wire is Wire.BYTES:
             streams = self._stream(keep, _OFFSET_BYTES), self._stream(keep)
             self._emit(where, ops.BYTES, *streams, self._tally())
-            return Plan(node, 1, streams)
+            return ColumnPlan(node, 1, streams)
         stream = self._stream(keep)
         match node.wire:
             case Wire.ENUM:
@@ -149,17 +148,17 @@ class _Compiler:
                 self._emit(where, ops.FIXED, stream, _fixed_bytes(node))
             case wire:
                 self._emit(where, _SIMPLE[wire], stream)
-        return Plan(node, _fixed_bytes(node) or 1, (stream,))
+        return ColumnPlan(node, _fixed_bytes(node) or 1, (stream,))
 
-    def _nullable(self, node: Union, where: _Where, keep: bool) -> Plan:
+    def _nullable(self, node: Union, where: _Where, keep: bool) -> ColumnPlan:
         stream = self._stream(keep)
         null_branch = node.null_branch or 0
         at = self._emit(where, ops.NULLABLE, stream, null_branch)
         value = self.compile(node.branches[1 - null_branch], where, keep=keep)
         self._code[at].append(len(self._code))
-        return Plan(node, 1, (stream,), (value,))
+        return ColumnPlan(node, 1, (stream,), (value,))
 
-    def _union(self, node: Union, where: _Where, keep: bool) -> Plan:
+    def _union(self, node: Union, where: _Where, keep: bool) -> ColumnPlan:
         if len(node.branches) > _BRANCHES_MAX:
             raise ValueError(f"a union of {len(node.branches)} types")
         stream = self._stream(keep)
@@ -172,9 +171,9 @@ class _Compiler:
             exits.append(self._emit(where, ops.JUMP))
         for leave in exits:
             self._code[leave].append(len(self._code))
-        return Plan(node, 1 + min(part.least_bytes for part in parts), (stream,), tuple(parts))
+        return ColumnPlan(node, 1 + min(part.least_bytes for part in parts), (stream,), tuple(parts))
 
-    def _blocks(self, node: AvroType, item: tuple[AvroType, ...], where: _Where, keep: bool) -> Plan:
+    def _blocks(self, node: AvroType, item: tuple[AvroType, ...], where: _Where, keep: bool) -> ColumnPlan:
         offsets, tally = self._stream(keep, _OFFSET_BYTES), self._tally()
         self._depth += 1
         self._depth_max = max(self._depth_max, self._depth)
@@ -183,11 +182,11 @@ class _Compiler:
         self._code[at].append(len(self._code))
         self._emit(where, ops.NEXT, offsets, tally, at + 1, sum(part.least_bytes for part in parts))
         self._depth -= 1
-        return Plan(node, 1, (offsets,), parts)
+        return ColumnPlan(node, 1, (offsets,), parts)
 
 
 def _fixed_bytes(node: Scalar) -> int:
-    """The size of a value whose type alone says it, else 0."""
+    """The size in bytes of a value of a fixed-size type, else 0."""
     return node.size or _FLOAT_BYTES.get(node.wire, 0)
 
 
@@ -197,10 +196,10 @@ _Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Where the values of a stream go: `count` places, of which `used` says which hold a value (None: all do).
+    """The slots of an array for the values of a stream: `count` slots; `used` marks those with a value (None: all).
 
-    `valid` is the validity of the array that is made of them; None where no place is null. Below a null parent a place
-    is unused, but not null if its type has no null.
+    `valid` is the validity of the array; None if no slot is null. Below a null parent a slot is unused, but not null if
+    its type has no null.
     """
 
     count: int
@@ -209,11 +208,11 @@ class Slots:
 
     @property
     def used_count(self) -> int:
-        """How many places hold a value."""
+        """Number of slots with a value."""
         return self.count if self.used is None else int(np.count_nonzero(self.used))
 
     def within(self, mask: _Mask) -> Slots:
-        """The slots of nullable values, `mask` telling for each used place whether it is not null."""
+        """The slots of nullable values; `mask` tells for each used slot whether it is not null."""
         if self.used is None:
             used = mask
         else:
@@ -227,13 +226,13 @@ class Slots:
 
 
 class Assembler:
-    """Builds the arrays of plans from one arena; refuses to let nulls swell a small input into a huge batch."""
+    """Builds the arrays of plans from streams; bounds the memory that nulls of a small input can take."""
 
     def __init__(self, streams: list[_Bytes], *, bytes_max: int) -> None:
         self._streams = streams
         self._bytes_left = bytes_max
 
-    def array(self, plan: Plan, slots: Slots) -> pa.Array:
+    def array(self, plan: ColumnPlan, slots: Slots) -> pa.Array:
         """The array of `plan`: one element per slot."""
         if slots.valid is not None and slots.used_count == 0:
             self._spend(slots.count * _widest_bytes(plan.node))
@@ -248,7 +247,7 @@ class Assembler:
             case Union() as union:
                 return self._union(union, plan, slots)
 
-    def _scalar(self, node: Scalar, plan: Plan, slots: Slots) -> pa.Array:
+    def _scalar(self, node: Scalar, plan: ColumnPlan, slots: Slots) -> pa.Array:
         if node.wire is Wire.NULL:
             return pa.nulls(slots.count)
         if node.wire is Wire.BYTES:
@@ -264,12 +263,12 @@ class Assembler:
         width = node.arrow.byte_width
         return _from_buffers(node.arrow, slots, [pa.py_buffer(self._spread(stream, slots, width))])
 
-    def struct(self, fields: tuple[Field, ...], plans: tuple[Plan, ...], slots: Slots) -> pa.Array:
+    def struct(self, fields: tuple[Field, ...], plans: tuple[ColumnPlan, ...], slots: Slots) -> pa.Array:
         """The struct of those fields."""
         arrays = [self.array(plan, slots.required()) for plan in plans]
         return _struct_array(arrays, [arrow_field(field.name, field.type) for field in fields], slots)
 
-    def _list(self, plan: Plan, slots: Slots) -> pa.Array:
+    def _list(self, plan: ColumnPlan, slots: Slots) -> pa.Array:
         offsets = self._offsets(plan.streams[0], slots)
         count = int(np.frombuffer(offsets, np.int32)[-1])
         items = [self.array(part, Slots(count)) for part in plan.parts]
@@ -279,7 +278,7 @@ class Assembler:
             items = [_struct_array(items, entries, Slots(count))]
         return _from_buffers(kind, slots, [offsets], items)
 
-    def _union(self, node: Union, plan: Plan, slots: Slots) -> pa.Array:
+    def _union(self, node: Union, plan: ColumnPlan, slots: Slots) -> pa.Array:
         """One branch and null: the branch. Several: a struct of which one child is set."""
         stream = self._streams[plan.streams[0]]
         self._spend(slots.count * len(node.branches))
@@ -294,7 +293,7 @@ class Assembler:
         return _struct_array(arrays, arrow, slots if null_branch is None else slots.within(stream != null_branch))
 
     def _spread(self, values: _Bytes, slots: Slots, width: int) -> _Bytes:
-        """Values of `width` bytes each, moved apart so that unused places have room."""
+        """Values of `width` bytes each, spread so that unused slots have room."""
         if slots.used is None:
             return values
         self._spend(slots.count * width)
@@ -304,7 +303,7 @@ class Assembler:
         return spread.reshape(-1)
 
     def _offsets(self, stream: int, slots: Slots) -> pa.Buffer:
-        """Offsets in which an unused place is of length zero."""
+        """Offsets in which unused slots have length zero."""
         offsets = self._streams[stream].view(np.int32)
         if slots.used is not None:
             self._spend(slots.count * 4)
@@ -320,7 +319,7 @@ class Assembler:
 
 
 def _widest_bytes(node: AvroType) -> int:
-    """How many bytes the widest buffer takes for a null."""
+    """The size of a null in bytes, in the widest buffer."""
     match node:
         case Scalar(wire=Wire.NULL):
             return 0

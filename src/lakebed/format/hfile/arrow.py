@@ -59,7 +59,7 @@ def binary_buffers(array: ArrowArray) -> tuple[Bytes, Int64s]:
     return content, every[array.offset : array.offset + len(array) + 1].astype(np.int64)
 
 
-def decode_records(file: HFile) -> tuple[ArrowArray, ArrowArray]:
+def decode_blocks(file: HFile) -> tuple[ArrowArray, ArrowArray]:
     """Keys and values of a file, decoded block by block; only keys and distinct values are kept in memory."""
     places = [*file.data_blocks()]
     blocks = (np.frombuffer(file.read_data_block(offset, size), np.uint8) for offset, size in places)
@@ -120,7 +120,7 @@ def all_records(file: HFile) -> pa.RecordBatch:
     if file.entry_count <= SMALL_COUNT:
         keys, values = _decode_small(file)
     else:
-        keys, values = decode_records(file)
+        keys, values = decode_blocks(file)
     return pa.record_batch([keys, values], names=["key", "value"])
 
 

@@ -41,7 +41,7 @@ _DEFLATE_RATIO_MAX = 1032
 TRAILER_BYTES = 4096
 BLOCK_HEADER = struct.Struct(">8siiqBii")
 CHECKSUM_CHUNK_BYTES = 16384
-BLOCK_BYTES_MAX = 128 * 1024
+HFILE_BLOCK_BYTES_MAX = 128 * 1024
 """Maximum uncompressed size in bytes of a data block that we write.
 
 Large blocks compress better, small ones are searched faster. Hudi's 1 MiB takes milliseconds to search; with 128 KiB a

@@ -16,10 +16,10 @@ from lakebed.errors import InvalidInputError
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.hfile.arrow import COMPRESSORS, SMALL_COUNT, binary_buffers, choose_packing, row_bytes
 from lakebed.format.hfile.layout import (
-    BLOCK_BYTES_MAX,
     DATA,
     FILE_INFO,
     GZIP,
+    HFILE_BLOCK_BYTES_MAX,
     KEY_SUFFIX,
     META,
     NONE,
@@ -71,7 +71,7 @@ def encode_hfile(
     created_ms: int,
     base_file: bool,
     codec: Codec = "gzip",
-    block_bytes_max: int = BLOCK_BYTES_MAX,
+    block_bytes_max: int = HFILE_BLOCK_BYTES_MAX,
     bloom: bytes | None = None,
     order: npt.NDArray[np.int64] | None = None,
     packing: Packing | None = None,
@@ -140,9 +140,9 @@ def _row(records: Records, at: int) -> bytes:
 
 def best_packing(keys: ArrowArray, values: ArrowArray) -> Packing:
     """The packing that `encode_hfile` would choose for more than 2048 sorted records, for reuse on similar ones."""
-    count = min(len(keys), BLOCK_BYTES_MAX // RECORD_BYTES)
+    count = min(len(keys), HFILE_BLOCK_BYTES_MAX // RECORD_BYTES)
     records = _records(keys.slice(0, count), values.slice(0, count), np.arange(count))
-    framed = frame_blocks(measure_records(records), block_bytes_max=BLOCK_BYTES_MAX)
+    framed = frame_blocks(measure_records(records), block_bytes_max=HFILE_BLOCK_BYTES_MAX)
     return choose_packing(next(framed)[1], len(keys))
 
 

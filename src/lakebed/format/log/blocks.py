@@ -169,7 +169,7 @@ _START = struct.Struct(">ii")
 _LENGTH = struct.Struct(">i")
 _FLOATS = {Wire.FLOAT: struct.Struct("<f"), Wire.DOUBLE: struct.Struct("<d")}
 _NUMBERS = {Wire.INT: np.int32, Wire.LONG: np.int64, Wire.FLOAT: np.float32, Wire.DOUBLE: np.float64}
-Value = bytes | int | float | bool | None
+_Value = bytes | int | float | bool | None
 
 
 def find_avro_records(
@@ -218,7 +218,7 @@ def _scalar(node: AvroType) -> AvroType:
     return node.branches[node.value_branches[0]] if isinstance(node, Union) else node
 
 
-def _decode(datum: bytes, record: Record) -> list[Value]:
+def _decode(datum: bytes, record: Record) -> list[_Value]:
     at, values = 0, []
     for field in record.fields:
         value, at = _decode_value(datum, at, field.type)
@@ -228,7 +228,7 @@ def _decode(datum: bytes, record: Record) -> list[Value]:
     return values
 
 
-def _decode_value(datum: bytes, at: int, node: AvroType) -> tuple[Value, int]:
+def _decode_value(datum: bytes, at: int, node: AvroType) -> tuple[_Value, int]:
     if isinstance(node, Union):
         branch, at = decode_long(datum, at)
         if not 0 <= branch < len(node.branches):
@@ -246,7 +246,7 @@ def _decode_value(datum: bytes, at: int, node: AvroType) -> tuple[Value, int]:
     return datum[at : at + number], at + number
 
 
-def _array(node: AvroType, values: list[Value]) -> ArrowArray:
+def _array(node: AvroType, values: list[_Value]) -> ArrowArray:
     assert isinstance(node, Scalar), node
     if node.wire is Wire.BYTES:
         return text_array([value.decode() if isinstance(value, bytes) else None for value in values])

@@ -18,7 +18,7 @@ from typing import Literal
 from lakebed.errors import CorruptTableError
 from lakebed.model.source import ByteSource
 
-MAGIC = b"#HUDI#"
+LOG_MAGIC = b"#HUDI#"
 LOG_FORMAT_VERSION = 1
 
 _INT = struct.Struct(">i")
@@ -94,7 +94,7 @@ def block_kinds(source: ByteSource) -> Iterator[BlockKind]:
     while at < source.size:
         magic, size, version, kind = _BLOCK_HEAD.unpack(source.read(at, _BLOCK_HEAD.size))
         end = at + _BLOCK_START.size + size
-        if magic != MAGIC or size < _BLOCK_HEAD.size or end > source.size:
+        if magic != LOG_MAGIC or size < _BLOCK_HEAD.size or end > source.size:
             raise CorruptTableError("no complete log block", path=source.path, offset=at)
         if version != LOG_FORMAT_VERSION:
             raise _unknown("log format version", version, source.path, at)
@@ -110,7 +110,7 @@ def encode_log_block(kind: BlockKind, header: Mapping[HeaderKey, str], *content:
     before = (_VERSION_AND_KIND.pack(LOG_FORMAT_VERSION, kind), _INT.pack(len(entries)), *entries)
     parts = (*before, _LONG.pack(sum(map(len, content))), *content, _INT.pack(0))
     size = sum(map(len, parts)) + _LONG.size
-    return b"".join((_BLOCK_START.pack(MAGIC, size), *parts, _LONG.pack(len(MAGIC) + size)))
+    return b"".join((_BLOCK_START.pack(LOG_MAGIC, size), *parts, _LONG.pack(len(LOG_MAGIC) + size)))
 
 
 def _frames(data: bytes, path: str, *, skip: bool) -> Iterator[_Frame]:
@@ -123,7 +123,7 @@ def _frames(data: bytes, path: str, *, skip: bool) -> Iterator[_Frame]:
         elif not skip:
             raise CorruptTableError("no complete log block", path=path, offset=at)
         else:
-            following = data.find(MAGIC, at + 1)
+            following = data.find(LOG_MAGIC, at + 1)
             at = len(data) if following < 0 else following
 
 
@@ -133,11 +133,11 @@ def _find_frame(data: bytes, start: int) -> _Frame | None:
         return None
     magic, size = _BLOCK_START.unpack_from(data, start)
     end = start + _BLOCK_START.size + size
-    if magic != MAGIC or size < _LONG.size or end > len(data):
+    if magic != LOG_MAGIC or size < _LONG.size or end > len(data):
         return None
     (total,) = _LONG.unpack_from(data, end - _LONG.size)
-    leads_on = len(data) - end < len(MAGIC) or data.startswith(MAGIC, end)
-    return _Frame(start, end) if total == len(MAGIC) + size and leads_on else None
+    leads_on = len(data) - end < len(LOG_MAGIC) or data.startswith(LOG_MAGIC, end)
+    return _Frame(start, end) if total == len(LOG_MAGIC) + size and leads_on else None
 
 
 class _Fields:

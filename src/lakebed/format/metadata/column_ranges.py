@@ -39,7 +39,7 @@ _WRAPPERS: dict[str, tuple[tuple[str, ...], pa.DataType]] = {
 BOUND = pa.struct([pa.field(name, kind) for name, (_, kind) in _WRAPPERS.items()])
 """The type of a stored bound: the child that is set tells how it is stored."""
 
-COLUMN_STATS = pa.schema(
+COLUMN_STATS_SCHEMA = pa.schema(
     [
         pa.field("key", pa.string()),
         pa.field("file_name", pa.string()),
@@ -75,15 +75,17 @@ _MISLEADING = {"min": r"[\x{10000}-\x{10FFFF}]", "max": r"[\x{E000}-\x{FFFF}]"}
 
 
 def decode_column_stats(keys: ArrowArray, values: ArrowArray, schema: str, *, path: str) -> pa.Table:
-    """One row per record of column or partition statistics, with the columns of `COLUMN_STATS`."""
+    """One row per record of column or partition statistics, with the columns of `COLUMN_STATS_SCHEMA`."""
     stats = decode_payloads(values, schema, "ColumnStatsMetadata", path=path, required=True)
     with decoding(path, "column statistics"):
-        columns = {name: field_of(stats, stored, COLUMN_STATS.field(name).type) for name, stored in _SCALARS.items()}
+        columns = {
+            name: field_of(stats, stored, COLUMN_STATS_SCHEMA.field(name).type) for name, stored in _SCALARS.items()
+        }
         columns["key"] = texts(keys)
         columns["min"], columns["max"] = _bound(stats, "minValue"), _bound(stats, "maxValue")
         columns["type_ordinal"] = _value_type(stats, "typeOrdinal", pa.int32())
         columns["additional_info"] = _value_type(stats, "additionalInfo", pa.string())
-        return pa.table([columns[name] for name in COLUMN_STATS.names], schema=COLUMN_STATS)
+        return pa.table([columns[name] for name in COLUMN_STATS_SCHEMA.names], schema=COLUMN_STATS_SCHEMA)
 
 
 def _value_type(stats: ArrowArray, name: str, kind: pa.DataType) -> ArrowArray:

@@ -15,9 +15,7 @@ import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.hfile.arrow import binary_array, binary_buffers
-
-Bytes = npt.NDArray[np.uint8]
-Int64s = npt.NDArray[np.int64]
+from lakebed.kernels.buffers import Bytes, Int64s
 
 NO_ORDERING = -(2**63)
 """Stands for "no value" in arrays of numbers. An entry with this number counts as having none, which is safe."""

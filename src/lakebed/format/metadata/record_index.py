@@ -26,7 +26,7 @@ from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.guard import decoding
 from lakebed.format.hfile.arrow import all_records, key_order
-from lakebed.format.hfile.layout import BLOCK_BYTES_MAX, Codec
+from lakebed.format.hfile.layout import HFILE_BLOCK_BYTES_MAX, Codec
 from lakebed.format.hfile.reader import HFile
 from lakebed.format.hfile.writer import encode_hfile
 from lakebed.format.metadata.datum import (
@@ -180,7 +180,7 @@ def encode_record_index(
     created_ms: int,
     base_file: bool,
     codec: Codec = "gzip",
-    block_bytes_max: int = BLOCK_BYTES_MAX,
+    block_bytes_max: int = HFILE_BLOCK_BYTES_MAX,
     bloom: bytes | None = None,
 ) -> bytes:
     """Inverse of `decode_record_index`, in any order of rows: the HFile of entries whose keys are unique.

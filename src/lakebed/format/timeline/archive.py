@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.avro.container import decode_datum, decode_writer_schema
+from lakebed.format.avro.container import decode_nested_record, decode_writer_schema
 from lakebed.format.guard import decode_json_object, decoding, encode_json_object
 from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock, decode_log_file
 from lakebed.format.timeline.metadata import encode_document
@@ -229,7 +229,9 @@ def _entries(block: LogBlock, path: str) -> Iterator[dict[str, Any]]:
             at += _INT.size
             if not 0 <= size <= len(block.content) - at:
                 raise ValueError(f"a record of {size} bytes exceeds the block")
-        yield decode_datum(bytes(block.content[at : at + size]), schema, path=path, offset=block.content_offset + at)
+        yield decode_nested_record(
+            bytes(block.content[at : at + size]), schema, path=path, offset=block.content_offset + at
+        )
         at += size
 
 

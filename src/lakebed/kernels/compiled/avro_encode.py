@@ -23,10 +23,10 @@ from lakebed.kernels.avro_encode import (
     LONG,
     NEXT,
     NOT_ONE_BRANCH,
-    NULL_VALUE,
     NULLABLE,
     PRESENT,
     TOO_WIDE,
+    UNEXPECTED_NULL,
     UNION,
     Memory,
     RowError,
@@ -157,7 +157,7 @@ def _blocks(pos: int, offsets: int, frame: int, index: int, write: bool) -> int:
 def _chosen(rows: Any, index: int) -> int:
     """The row of the branch to write for a union: 0 for null, else that of the one child that is set."""
     if not _is_valid(rows[0, 1], rows[0, 2], index):
-        return 0 if rows[0, 3] >= 0 else NULL_VALUE
+        return 0 if rows[0, 3] >= 0 else UNEXPECTED_NULL
     chosen = 0
     for row in range(1, rows.shape[0]):
         if _is_valid(rows[row, 1], rows[row, 2], index):
@@ -172,7 +172,7 @@ def _other(pos: int, op: int, a: int, b: int, c: int, index: int, write: bool) -
     if op == CONSTANT:
         return _varint(pos, a, write)
     if op == PRESENT:
-        return pos if _is_valid(a, b, index) else NULL_VALUE
+        return pos if _is_valid(a, b, index) else UNEXPECTED_NULL
     if op == BOOLEAN:
         if write:
             store(pos, np.uint8(_is_valid(a, b, index)))

@@ -27,7 +27,7 @@ from lakebed.kernels.compiled.jit import (
 )
 from lakebed.kernels.compiled.memory import load_byte, load_int, load_long, prefetch, prefetch_at, store
 from lakebed.kernels.compiled.siphash_lanes import LANES, VECTORS, finish, take_words
-from lakebed.kernels.key_table import GONE, MARK_BITS, MARK_FIELDS, SLOT_BYTES, SLOT_WORDS, TABLE_FIELDS, Tables
+from lakebed.kernels.key_table import GONE, MARK_BITS, MARK_FIELDS, SLOT_BYTES, SLOT_WORDS, TABLE_FIELDS, ShardTables
 
 _PRINT_BYTES, _ENTRY = 16, 16
 _LANE_BYTES, _NEXT_WORDS = 8 * LANES, 8 * LANES * (VECTORS - 1)
@@ -275,7 +275,7 @@ def _enter_keys(
 
 
 def find_entries(
-    shards: Sequence[Tables],
+    shards: Sequence[ShardTables],
     numbers: Int32s,
     numbers_of: Int64s,
     prints: UInt32s,

@@ -14,7 +14,7 @@ def walk_lengths(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
     """Where each record begins and ends; None if they do not fill `data` to its end."""
     starts, ends = np.empty(count, np.int64), np.empty(count, np.int64)
-    return (starts, ends) if fill_bounds(data, start, starts, ends) == len(data) else None
+    return (starts, ends) if fill_record_bounds(data, start, starts, ends) == len(data) else None
 
 
 @kernel
@@ -61,5 +61,5 @@ def _put_records(
         at += 4 + length
 
 
-fill_bounds = Entry(_walk_lengths, BYTES, INT, OUT_INT64S, OUT_INT64S)
+fill_record_bounds = Entry(_walk_lengths, BYTES, INT, OUT_INT64S, OUT_INT64S)
 put_records = Entry(_put_records, BYTES, INT64S, OUT_BYTES, INT)

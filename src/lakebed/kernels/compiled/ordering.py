@@ -18,12 +18,12 @@ from lakebed.kernels.compiled.memory import load_word, swap_bytes
 def group_rows(groups: npt.NDArray[np.integer], count: int) -> tuple[Int64s, Int64s]:
     """Row numbers by group, and where each group begins among them and the last ends."""
     order, bounds = np.empty(len(groups), np.int64), np.zeros(count + 1, np.int64)
-    order_rows(groups.astype(np.int32, copy=False), bounds, order)
+    fill_order(groups.astype(np.int32, copy=False), bounds, order)
     return order, bounds
 
 
 @kernel
-def _order_rows(groups: Int32s, bounds: Int64s, order: Int64s) -> None:
+def _fill_order(groups: Int32s, bounds: Int64s, order: Int64s) -> None:
     """Fill `order` with row numbers sorted by group, and `bounds` with the bounds of the groups.
 
     `bounds` is all zeros, with one element more than there are groups; the numbers of groups are in range.
@@ -39,7 +39,7 @@ def _order_rows(groups: Int32s, bounds: Int64s, order: Int64s) -> None:
         free[group] += 1
 
 
-order_rows = Entry(_order_rows, INT32S, OUT_INT64S, OUT_INT64S)
+fill_order = Entry(_fill_order, INT32S, OUT_INT64S, OUT_INT64S)
 
 
 _STEP = 7

@@ -89,7 +89,7 @@ def split_keys(
     """The keys sorted by shard, their offsets, their numbers, and the bounds of shards; None if a key occurs twice."""
     count = len(numbers)
     shard_of, bounds = np.empty(count, np.int32), np.zeros(shards + 1, np.int64)
-    fill_bounds(data, offsets, shard_of, bounds)
+    fill_shard_bounds(data, offsets, shard_of, bounds)
     order = sort_groups(data, offsets, shard_of, shards)
     taken, ends = np.empty(int(offsets[-1] - offsets[0]), np.uint8), np.empty(count + 1, np.int64)
     taken_numbers = np.empty(count, np.int32)
@@ -98,7 +98,7 @@ def split_keys(
 
 
 @kernel
-def _fill_bounds(data: Bytes, offsets: Int64s, shard_of: Int32s, bounds: Int64s) -> None:
+def _fill_shard_bounds(data: Bytes, offsets: Int64s, shard_of: Int32s, bounds: Int64s) -> None:
     """Fill `shard_of`, and `bounds`, which is all zeros, with the bounds of the keys of each shard."""
     shards = len(bounds) - 1
     fill_shards(data, offsets, shards, shard_of)
@@ -131,5 +131,5 @@ def _take_keys(
     return True
 
 
-fill_bounds = Entry(_fill_bounds, BYTES, INT64S, OUT_INT32S, OUT_INT64S)
+fill_shard_bounds = Entry(_fill_shard_bounds, BYTES, INT64S, OUT_INT32S, OUT_INT64S)
 take_keys = Entry(_take_keys, BYTES, INT64S, INT32S, INT64S, OUT_BYTES, OUT_INT64S, OUT_INT32S)

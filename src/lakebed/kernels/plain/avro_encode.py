@@ -87,14 +87,14 @@ class _Program:
         if op == ops.CONSTANT:
             return _varint(a)
         if not self._is_valid(pc, index):
-            raise RowError(ops.NULL_VALUE, row, pc)
+            raise RowError(ops.UNEXPECTED_NULL, row, pc)
         return b""
 
     def _chosen(self, row: int, pc: int, index: int) -> int:
         """The offset from `pc` of the branch to write for a union: 0 for null, else that of the child."""
         if not self._is_valid(pc, index):
             if self._code[pc][3] < 0:
-                raise RowError(ops.NULL_VALUE, row, pc)
+                raise RowError(ops.UNEXPECTED_NULL, row, pc)
             return 0
         chosen = [at for at in range(1, self._code[pc][5] + 1) if self._is_valid(pc + at, index)]
         if len(chosen) != 1:

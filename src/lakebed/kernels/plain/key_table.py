@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.kernels.buffers import Bytes, Int32s, Int64s, UInt32s, Words
-from lakebed.kernels.key_table import GONE, MARK_BITS, SLOT_ENTRY, SLOT_WORDS, Table, Tables
+from lakebed.kernels.key_table import GONE, MARK_BITS, SLOT_ENTRY, SLOT_WORDS, ShardTables, SlotTable
 from lakebed.kernels.plain.strings import Strings
 
 _SIPHASH = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
@@ -114,7 +114,7 @@ def mark_keys(slots: UInt32s, marks: Words) -> None:
 
 
 def find_entries(
-    shards: Sequence[Tables],
+    shards: Sequence[ShardTables],
     numbers: Int32s,
     numbers_of: Int64s,
     prints: UInt32s,
@@ -141,7 +141,7 @@ def find_entries(
     return hits
 
 
-def _look(table: Table, words: UInt32s) -> UInt32s:
+def _look(table: SlotTable, words: UInt32s) -> UInt32s:
     """The entry of each key, 0 if the table does not have it."""
     slots = table.slots.reshape(-1, SLOT_WORDS)
     entries, slot = np.zeros(len(words), np.uint32), _homes(words, len(slots))
