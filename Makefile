@@ -58,7 +58,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
-	@$(BIN)/python -c 'from lakebed.kernels import background; background.start()'
+	@$(BIN)/python -c 'from lakebed.kernels import warm; warm.start_in_background()'
 
 $(PEER_STAMP): tests/interop/requirements.txt
 	@mkdir -p .interop

@@ -31,9 +31,9 @@ from benchmarks.peer import HOME, Peer, PeerMissingError, running_peer
 from benchmarks.report import Bar, Line, Measure, Times, print_lines, repeat, seconds_text
 from benchmarks.tables import OPTIONS, TYPES, UPDATES, read_tables
 from lakebed.format.avro.schema import avro_schema
+from lakebed.format.file_names import encode_instant_name
 from lakebed.format.log.blocks import decode_records, encode_avro_records
 from lakebed.format.log.file import decode_log_file
-from lakebed.format.timeline.instant_names import encode_instant_name
 from lakebed.format.timeline.metadata import encode_commit
 from lakebed.index.facts import FileFacts
 from lakebed.model.commit import CommitMetadata

@@ -21,13 +21,13 @@ from isal import isal_zlib
 
 import lakebed.format
 from lakebed.format.hfile import HFile, decode_hfile, encode_hfile, key_order
-from lakebed.format.hfile.bulk import (
+from lakebed.format.hfile.arrow import (
+    binary_buffers,
     compress_general,
     compress_records,
     compress_searching,
 )
-from lakebed.format.hfile.order import binary_buffers
-from lakebed.format.java_hash import shards_of
+from lakebed.format.java import shards_of
 from lakebed.format.metadata.record_index import decode_record_index, encode_record_index
 from lakebed.kernels.hfile_records import FramedBlocks, Records, frame_blocks, measure_records
 from lakebed.model.source import BytesSource

@@ -18,8 +18,8 @@ import lakebed
 from benchmarks.codecs import uuids
 from benchmarks.peer import HOME
 from benchmarks.tables import CITIES, ROWS, SEED, WORDS
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_shard_base
 
 LOOKUPS = 200

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lakebed.engine.jvm import find_java_home
+from lakebed.engine.session import find_java_home
 
 HERE = Path(__file__).parent
 HOME = HERE.parent / ".interop"

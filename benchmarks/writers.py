@@ -18,7 +18,7 @@ from pathlib import Path
 import lakebed
 from benchmarks.batches import BENCH
 from benchmarks.peer import HERE, HOME, LOG, Peer
-from lakebed.engine.jvm import find_java_home
+from lakebed.engine.session import find_java_home
 
 PACKAGES = {
     "deltalake": ("deltalake==1.6.6", "pyarrow==21.0.0"),

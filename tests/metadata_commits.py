@@ -163,7 +163,7 @@ class RealCommits:
 
 def planned(writes: tuple[ShardWrite, ...], mdt_partition: str) -> dict[str, Logged]:
     """What we would write, in the form of `RealCommits.logged`."""
-    from lakebed.format.metadata.schema import stored_schema
+    from lakebed.format.metadata.datum import stored_schema
 
     found = {}
     for write in writes:

@@ -33,7 +33,7 @@ def test_calls_up_the_layers_are_turns(benchmark):
     calls = {
         record.Call("lakebed.storage.cache", "lakebed.write.writer", "f", False),
         record.Call("lakebed.storage.cache", "lakebed.write.writer", "g", True),
-        record.Call("lakebed.engine.threads", "lakebed.read.file_slice", "read_slice", False),
+        record.Call("lakebed.engine.engines", "lakebed.read.file_slice", "read_slice", False),
         record.Call("lakebed.model.commit", "lakebed.write.columnar", "rows", True),
         record.Call("lakebed.write.writer", "lakebed.storage.cache", "h", False),
         record.Call("lakebed.write.files.log", "lakebed.write.writer", "k", False),
@@ -42,7 +42,7 @@ def test_calls_up_the_layers_are_turns(benchmark):
     turns = {(turn.caller, turn.module): (turn.functions, turn.kind) for turn in walk.find_turns(calls, layers)}
     assert turns == {
         ("lakebed.storage.cache", "lakebed.write.writer"): (("f", "g"), "callback"),
-        ("lakebed.engine.threads", "lakebed.read.file_slice"): (("read_slice",), "task"),
+        ("lakebed.engine.engines", "lakebed.read.file_slice"): (("read_slice",), "task"),
         ("lakebed.model.commit", "lakebed.write.columnar"): (("rows",), "generator"),
     }
 

@@ -1,4 +1,4 @@
-"""Time as it is handed in: protocol code never looks at a clock of its own."""
+"""The clock, which is passed in: protocol code never reads one of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall clock time of this machine, which other machines need not agree with."""
+    """The wall clock of this machine, which may disagree with those of other machines."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970 in UTC. May go backwards."""

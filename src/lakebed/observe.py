@@ -1,4 +1,4 @@
-"""Observers of long work, told of phases and progress: a log, a progress bar, the service runner."""
+"""Observers of long operations: they receive phases and progress, for a log, a progress bar or the service runner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Observer(Protocol):
-    """Is told of phases and progress while work goes on. An exception that it raises ends the work."""
+    """Receives phases and progress of an operation. An exception that it raises ends the operation."""
 
     def phase(self, name: str) -> None:
         """A phase begins; the one before it, if any, is over."""

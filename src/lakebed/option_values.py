@@ -1,4 +1,4 @@
-"""Which values an option may have, and what they mean: options are texts, wherever they are given."""
+"""Parsers for the values of options, which are always given as text."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 from lakebed.errors import InvalidInputError
 
 INT_MAX = (1 << 31) - 1
-"""The largest number that Apache Hudi takes where it counts."""
+"""Maximum of counts in Apache Hudi."""
 LONG_MAX = (1 << 63) - 1
-"""The largest number of bytes that Apache Hudi takes."""
+"""Maximum of sizes in bytes in Apache Hudi."""
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What an option may say: `wanted` tells users, and `parse` raises KeyError or ValueError for anything else."""
+    """The allowed values of an option: `wanted` describes them; `parse` raises KeyError or ValueError for others."""
 
     wanted: str
     parse: Callable[[str], Any]
 
 
 def words(known: Mapping[str, Any], *, named: tuple[str, ...] = ()) -> Values:
-    """One of some words, in any case, and what each means; those that are `named` to users, by default all."""
+    """One of some words, in any case, mapped to its value. Error messages list those `named`, by default all."""
     *others, last = named or tuple(known)
     return Values(f"{', '.join(others)} or {last}" if others else last, lambda text: known[text.strip().lower()])
 
@@ -33,7 +33,7 @@ def numbers(least: int = 1, most: int = INT_MAX) -> Values:
     """A whole number in decimal digits."""
 
     def parse(text: str) -> int:
-        # Python takes more for a number than Java does, and than users mean: 1_000, and digits of any script.
+        # Python's int() accepts more than Java does, and more than users mean: 1_000, and digits of any script.
         digits = text.strip()
         if not (digits.isascii() and digits.isdigit() and len(digits) < 20 and least <= int(digits) <= most):
             raise ValueError(text)
@@ -58,7 +58,7 @@ FLAG = words({"true": True, "false": False})
 
 
 def parse_value(key: str, given: object, values: Values) -> Any:
-    """What the value of an option means; InvalidInputError, with what is allowed, if it means nothing."""
+    """The parsed value of an option; InvalidInputError names the allowed values if it is none of them."""
     try:
         return values.parse(str(given))
     except (KeyError, ValueError) as error:

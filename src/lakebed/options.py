@@ -1,4 +1,4 @@
-"""Read and write options, and the `hoodie.*` spellings that users have in their jobs."""
+"""Read and write options, and the `hoodie.*` keys of Hudi jobs that set them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lakebed.errors import InvalidInputError
 from lakebed.option_values import FLAG, LONG_MAX, Values, factors, numbers, parse_value, words
 
 ROLLBACK_DELAY = "table_service_rollback_delay"
-"""In minutes, as RFC-79 of Apache Hudi has it."""
-# Known to Apache Hudi's readers; only these values mean what lakebed does anyway.
+"""Option in minutes: the delay of rollbacks of table services, from RFC-79 of Apache Hudi."""
+# Options of Apache Hudi's readers; only these values match what lakebed does.
 _ACCEPTED_VALUES = {
     "hoodie.datasource.merge.type": ("payload_combine",),
     "hoodie.datasource.query.incremental.format": ("latest_state",),
@@ -53,9 +53,9 @@ class ReadOptions:
 
 
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Read options from their `hoodie.*` spellings; others than those are left alone, if their values are ones.
+    """Read options from `hoodie.*` keys; other options are ignored, but their values are checked.
 
-    A known option that lakebed does not support raises.
+    A known option that lakebed does not support raises InvalidInputError.
     """
     check_values(options)
     for key in _ACCEPTED_VALUES:
@@ -65,7 +65,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def parse_table_options(options: Mapping[str, str]) -> ReadOptions:
-    """Like `parse_read_options`, for a table that answers all kinds of queries: options that ask for one raise."""
+    """Like `parse_read_options`, for `open_table`: options that select a kind of query raise InvalidInputError."""
     given = parse_read_options(options)
     for f in fields(ReadOptions):
         if f.name != "use_metadata" and getattr(given, f.name) != f.default:
@@ -77,7 +77,7 @@ def parse_table_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that are for the store: credentials, endpoints and the like."""
+    """The options of the object store: credentials, endpoints and the like."""
     return {
         key: str(value)
         for key, value in options.items()
@@ -85,7 +85,7 @@ def storage_options(options: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-# Known to Apache Hudi's writers, and without meaning here: sizes of its Spark stages, its caches, what we always do.
+# Options of Apache Hudi's writers without effect here: sizes of its Spark stages, its caches, what lakebed always does.
 _WITHOUT_EFFECT = (
     "hoodie.bloom.index.parallelism",
     "hoodie.bulkinsert.shuffle.parallelism",
@@ -119,7 +119,7 @@ _STRATEGIES = {
     "bounded_io": "BoundedIOCompactionStrategy",
     "unbounded": "UnBoundedCompactionStrategy",
 }
-"""Our names of ways to choose what is compacted, and the classes of Apache Hudi that choose alike."""
+"""Compaction strategies: our names, and the equivalent classes of Apache Hudi."""
 
 
 def _parse_strategy(text: str) -> str:
@@ -128,7 +128,7 @@ def _parse_strategy(text: str) -> str:
 
 
 _CLEAN_POLICY = words({name.lower(): name for name in _POLICIES}, named=_POLICIES)
-_HOURS = numbers(most=1_000_000)  # More hours than instants can tell.
+_HOURS = numbers(most=1_000_000)  # More than instant times can span.
 _ANY_COUNT = numbers(least=0)
 _BYTES = numbers(most=LONG_MAX)
 _OF_SERVICES = {
@@ -163,8 +163,8 @@ _OF_SERVICES = {
     ),
     "hoodie.log.compaction.blocks.threshold": _ANY_COUNT,
 }
-"""What table services take, and which values; None: names of the table."""
-# What a call says by its name or its arguments.
+"""Options of table services and their values; None: names of the table."""
+# Options that a call's name or arguments replace.
 _SAID_IN_CALLS = {
     "hoodie.datasource.write.operation": "call the method: table.upsert(rows), table.insert(rows), table.delete(keys)",
     "hoodie.datasource.write.partitionpath.field": 'pass it to create_table(..., partition_by="city")',
@@ -214,7 +214,7 @@ INDEX_SWITCHES = (
     "hoodie.metadata.global.record.level.index.enable",
     "hoodie.metadata.record.level.index.enable",
 )
-"""Options that ask for an index, or for none; which one, its kind says."""
+"""Options that switch an index on or off; its kind says which index."""
 _INDEX_TYPES = words(
     {
         "auto": "auto",
@@ -240,8 +240,8 @@ SET_NULL = "hoodie.write.set.null.for.missing.columns"
 class WriteOptions:
     """How to write to a table.
 
-    `lock` has the `hoodie.write.lock.*` options as they were given, `indexes` what those of `INDEX_SWITCHES` say. A new
-    data partition is given `partition_shards` in a record index that is partitioned.
+    `lock` has the `hoodie.write.lock.*` options as given, `indexes` the values of `INDEX_SWITCHES`. A new data
+    partition gets `partition_shards` shards in a partitioned record index.
     """
 
     index: str = field(default="auto", metadata={"hoodie": "hoodie.index.type", "values": _INDEX_TYPES})
@@ -278,12 +278,12 @@ class WriteOptions:
 
     @property
     def fills_missing(self) -> bool:
-        """Whether columns that rows lack are set to null; either option asks for it, as in Apache Hudi."""
+        """Whether columns that rows lack are set to null; either option enables it, as in Apache Hudi."""
         return self.sets_null or self.reconciles
 
     @property
     def metadata_log_blocks(self) -> int | None:
-        """From how many log files on those of a shard of the metadata table are merged; None: never."""
+        """Number of log files from which those of a metadata-table shard are merged; None: never."""
         return self.metadata_log_blocks_min if self.metadata_log_compaction else None
 
 
@@ -292,7 +292,7 @@ _WRITE_ALIASES = {"hoodie.table.service.rollback.delay.minutes": ROLLBACK_DELAY}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexOptions:
-    """How many shards a new record index is given, where the call does not say, and what its entries carry."""
+    """Default numbers of shards of a new record index, and the contents of its entries."""
 
     global_min: int = field(
         default=10,
@@ -325,7 +325,7 @@ class IndexOptions:
 
     @property
     def global_sizing(self) -> tuple[int, int, float, int]:
-        """Fewest and most shards of a global index, room to grow, and the bytes of a shard."""
+        """Minimum and maximum number of shards of a global index, growth factor, and maximum shard size in bytes."""
         return self.global_min, self.global_max, self.growth, self.shard_bytes_max
 
     @property
@@ -336,10 +336,10 @@ class IndexOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlineOptions:
-    """Which table services follow a write in its process when they are due, and whether passes of the runner cluster.
+    """Which table services follow a write in its process when they are due, and whether runner passes cluster.
 
-    Fields that end in `commits` say how many writes lie between two of them. With `removable` plans of clusterings and
-    log compactions make way for writers, wherever they are made; a call may say otherwise.
+    Fields that end in `commits` are numbers of writes between two runs. With `removable`, writers may cancel plans of
+    clusterings and log compactions, unless a call says otherwise.
     """
 
     clean: bool = field(default=True, metadata={"hoodie": "hoodie.clean.automatic"})
@@ -363,7 +363,7 @@ _INLINE_OPTIONS = (*(f.metadata["hoodie"] for f in fields(InlineOptions)), *_INL
 
 
 def parse_inline_options(options: Mapping[str, str]) -> InlineOptions:
-    """Options of services that follow writes, from their `hoodie.*` spellings; all others are left alone."""
+    """Options of services that follow writes, from `hoodie.*` keys; all others are ignored."""
     return InlineOptions(**_given(InlineOptions, _INLINE_ALIASES, options))
 
 
@@ -377,14 +377,14 @@ _INDEX_ALIASES = {
         "hoodie.metadata.record.level.index.max.filegroup.count"
     ),
 }
-"""Spellings of earlier releases."""
+"""Keys of earlier releases."""
 _INDEX_OPTIONS = (*(f.metadata["hoodie"] for f in fields(IndexOptions)), *_INDEX_ALIASES)
 
 
 def parse_index_options(options: Mapping[str, str]) -> IndexOptions:
-    """Options of new indexes from their `hoodie.*` spellings; all others are left alone.
+    """Options of new indexes from `hoodie.*` keys; all others are ignored.
 
-    Of two limits, the one that is not given makes way for the other.
+    If one of two limits is given, the default of the other is adapted to it.
     """
     given = _given(IndexOptions, _INDEX_ALIASES, options)
     for kind in ("global", "partitioned"):
@@ -405,13 +405,13 @@ _NEW_INDEX = IndexOptions()
 
 
 def parse_option(key: str, value: object) -> Any:
-    """What the value of an option means that has words or numbers for values; else the text."""
+    """The parsed value of an option with words or numbers as values; else its text."""
     values = _VALUES.get(key)
     return str(value) if values is None else parse_value(key, value, values)
 
 
 def check_values(options: Mapping[str, str]) -> None:
-    """Raises InvalidInputError for a word or number that an option does not have, of whichever part of lakebed."""
+    """InvalidInputError if an option of any part of lakebed has a word or number that it does not allow."""
     for key, value in options.items():
         parse_option(key, value)
 
@@ -421,7 +421,7 @@ def _given(
     aliases: Mapping[str, str],
     options: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What options say of the fields of a kind, by the names of these; an alias only if the option itself does not."""
+    """The options for the fields of a dataclass, by field name; an alias counts only if the option is not set."""
     given: dict[str, Any] = {}
     for f in fields(kind):
         key = f.metadata.get("hoodie")
@@ -450,11 +450,11 @@ _VALUES: Mapping[str, Values] = {
     **_OF_CREATION,
     **{key: values for key, values in _OF_SERVICES.items() if values is not None},
 }
-"""The values of every option that has words or numbers for values."""
+"""The allowed values of every option with words or numbers as values."""
 
 
 def known_options() -> dict[str, str]:
-    """Every `hoodie.*` option that lakebed knows: supported, without effect, or the values that it may have."""
+    """Every `hoodie.*` option that lakebed knows, with or without effect, and the values that it may have."""
     kinds = (ReadOptions, WriteOptions, IndexOptions, InlineOptions)
     supported = [f.metadata["hoodie"] for kind in kinds for f in fields(kind) if f.metadata]
     aliases = (*_WRITE_ALIASES, *_INDEX_ALIASES, *_INLINE_ALIASES)
@@ -468,9 +468,9 @@ def known_options() -> dict[str, str]:
 
 
 def warn_of_unknown(options: Mapping[str, str]) -> None:
-    """Warns of each `hoodie.*` option that lakebed does not know, with the nearest name.
+    """Warns of each unknown `hoodie.*` option, with the nearest known name.
 
-    For the one place in which a user's options come in: they are parsed many times after that.
+    Called once where a user's options come in, because they are parsed many times.
     """
     known = {*known_options(), *INDEX_SWITCHES}
     for key in options:
@@ -479,9 +479,9 @@ def warn_of_unknown(options: Mapping[str, str]) -> None:
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Write options from their `hoodie.*` spellings; options of the store are left alone.
+    """Write options from `hoodie.*` keys; options of the store are ignored.
 
-    A known option that lakebed does not support raises, and so does a value that an option does not have.
+    A known option that lakebed does not support raises InvalidInputError, and so does a value that is not allowed.
     """
     check_values(options)
     for key, value in options.items():
@@ -510,7 +510,7 @@ def _warn_unknown(key: str) -> None:
 
 
 def _callers_level() -> int:
-    """How far up the stack of the function that asks the code is that called lakebed."""
+    """The `stacklevel` of the caller of lakebed, for warnings."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "lakebed":
         level, frame = level + 1, frame.f_back

@@ -1,7 +1,7 @@
-"""A folder in which no other user can have put anything, for files that are taken at their word.
+"""Folders and files that no other user can have written, for content that is trusted, such as code.
 
-What is checked of the folder says early, and in words, what is wrong. What is checked of each file as it is opened is
-what counts in the end: a file of this user that nobody else may write has what this user wrote, however it got there.
+The checks of a folder report problems early. The check of each file as it is opened gives the guarantee: a file that
+this user owns and nobody else may write has what this user wrote.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import stat
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""Neither a link nor a pipe is followed or waited for."""
+"""Flags for opening files: do not follow a link, do not wait for a pipe."""
 
 
 class NotPrivateError(OSError):
@@ -19,9 +19,9 @@ class NotPrivateError(OSError):
 
 
 def make_private_folder(folder: str) -> None:
-    """Makes the folder unless it is there; NotPrivateError if it is another user's, or others may write there.
+    """Makes the folder unless it exists; NotPrivateError if it is another user's, or others may write there.
 
-    So is one that is reached by the link of another user, or through a folder in which everybody may rename it.
+    Also if its path contains a link of another user, or a folder in which everybody may rename entries.
     """
     folder = os.path.abspath(folder)
     _make(folder)
@@ -34,7 +34,7 @@ def make_private_folder(folder: str) -> None:
 
 
 def check_trusted_folder(folder: str) -> None:
-    """NotPrivateError unless this user or root made the folder, and nobody else can have put anything there."""
+    """NotPrivateError unless this user or root owns the folder, and nobody else can write there."""
     for above in {*_above(os.path.abspath(folder)), *_above(os.path.realpath(folder))}:
         _check_above(above)
     found = os.stat(folder)
@@ -43,7 +43,7 @@ def check_trusted_folder(folder: str) -> None:
 
 
 def open_private(path: str) -> int:
-    """A handle of a regular file of this user that nobody else may write; NotPrivateError for any other."""
+    """Opens a regular file of this user that nobody else may write; NotPrivateError for any other."""
     handle = os.open(path, _OPEN)
     try:
         found = os.fstat(handle)
@@ -57,7 +57,7 @@ def open_private(path: str) -> int:
 
 
 def _make(folder: str) -> None:
-    """Makes a folder and those above it, which nobody else may look into either."""
+    """Makes a folder and its missing parents, readable by this user only."""
     if os.path.lexists(folder):
         return
     _make(os.path.dirname(folder))
@@ -68,7 +68,7 @@ def _make(folder: str) -> None:
 
 
 def _above(folder: str) -> list[str]:
-    """The folders above one, links among them, from the root on."""
+    """The parents of a folder, from the root on, links included."""
     parts = folder.split(os.sep)
     return [os.sep.join(parts[:count]) or os.sep for count in range(1, len(parts))]
 

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 from numba.core import event
 
-from lakebed.format.hfile.order import binary_buffers
-from lakebed.kernels import cache, choice, java_hash
+from lakebed.format.hfile.arrow import binary_buffers
+from lakebed.kernels import cache, choice, sharding
 
 
 def hash_many(number: int) -> dict[str, Any]:
     """Hash many keys: which module did so, what was compiled for it, and where its code lies."""
     keys = binary_buffers(pa.array([f"{number} {at}" for at in range(10_000)]))
     with event.install_recorder("numba:compile") as recorder:
-        java_hash.find_shards(*keys, 7, np.empty(10_000, np.int32))
-        module = choice.choose("java_hash", 10_000).__name__
+        sharding.find_shards(*keys, 7, np.empty(10_000, np.int32))
+        module = choice.choose("sharding", 10_000).__name__
     return {"module": module, "compilations": len(recorder.buffer), "folder": cache.find_ready()}

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyspark
 
 from engine import spark_writes
-from lakebed.engine.jvm import ensure_java_home
+from lakebed.engine.session import ensure_java_home
 
 LOOPBACK = "127.0.0.1"
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

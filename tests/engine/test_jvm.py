@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.engine import jvm
+from lakebed.engine import session
 from lakebed.errors import InvalidInputError
 
 JAVA_17 = """#!/bin/sh\necho 'openjdk version "17.0.2" 2022-01-18' >&2\n"""
 JAVA_8 = """#!/bin/sh\necho 'java version "1.8.0_392"' >&2\n"""
 JAVA_11 = """#!/bin/sh\necho 'openjdk version "11.0.1"' >&2\n"""
 JAVA_21_WITHOUT_VECTOR = f"""#!/bin/sh
-[ "$1" = {jvm.VECTOR_MODULE_FLAG} ] && exit 1
+[ "$1" = {session.VECTOR_MODULE_FLAG} ] && exit 1
 echo 'openjdk version "21.0.8"' >&2
 """
 
@@ -37,7 +37,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setenv("PATH", str(tools))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(jvm, "COMMON_HOMES", ())
+    monkeypatch.setattr(session, "COMMON_HOMES", ())
     return tools
 
 
@@ -46,7 +46,7 @@ def test_a_fit_java_home_stays_as_it_is(bare_machine: Path, monkeypatch: pytest.
     make_home(tmp_path / "other", JAVA_17)
     (bare_machine / "java").symlink_to(tmp_path / "other" / "bin" / "java")
     monkeypatch.setenv("JAVA_HOME", str(home))
-    assert jvm.ensure_java_home() == home
+    assert session.ensure_java_home() == home
     assert os.environ["JAVA_HOME"] == str(home)
 
 
@@ -57,29 +57,29 @@ def test_an_unfit_java_home_gives_way_to_the_path(
     monkeypatch.setenv("JAVA_HOME", str(make_home(tmp_path / "unfit", unfit)))
     home = make_home(tmp_path / "fit", JAVA_17)
     (bare_machine / "java").symlink_to(home / "bin" / "java")
-    assert jvm.ensure_java_home() == home
+    assert session.ensure_java_home() == home
     assert os.environ["JAVA_HOME"] == str(home)
 
 
 def test_the_usual_folders_come_last(bare_machine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     make_home(tmp_path / "jvm" / "java-11", JAVA_11)
     home = make_home(tmp_path / "jvm" / "java-17", JAVA_17)
-    monkeypatch.setattr(jvm, "COMMON_HOMES", (f"{tmp_path}/jvm/*",))
-    assert jvm.find_java_home() == home
+    monkeypatch.setattr(session, "COMMON_HOMES", (f"{tmp_path}/jvm/*",))
+    assert session.find_java_home() == home
 
 
 def test_without_any_java_the_error_says_what_to_install(bare_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jvm, "find_spec", lambda _: None)
+    monkeypatch.setattr(session, "find_spec", lambda _: None)
     with pytest.raises(InvalidInputError, match=r"Java 17 or newer, and none was found\n  hint: .*lakebed\[jvm\]"):
-        jvm.ensure_java_home()
+        session.ensure_java_home()
     assert os.environ["JAVA_HOME"] == ""
 
 
 def test_without_a_java_of_the_machine_the_wheel_is_used(bare_machine: Path, tmp_path: Path) -> None:
-    home = jvm.ensure_java_home()
+    home = session.ensure_java_home()
     assert home.is_relative_to(tmp_path / "cache")
     run = subprocess.run(
-        [home / "bin" / "java", jvm.VECTOR_MODULE_FLAG, "-version"], capture_output=True, text=True, check=True
+        [home / "bin" / "java", session.VECTOR_MODULE_FLAG, "-version"], capture_output=True, text=True, check=True
     )
     assert 'version "21' in run.stderr
 
@@ -88,27 +88,27 @@ def test_an_unwritable_cache_is_replaced(bare_machine: Path, monkeypatch: pytest
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert (jvm.ensure_java_home() / "bin" / "java").is_file()
+    assert (session.ensure_java_home() / "bin" / "java").is_file()
 
 
 def test_the_launcher_drops_the_flag_and_nothing_else(tmp_path: Path) -> None:
     echo = make_home(tmp_path / "it's here", '#!/bin/sh\nprintf "%s\\0" "$@"\n') / "bin" / "java"
-    launcher = jvm.launcher_home(echo, tmp_path / "cache") / "bin" / "java"
+    launcher = session.launcher_home(echo, tmp_path / "cache") / "bin" / "java"
     kept = ["-Xmx1g", "a b", "", "*", "$HOME", "two\nlines", "--add-modules=java.sql", "-cp", "x:y", "'"]
-    given = [jvm.VECTOR_MODULE_FLAG, *kept[:4], jvm.VECTOR_MODULE_FLAG, *kept[4:]]
+    given = [session.VECTOR_MODULE_FLAG, *kept[:4], session.VECTOR_MODULE_FLAG, *kept[4:]]
     run = subprocess.run([launcher, *given], capture_output=True, text=True, check=True)
     assert run.stdout.split("\0")[:-1] == kept
 
 
 def test_many_threads_make_one_launcher(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        homes = set(pool.map(lambda _: jvm.launcher_home(Path("/java"), tmp_path), range(64)))
+        homes = set(pool.map(lambda _: session.launcher_home(Path("/java"), tmp_path), range(64)))
     assert list(tmp_path.iterdir()) == list(homes)
 
 
 ON_THE_WHEEL = """
-from lakebed.engine import jvm
-jvm.COMMON_HOMES = ()
+from lakebed.engine import session
+session.COMMON_HOMES = ()
 from lakebed.engine.session import local_session
 
 def double(batches):

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from implementations import using
-from lakebed.engine import shipping
-from lakebed.engine.shipping import PackedCode
+from lakebed.engine import spark
+from lakebed.engine.spark import PackedCode
 from lakebed.kernels import cache, choice
 
 JOB = """
 import json, os, sys
-from lakebed.engine.jvm import ensure_java_home
+from lakebed.engine.session import ensure_java_home
 from pyspark.sql import SparkSession
 ensure_java_home()
 builder = SparkSession.builder.master("local-cluster[2,1,512]")
@@ -38,10 +38,10 @@ TESTS = Path(__file__).parents[1]
 def packed() -> PackedCode:
     """The code of this host, compiled now if it has not been."""
     with using("compiled"):
-        code = shipping.pack()
+        code = spark.pack_code()
     if code is None:  # Plain code is asked for by the environment, or the process looked before there was any.
         choice.forget()
-        code = shipping.pack()
+        code = spark.pack_code()
     assert code is not None
     return code
 
@@ -60,24 +60,24 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_code_is_stored_once(packed: PackedCode, empty_cache: Path) -> None:
     assert not choice.is_ready()
-    assert shipping.unpack(pickle.loads(pickle.dumps(packed)))
+    assert spark.unpack_code(pickle.loads(pickle.dumps(packed)))
     assert choice.is_ready()
     folder = cache.find_ready()
     assert folder is not None
     assert folder.startswith(str(empty_cache))
     assert {path.name for path in Path(folder).iterdir()} == {*(name for name, _ in packed.files), "ready"}
-    assert not shipping.unpack(packed), "it is there"
+    assert not spark.unpack_code(packed), "it is there"
 
 
 def test_code_for_another_processor_is_ignored(packed: PackedCode, empty_cache: Path) -> None:
-    assert not shipping.unpack(replace(packed, key="0" * 32))
-    assert not shipping.unpack(None)
+    assert not spark.unpack_code(replace(packed, key="0" * 32))
+    assert not spark.unpack_code(None)
     assert cache.find_ready() is None
 
 
 def test_names_do_not_lead_out_of_the_folder(packed: PackedCode, empty_cache: Path) -> None:
     first, *others = packed.files
-    assert shipping.unpack(replace(packed, files=(("../../" + first[0], first[1]), *others)))
+    assert spark.unpack_code(replace(packed, files=(("../../" + first[0], first[1]), *others)))
     assert not [path for path in empty_cache.rglob(first[0]) if path.parent.name != packed.key]
 
 
@@ -86,13 +86,13 @@ def test_code_that_others_may_write_is_not_stored(packed: PackedCode, empty_cach
         (empty_cache / name / "lakebed-kernels" / packed.key).mkdir(parents=True)
         (empty_cache / name / "lakebed-kernels" / packed.key).chmod(0o777)
     (empty_cache / f"lakebed-{os.getuid()}").write_bytes(b"")
-    assert not shipping.unpack(packed)
+    assert not spark.unpack_code(packed)
     assert cache.find_ready() is None
 
 
 def test_nothing_is_shipped_where_plain_code_is_asked_for(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(choice.VARIABLE, "plain")
-    assert shipping.pack() is None
+    assert spark.pack_code() is None
 
 
 @pytest.mark.spark
@@ -111,6 +111,6 @@ def test_workers_with_an_empty_cache(packed: PackedCode, tmp_path: Path) -> None
     results = json.loads(done.stdout.splitlines()[-1])
     assert len(results) == 4
     for result in results:
-        assert result["module"] == "lakebed.kernels.compiled.java_hash"
+        assert result["module"] == "lakebed.kernels.compiled.sharding"
         assert result["compilations"] == 0
         assert result["folder"].startswith(str(folder))

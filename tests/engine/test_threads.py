@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from lakebed.engine.threads import aside, map_bounded, map_large, map_tasks, shared_threads, start
+from lakebed.engine.engines import aside, map_bounded, map_large, map_tasks, shared_threads, start
 
 Map = Callable[[list[int], Callable[[int], int]], Iterable[int]]
 

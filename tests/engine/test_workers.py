@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.engine.jvm import ensure_java_home
-from lakebed.engine.workers import check_spark
+from lakebed.engine.session import check_spark, ensure_java_home
 from lakebed.errors import InvalidInputError
 
 SOURCE = Path(__file__).parents[2] / "src"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakebed.format.hfile import key_order
-from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.hfile.arrow import binary_buffers
 from lakebed.kernels.ordering import sort_groups
 
 pytestmark = pytest.mark.usefixtures("either_implementation")

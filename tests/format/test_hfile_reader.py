@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
@@ -12,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lakebed
 from hfiles import Records, block, file_info, hbase_file, real_hfiles, record, root_index, trailer
 from lakebed.errors import CorruptTableError, UnsupportedTableError
 from lakebed.format.hfile import HFile, encode_hfile, reader
@@ -194,17 +190,3 @@ def test_lookups_one_after_the_other_remember_where_records_start(stride: int, c
             assert file.find(key) == known.get(key)
         assert file.find_many(keys) == known
         assert all([*starts] == sorted({*starts}) for starts in file._starts.values())
-
-
-def test_one_key_lookups_import_neither_pyarrow_nor_numba():
-    root = str(Path(lakebed.__file__).parent)
-    script = f"""
-import sys, types
-package = types.ModuleType("lakebed")
-package.__path__ = [{root!r}]
-sys.modules["lakebed"] = package
-import lakebed.format.hfile, lakebed.format.java_hash, lakebed.format.metadata.record_index
-heavy = {{"numba", "pyarrow", "numpy", "fastavro"}} & sys.modules.keys()
-assert not heavy, heavy
-"""
-    subprocess.run([sys.executable, "-c", script], check=True)

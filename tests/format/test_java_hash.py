@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakebed.format import java_hash as module
-from lakebed.format.java_hash import java_hash, shard_of, shards_of
+from lakebed.format import java as module
+from lakebed.format.java import java_hash, shard_of, shards_of
 
 
 @pytest.mark.parametrize(

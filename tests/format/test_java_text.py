@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.format.java_text import java_float_text
+from lakebed.format.java import java_float_text
 
 # What `Double.toString` of a Java 25 prints.
 DOUBLES = {

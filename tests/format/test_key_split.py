@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakebed.format.arrow import texts_between
-from lakebed.format.hfile.order import binary_buffers
-from lakebed.format.java_hash import shard_of
-from lakebed.kernels.key_split import SplitKeys
-from lakebed.kernels.key_split import split_keys as split_buffers
+from lakebed.format.hfile.arrow import binary_buffers
+from lakebed.format.java import shard_of
+from lakebed.kernels.sharding import SplitKeys
+from lakebed.kernels.sharding import split_keys as split_buffers
 
 pytestmark = pytest.mark.usefixtures("either_implementation")
 

@@ -4,7 +4,7 @@ import pytest
 
 from hostile import check_decoder, mutations
 from lakebed.errors import CorruptTableError
-from lakebed.format.partition_metafile import (
+from lakebed.format.properties import (
     PARTITION_METAFILE,
     PartitionMetafile,
     decode_partition_metafile,

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from tests.hfiles import SUFFIX, field, file_info, inner_index, root_index, uvarint
 
-from lakebed.format.hfile import HFile, arrow, bulk, encode_hfile
+from lakebed.format.hfile import HFile, arrow, encode_hfile
 from lakebed.model.source import BytesSource
 
 from .codec import PATH, Codec
@@ -46,7 +46,7 @@ def decode(data: bytes) -> list[Any]:
     _try(_decode_one_by_one, data)
     _try(_decode_small, data)
     file = HFile.open(BytesSource(data, PATH))
-    keys, values = bulk.decode_records(file)
+    keys, values = arrow.decode_blocks(file)
     return [pa.record_batch([keys, values], names=["key", "value"])]
 
 

@@ -10,12 +10,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakebed.format.hfile import bulk
+from lakebed.format.hfile import arrow
 from lakebed.format.hfile.reader import HFile
 from lakebed.format.log import deletes
-from lakebed.format.log.blocks import decode_positions, decode_records, encode_positions, hfile_content
+from lakebed.format.log.blocks import (
+    decode_positions,
+    decode_records,
+    encode_positions,
+    find_avro_records,
+    hfile_content,
+)
 from lakebed.format.log.deletes import decode_deletes, encode_deletes
-from lakebed.format.log.few_records import find_avro_records
 from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock, decode_log_file
 
 from . import avro, hfile
@@ -48,7 +53,7 @@ def _content(block: LogBlock) -> list[Any]:
     if block.kind is BlockKind.DELETE:
         return [*found, decode_deletes(block, path=PATH)]
     if block.kind is BlockKind.HFILE_DATA:
-        keys, values = bulk.decode_records(HFile.open(hfile_content(block, path=PATH)))
+        keys, values = arrow.decode_blocks(HFile.open(hfile_content(block, path=PATH)))
         return [*found, pa.record_batch([keys, values], names=["key", "value"])]
     rows = decode_records(block, path=PATH)
     found += [rows, decode_records(block, path=PATH, columns=rows.column_names[:1])]

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.format.java_hash import shard_of
+from lakebed.format.java import shard_of
 from lakebed.metadata.entries import Entries, concat_entries, concat_texts, concat_values, split_entries, split_in_order
 
 records = st.dictionaries(st.text(max_size=8), st.binary(max_size=4), max_size=20)

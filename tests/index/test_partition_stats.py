@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.keys import partition_stats_key
 from lakebed.format.metadata.records import decode_metadata_record
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.partition_stats.entries import partition_stats_entries, stats_of_files, widened_stats
 from lakebed.model.metadata import ColumnStats, ValueType
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from lakebed.format.java_hash import shard_of
+from lakebed.format.java import shard_of
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.record_index import RecordLocation, decode_record_index_value
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.record.entries import KeyChanges, ShardSizing, record_index_shards, shard_count
 from lakebed.metadata.entries import Entries
 

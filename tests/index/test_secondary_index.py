@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from lakebed.format.java_hash import shard_of
+from lakebed.format.java import shard_of
 from lakebed.format.metadata.keys import secondary_hash_part, secondary_key
 from lakebed.index.secondary.entries import ValueChanges, secondary_index_shards
 

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.engine.jvm import find_java_home
+from lakebed.engine.session import find_java_home
 
 HERE = Path(__file__).parent
 HOME = HERE.parents[1] / ".interop"

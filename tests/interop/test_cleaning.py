@@ -12,7 +12,7 @@ import pytest
 from interop.write_peer import WITH_METADATA, WITHOUT_METADATA, HudiPeer, index_differences, running_peer
 from lakebed import Table, create_table, open_table
 from lakebed.engine.engines import InProcess
-from lakebed.format.timeline.history import encode_history_name
+from lakebed.format.timeline.archive import encode_history_name
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
 from lakebed.options import parse_write_options

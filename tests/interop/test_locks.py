@@ -18,8 +18,8 @@ import pytest
 
 from interop.peer import HERE, HOME
 from lakebed.clock import SystemClock
-from lakebed.engine.background import Threads
-from lakebed.engine.jvm import find_java_home
+from lakebed.engine.engines import Threads
+from lakebed.engine.session import find_java_home
 from lakebed.errors import LockUnavailableError
 from lakebed.storage import open_storage
 from lakebed.transaction.locks import choose_lock

@@ -23,7 +23,7 @@ from interop.peer import HERE, HOME
 from interop.test_reads import alike
 from interop.write_histories import Model
 from lakebed.api import open_table
-from lakebed.engine.jvm import find_java_home
+from lakebed.engine.session import find_java_home
 from lakebed.index.column_stats.ranges import find_column_ranges
 from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable

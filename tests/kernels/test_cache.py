@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from implementations import using
-from lakebed.kernels import background, cache, choice
+from lakebed.kernels import cache, choice, warm
 
 MANY_ROWS = """
 import os, sys
@@ -69,7 +69,7 @@ def test_a_changed_kernel_changes_the_key(tmp_path: Path, monkeypatch: pytest.Mo
     kernels = shutil.copytree(Path(cache.__file__).parent, tmp_path / "kernels")
     monkeypatch.setattr(cache, "__file__", str(kernels / "cache.py"))
     before = cache.key.__wrapped__()
-    callee = kernels / "compiled" / "native.py"
+    callee = kernels / "compiled" / "memory.py"
     callee.write_text(callee.read_text() + "\n")
     assert cache.key.__wrapped__() != before
 
@@ -77,7 +77,7 @@ def test_a_changed_kernel_changes_the_key(tmp_path: Path, monkeypatch: pytest.Mo
 def test_where_nothing_can_be_written_nothing_is_used(nowhere: Path) -> None:
     assert cache.find_ready() is None
     assert cache.make_folder() is None
-    assert not background.start()
+    assert not warm.start_in_background()
 
 
 def test_a_folder_is_ready_once_it_is_marked(own_folder: str) -> None:
@@ -96,27 +96,27 @@ def test_code_that_others_may_have_written_is_not_executed(own_folder: str) -> N
 
 def test_one_child_compiles(own_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
-    monkeypatch.setattr(background.subprocess, "Popen", lambda *args, **_: started.append(args))
-    assert background.start()
-    with background.lock(own_folder, wait=False) as is_ours:
+    monkeypatch.setattr(warm.subprocess, "Popen", lambda *args, **_: started.append(args))
+    assert warm.start_in_background()
+    with warm.compile_lock(own_folder, wait=False) as is_ours:
         assert is_ours
-        assert not background.start()
-        with background.lock(own_folder, wait=False) as is_other:
+        assert not warm.start_in_background()
+        with warm.compile_lock(own_folder, wait=False) as is_other:
             assert not is_other
-    assert not background.start(), "a compilation that failed is not tried again at once"
+    assert not warm.start_in_background(), "a compilation that failed is not tried again at once"
     assert len(started) == 1
 
 
 @pytest.mark.parametrize(("wish", "starts"), [("background", 1), ("off", 0), ("plain", 0)])
 def test_who_starts_a_compiler(own_folder: str, monkeypatch: pytest.MonkeyPatch, wish: str, starts: int) -> None:
     started: list[object] = []
-    monkeypatch.setattr(background, "start", lambda: started.append(1))
+    monkeypatch.setattr(warm, "start_in_background", lambda: started.append(1))
     monkeypatch.setenv(choice.VARIABLE, wish)
     monkeypatch.setattr(choice, "_PROCESS", type(choice._PROCESS)())
-    assert choice.choose("grouping", 10).__name__ == "lakebed.kernels.plain.grouping"
+    assert choice.choose("ordering", 10).__name__ == "lakebed.kernels.plain.ordering"
     assert started == [], "small calls look for nothing"
     for _ in range(2):
-        assert choice.choose("grouping", 1_000_000).__name__ == "lakebed.kernels.plain.grouping"
+        assert choice.choose("ordering", 1_000_000).__name__ == "lakebed.kernels.plain.ordering"
     assert len(started) == starts
 
 

@@ -15,18 +15,16 @@ from hypothesis import strategies as st
 
 from implementations import using
 from lakebed.format.avro.columns import decode_datums, encode_datums
-from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.hfile.arrow import binary_buffers
 from lakebed.kernels import (
     bloom,
     events,
-    grouping,
     hfile_records,
-    java_hash,
     key_numbers,
-    key_split,
     key_table,
     log_records,
     ordering,
+    sharding,
 )
 from lakebed.kernels.buffers import BadBufferError
 
@@ -75,13 +73,13 @@ def filled(call: Callable[[np.ndarray], None], array: np.ndarray) -> np.ndarray:
 @given(texts=TEXTS, shards=st.integers(1, 2**31 - 1))
 def test_shards(texts: list[str], shards: int) -> None:
     keys = buffers_of(texts)
-    same(lambda: filled(lambda found: java_hash.find_shards(*keys, shards, found), np.empty(len(texts), np.int32)))
+    same(lambda: filled(lambda found: sharding.find_shards(*keys, shards, found), np.empty(len(texts), np.int32)))
 
 
 @settings(max_examples=60, deadline=None)
 @given(groups=st.lists(st.integers(-1, 7)), count=st.sampled_from([1, 7, 8, 2**15 + 1]))
 def test_groups(groups: list[int], count: int) -> None:
-    same(lambda: grouping.group_rows(np.array(groups, np.int64), count))
+    same(lambda: ordering.group_rows(np.array(groups, np.int64), count))
 
 
 @settings(max_examples=60, deadline=None)
@@ -104,7 +102,7 @@ def test_order(texts: list[str], count: int) -> None:
 
     assert same(in_order) == sorted(map(list, in_order()), key=lambda pair: (pair[0], pair[1].encode()))
     same(lambda: [texts[at] for at in ordering.find_bounds(*keys)])
-    same(lambda: key_split.split_keys(*keys, np.arange(len(texts), dtype=np.int32), count))
+    same(lambda: sharding.split_keys(*keys, np.arange(len(texts), dtype=np.int32), count))
 
 
 @dataclass
@@ -306,14 +304,14 @@ HOSTILE = {
     "far beyond": [0, 1, 2**62, 2**63 - 1],
 }
 CALLS: dict[str, Callable[[np.ndarray, np.ndarray], object]] = {
-    "find_shards": lambda d, o: java_hash.find_shards(d, o, 3, np.empty(3, np.int32)),
+    "find_shards": lambda d, o: sharding.find_shards(d, o, 3, np.empty(3, np.int32)),
     "number_keys": lambda d, o: key_numbers.number_keys(d, o, NOTHING),
     "number_few": lambda d, o: key_numbers.number_few(d, o, 9),
     "place_keys": lambda d, o: key_numbers.place_keys(d, o, *buffers_of(["a"])),
     "wanted keys": lambda d, o: key_numbers.place_keys(*buffers_of(["a"]), d, o),
     "sort_groups": lambda d, o: ordering.sort_groups(d, o, np.empty(0, np.int32), 1),
     "find_bounds": ordering.find_bounds,
-    "split_keys": lambda d, o: key_split.split_keys(d, o, np.zeros(3, np.int32), 2),
+    "split_keys": lambda d, o: sharding.split_keys(d, o, np.zeros(3, np.int32), 2),
     "fingerprint_keys": lambda d, o: key_table.fingerprint_keys(d, o, SEED, np.empty(12, np.uint32)),
     "insert": lambda d, o: bloom.insert(d, o, np.zeros(3, np.int64), np.zeros((1, 9), np.uint8), 2, 70),
     "probe": lambda d, o: bloom.probe(d, o, np.zeros((1, 9), np.uint8), 2, 70),
@@ -334,10 +332,10 @@ def test_offsets_that_leave_their_buffer(call: str, offsets: str) -> None:
 
 KEYS = buffers_of(["a", "b", "c"])
 WRONG: dict[str, Callable[[], object]] = {
-    "too few results": lambda: java_hash.find_shards(*KEYS, 3, np.empty(2, np.int32)),
-    "no shards": lambda: java_hash.find_shards(*KEYS, 0, np.empty(3, np.int32)),
-    "a group that is not there": lambda: grouping.group_rows(np.array([0, 3]), 3),
-    "a group below all": lambda: grouping.group_rows(np.array([0, -1]), 3),
+    "too few results": lambda: sharding.find_shards(*KEYS, 3, np.empty(2, np.int32)),
+    "no shards": lambda: sharding.find_shards(*KEYS, 0, np.empty(3, np.int32)),
+    "a group that is not there": lambda: ordering.group_rows(np.array([0, 3]), 3),
+    "a group below all": lambda: ordering.group_rows(np.array([0, -1]), 3),
     "too few groups": lambda: ordering.sort_groups(*KEYS, np.zeros(2, np.int32), 2),
     "a negative path": lambda: key_numbers.number_keys(*KEYS, np.array([0, -1, 0])),
     "a full table": lambda: key_table.insert_entries(

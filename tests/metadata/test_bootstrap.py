@@ -12,8 +12,7 @@ import pytest
 from lakebed.format.hfile import HFile
 from lakebed.format.index_definitions import decode_index_definitions
 from lakebed.format.metadata.records import decode_metadata_record
-from lakebed.format.partition_metafile import decode_partition_metafile
-from lakebed.format.properties import decode_properties, encode_properties
+from lakebed.format.properties import decode_partition_metafile, decode_properties, encode_properties
 from lakebed.format.timeline.metadata import encode_commit
 from lakebed.index.column_stats.definition import column_stats_definition
 from lakebed.index.column_stats.entries import column_stats_entries

@@ -14,8 +14,8 @@ import pytest
 from conftest import DATA, REAL_TABLES
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.hfile import HFile
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.records import decode_metadata_record, encode_column_stats_record
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
 from lakebed.format.timeline.metadata import decode_commit, decode_compaction_plan
 from lakebed.index.kinds import merge_rule

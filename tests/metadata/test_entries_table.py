@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.record.entries_table import build_plain_table
 from lakebed.index.record.key_table import build_entries_table
 

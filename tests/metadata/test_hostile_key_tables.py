@@ -16,8 +16,8 @@ import pytest
 
 from hostile import truncations
 from lakebed import private_folder
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_shard_base
 from lakebed.index.record import key_table, shard_cache
 from lakebed.index.record.key_locations import probe_shard

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from conftest import REAL_TABLES, catalogue
-from lakebed.format.metadata.secondary_columns import secondary_value_texts
+from lakebed.format.metadata.secondary_keys import secondary_value_texts
 from lakebed.index.column_stats.ranges import find_column_ranges, read_column_stats
 from lakebed.index.record.probe import find_locations, read_record_index
 from lakebed.index.secondary.probe import find_record_keys, read_secondary_index

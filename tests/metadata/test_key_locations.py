@@ -23,9 +23,9 @@ from conftest import REAL_TABLES, catalogue
 from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.format.hfile import encode_hfile, key_order
 from lakebed.format.log.file import BlockKind, HeaderKey, encode_log_block
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
 from lakebed.index.record import key_locations, key_table, new_tables, shard_cache
 from lakebed.index.record.key_locations import Locations, ProbeCounts, locate_everywhere, locate_keys, probe_shard

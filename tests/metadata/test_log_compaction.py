@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from lakebed.format.file_names import decode_data_file_name, encode_base_file_name, encode_log_file_name
 from lakebed.format.log.file import BlockKind, HeaderKey, decode_log_file
+from lakebed.format.metadata.datum import RecordKind, stored_schema
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
-from lakebed.format.metadata.record_kinds import RecordKind
 from lakebed.format.metadata.records import (
     decode_metadata_record,
     encode_bloom_record,
@@ -23,7 +23,6 @@ from lakebed.format.metadata.records import (
     encode_files_record,
     encode_secondary_record,
 )
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
 from lakebed.index.kinds import merge_rule, merge_shard
 from lakebed.metadata.files import live_files

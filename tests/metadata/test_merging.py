@@ -8,8 +8,8 @@ import pytest
 from hostile import check_decoder, mutations
 from lakebed.errors import CorruptTableError
 from lakebed.format.hfile import HFile, encode_hfile
+from lakebed.format.metadata.datum import has_same_layout, stored_schema
 from lakebed.format.metadata.records import encode_bloom_record
-from lakebed.format.metadata.schema import has_same_layout, stored_schema
 from lakebed.index.kinds import merge_shard
 from lakebed.metadata.shard import EntryLayer, Shard
 from lakebed.model.metadata import BloomRecord

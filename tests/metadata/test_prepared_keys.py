@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.engine.threads import shared_threads
+from lakebed.engine.engines import shared_threads
 from lakebed.format.hfile import decode_hfile
 from lakebed.format.log.file import decode_log_file
 from lakebed.index.change import MetadataChange

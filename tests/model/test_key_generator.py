@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakebed.model.config import TableConfig
-from lakebed.model.key_generator import KeyGenerator, find_key_generator, names_key_fields
+from lakebed.model.config import KeyGenerator, TableConfig, find_key_generator, names_key_fields
 
 BASE = {"hoodie.table.name": "t", "hoodie.table.type": "COPY_ON_WRITE", "hoodie.table.version": "9"}
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from lakebed.filter.partitions import partition_values, typed_partition_values
+from lakebed.filter.keys import partition_values, typed_partition_values
 from lakebed.model.config import TableConfig
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from lakebed.filter.partitions import path_constants
+from lakebed.filter.keys import path_constants
 from lakebed.read.spark_columns import path_expression, spark_schema
 from read_partition_paths import CONFIGS, PATHS
 

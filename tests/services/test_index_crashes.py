@@ -11,7 +11,7 @@ import pytest
 
 from lakebed.api import Table, open_table
 from lakebed.errors import InvalidInputError, LakebedError, WriteConflictError
-from lakebed.format.timeline.instant_names import encode_instant_name
+from lakebed.format.file_names import encode_instant_name
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.services.indexing import renew as renew_module

@@ -16,12 +16,13 @@ from typing import Any
 import lakebed.services.restore  # Modules whose functions are swapped must be loaded by then.
 import lakebed.services.savepoint
 import lakebed.services.table_services
-import lakebed.timeline.active as active
+import lakebed.timeline.timeline as active
 import lakebed.transaction.section as section
 import lakebed.write.recommit  # noqa: F401
 from lakebed.commit import stored
-from lakebed.format.timeline import history, metadata, plans
-from lakebed.format.timeline.instant_names import decode_instant_name
+from lakebed.format.file_names import decode_instant_name
+from lakebed.format.timeline import archive as history
+from lakebed.format.timeline import metadata, plans
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant

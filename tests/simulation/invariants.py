@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timezone
 
-from lakebed.format.partition_metafile import PARTITION_METAFILE
-from lakebed.format.timeline.history import decode_manifest, decode_version
+from lakebed.format.properties import PARTITION_METAFILE
+from lakebed.format.timeline.archive import decode_manifest, decode_version
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State

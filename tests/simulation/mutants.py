@@ -26,8 +26,8 @@ import lakebed.services.restore as restore
 import lakebed.services.savepoint as savepoint
 import lakebed.table.handle as handle
 import lakebed.table.state as state_module
-import lakebed.timeline.active as active
 import lakebed.timeline.config as config_module
+import lakebed.timeline.timeline as active
 import lakebed.transaction.archive as archiving
 import lakebed.transaction.attempt as attempt_module
 import lakebed.transaction.conflicts as conflicts

@@ -13,9 +13,9 @@ from itertools import repeat
 from multiprocessing import get_context
 from random import Random
 
-from lakebed.engine import threads
+from lakebed.engine import engines
 from lakebed.errors import InvalidInputError, LakebedError, StorageUnavailableError
-from lakebed.format.partition_metafile import PARTITION_METAFILE
+from lakebed.format.properties import PARTITION_METAFILE
 from lakebed.index.kinds import only_kinds
 from lakebed.transaction.heartbeats import Timing
 
@@ -255,7 +255,7 @@ def _first_write(shape: Shape) -> Write:
 @contextmanager
 def simulated() -> Iterator[Callable[[], None]]:
     """What schedules run in. Gives what is to be called between them, to free memory."""
-    with _rare_collections(), only_kinds(*KINDS), threads.inline(), remembered_listings() as forget:
+    with _rare_collections(), only_kinds(*KINDS), engines.inline(), remembered_listings() as forget:
         yield forget
 
 

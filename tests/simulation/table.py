@@ -16,8 +16,7 @@ from zlib import crc32
 from lakebed.errors import CorruptTableError
 from lakebed.format.file_names import decode_data_file_name, encode_base_file_name
 from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock
-from lakebed.format.partition_metafile import PARTITION_METAFILE
-from lakebed.format.properties import encode_properties, table_checksum
+from lakebed.format.properties import PARTITION_METAFILE, encode_properties, table_checksum
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.bootstrap import group_ids
 from lakebed.metadata.shard_writes import FIRST_TOKEN

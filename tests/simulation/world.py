@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn
 from lakebed.errors import CorruptTableError, LockUnavailableError, StorageUnavailableError
 from lakebed.model.source import BytesSource
 from lakebed.storage import Listed, Outcome, Ticket
-from lakebed.storage.counts import RequestCounts
+from lakebed.storage.port import RequestCounts
 from lakebed.transaction.ports import Ports
 
 from .faults import Fault, Faults, NoFaults

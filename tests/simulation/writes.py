@@ -14,7 +14,7 @@ from lakebed.commit.entries import CommitEntries
 from lakebed.commit.prepared import PreparedCommit
 from lakebed.errors import WriteConflictError
 from lakebed.format.file_names import encode_base_file_name, encode_log_file_name
-from lakebed.format.partition_metafile import PARTITION_METAFILE
+from lakebed.format.properties import PARTITION_METAFILE
 from lakebed.index.facts import FileFacts
 from lakebed.index.kinds import kind_of
 from lakebed.index.written import expect

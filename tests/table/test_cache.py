@@ -11,7 +11,7 @@ from lakebed.model.commit import CommitMetadata
 from lakebed.storage import cache, open_storage
 from lakebed.storage.cache import FileCache, table_cache
 from lakebed.table.handle import open_handle
-from lakebed.timeline import documents
+from lakebed.timeline import timeline as documents
 
 ROWS = pa.table({"id": ["a", "b"], "n": [1, 2]})
 

@@ -14,7 +14,7 @@ import pytest
 from lakebed.clock import SystemClock
 from lakebed.errors import CorruptTableError, InvalidInputError, LockUnavailableError
 from lakebed.format.properties import encode_properties
-from lakebed.format.timeline.history import encode_history
+from lakebed.format.timeline.archive import encode_history
 from lakebed.format.timeline.plans import encode_rollback_plan
 from lakebed.metadata.upkeep.maintenance import _compaction_time
 from lakebed.model.commit import InstantRef, RollbackPlan

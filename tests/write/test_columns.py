@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.kernels.grouping import group_rows
+from lakebed.kernels.ordering import group_rows
 from lakebed.write.rows import columns
 from lakebed.write.rows.columns import identity, joined, take_rows
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.records import decode_column_stats, encode_column_stats_record
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.column_stats.compute import column_stats
 from lakebed.index.column_stats.ranges import read_column_stats
 from lakebed.model.metadata import ValueType

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
-from lakebed.filter.record_keys import record_keys as keys_of_reader
+from lakebed.filter.keys import record_keys as keys_of_reader
 from lakebed.model.config import TableConfig
 from lakebed.write.rows.keys import generate_keys, plan_keys, record_keys
 from write.configs import table_config

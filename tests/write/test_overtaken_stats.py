@@ -15,7 +15,7 @@ import pytest
 
 import lakebed
 from lakebed.commit.entries import metadata_commit
-from lakebed.format.metadata.schema import committed_schema, stored_schema
+from lakebed.format.metadata.datum import committed_schema, stored_schema
 from lakebed.format.timeline.metadata import encode_commit
 from lakebed.index.column_stats.ranges import PARTITION_STATS, find_column_ranges
 from lakebed.index.partition_stats.entries import partition_stats_entries

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
-from lakebed.filter.partitions import partition_values
+from lakebed.filter.keys import partition_values
 from lakebed.model.config import TableConfig
 from lakebed.write.rows import partition_paths as module
 from lakebed.write.rows.partition_paths import PATHS, partition_paths, plan_paths

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakebed.commit.prepared import PreparedCommit
-from lakebed.engine.threads import map_bounded
+from lakebed.engine.engines import map_bounded
 from lakebed.errors import CorruptTableError, WriteConflictError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.timeline.metadata import encode_commit
@@ -35,7 +35,7 @@ from lakebed.transaction.pending import foreign_writes
 from lakebed.transaction.section import METADATA, Section, end_tickets
 from lakebed.transaction.times import instant_ms, timeline_zone
 from lakebed.view import latest_slices
-from lakebed.view.listing import parse_data_files
+from lakebed.view.slices import parse_data_files
 
 
 @dataclass(frozen=True, slots=True)

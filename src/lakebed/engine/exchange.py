@@ -1,8 +1,8 @@
-"""Rows on their way from some tasks to others, through files: an exchange that evaluates its input exactly once.
+"""Exchange of rows between tasks through files; the input is evaluated exactly once.
 
-A task sorts its rows by label and puts them into one file; what it returns says where the rows of each label lie.
-Whoever plans the next tasks counts, and hands each of them ranges of such files. Files that no result names, those of
-attempts that failed or came second, are never read, and go with the folder.
+A task sorts its rows by label and writes them to one file. Its result, a `StagedFile`, says where the rows of each
+label are. The driver plans the next tasks from these counts and gives each of them ranges of files. Files that no
+result names, left by failed or duplicate attempts, are never read and are removed with the folder.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from lakebed.storage.confirm import create_file
 
 Ints = npt.NDArray[np.int64]
 Label = Any
-"""What rows are told apart by: hashable, picklable, and of one kind that has an order."""
+"""The key by which rows are exchanged: hashable, picklable, and all of one ordered type."""
 Split = Callable[[pa.Table], Iterable[tuple[Label, Ints]]]
-"""The numbers of the rows of each label, labels ascending. Rows without a label are left out."""
+"""Function from a table to the row numbers of each label, labels ascending. Rows without a label are left out."""
 
 _BATCH_BYTES = 256 << 10
-"""What is read at once, and in vain at both ends of a range."""
+"""Bytes per Arrow batch: the unit of a ranged read, hence the read amplification at either end."""
 _NUMBER = "lakebed.number"
-"""The column of split rows that says where they stood before."""
+"""Name of the column that holds the position of a row before the split."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Some rows of a file: those after the first `skipped` of the batches that lie at `offset`."""
+    """Some rows of a file: `rows` of them, after the first `skipped` of the batches at `offset`."""
 
     path: str
     head: int
@@ -66,11 +66,11 @@ class StagedFile:
 
     @property
     def bytes(self) -> int:
-        """What the rows take."""
+        """Size of the rows in bytes."""
         return self.offsets[-1] - self.head
 
     def range(self, first: int, last: int) -> RowRange:
-        """The rows from `first` up to, and without, `last`."""
+        """The rows from `first` to before `last`."""
         batch, end = first // self.batch_rows, -(-last // self.batch_rows)
         offset = self.offsets[batch]
         return RowRange(
@@ -80,16 +80,16 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """A folder in which tasks leave rows for others. Whoever made it removes it."""
+    """A folder through which tasks pass rows to other tasks. Whoever made it removes it."""
 
     storage: Storage
     folder: str
 
     def put(self, rows: pa.Table, labels: Sequence[Label], starts: Sequence[int]) -> StagedFile:
-        """Puts rows that are in the order of their labels into a file of their own."""
+        """Writes rows, sorted by label, to a new file."""
         path = f"{self.folder}/rows-{new_token()}.arrow"
         batch_rows = max(1, rows.num_rows * _BATCH_BYTES // max(rows.nbytes, 1))
-        # The format has no replacements: dictionaries come once, with the first batch, which has no rows.
+        # Dictionaries are written once, with a first batch that has no rows.
         rows = rows.unify_dictionaries().combine_chunks()
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as writer:
@@ -102,7 +102,7 @@ class Shelf:
         return StagedFile(path, offsets[0], batch_rows, tuple(offsets), tuple(labels), tuple(starts))
 
     def put_split(self, rows: pa.Table, split: Split) -> StagedFile | None:
-        """Puts rows into a file, those of each label next to each other; None if no row has one."""
+        """Sorts rows by label and writes them to a new file; None if no row has a label."""
         parts = list(split(rows))
         if not parts:
             return None
@@ -122,7 +122,7 @@ class Shelf:
                 yield table.drop_columns([_NUMBER]) if _NUMBER in table.column_names else table
 
     def read_unsplit(self, file: StagedFile) -> pa.Table:
-        """All rows of a file that were split, as they stood before."""
+        """All rows of a file that `put_split` wrote, in their order before the split."""
         table = pa.ipc.open_stream(pa.py_buffer(self.storage.get(file.path))).read_all()
         order = np.argsort(table[_NUMBER].to_numpy(), kind="stable")
         return table.drop_columns([_NUMBER]).combine_chunks().take(pa.array(order))
@@ -130,7 +130,7 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """All rows of one label, file by file: file, first row, last row."""
+    """All rows of one label: per file, the first row and the end."""
 
     parts: tuple[tuple[StagedFile, int, int], ...]
 
@@ -138,7 +138,7 @@ class Run:
         return sum(last - first for _, first, last in self.parts)
 
     def cut(self, start: int, stop: int) -> tuple[RowRange, ...]:
-        """The rows from number `start` up to, and without, `stop`."""
+        """The rows from number `start` to before `stop`."""
         found, before = [], 0
         for file, first, last in self.parts:
             begin, end = max(first, first + start - before), min(last, first + stop - before)
@@ -158,7 +158,7 @@ def runs(files: Iterable[StagedFile]) -> dict[Label, Run]:
 
 
 def lots(files: Sequence[StagedFile], bytes_max: int) -> tuple[tuple[RowRange, ...], ...]:
-    """Work for tasks: all rows of one label or of some that follow each other, of these no more than `bytes_max`."""
+    """Row ranges for tasks: each takes one label, or several consecutive ones of at most `bytes_max` together."""
     number_of = _lot_numbers(files, bytes_max)
     found: dict[int, list[RowRange]] = {}
     for file in files:
@@ -186,7 +186,7 @@ def _lot_numbers(files: Sequence[StagedFile], bytes_max: int) -> dict[Label, int
 
 
 def _without_rows(rows: pa.Table) -> pa.RecordBatch:
-    """A batch of no rows, with the dictionaries of all. That of a slice would have the buffers of all rows."""
+    """An empty batch with the dictionaries of all rows; an empty slice would carry the buffers of all rows."""
     columns = [
         pa.DictionaryArray.from_arrays(pa.array([], column.type.index_type), column.chunk(0).dictionary)
         if pa.types.is_dictionary(column.type) and column.num_chunks

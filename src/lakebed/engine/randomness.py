@@ -1,4 +1,4 @@
-"""Names that nobody else has: the one place where chance comes in."""
+"""Random names: the only source of randomness."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import uuid
 
 
 def new_token() -> str:
-    """Letters and digits that no other process draws."""
+    """A unique token of letters and digits."""
     return secrets.token_hex(8)
 
 
@@ -17,5 +17,5 @@ def new_file_id() -> str:
 
 
 def new_write_token(task: int) -> str:
-    """A write token that no other attempt at the task has: three numbers, the first of them the task's."""
+    """A write token, unique to one attempt at a task: three numbers, the first is the task's."""
     return f"{task}-{secrets.randbelow(1 << 30)}-{secrets.randbelow(1 << 30)}"

@@ -1,23 +1,109 @@
-"""Tasks on Spark, through DataFrames alone: the same code runs locally, on a cluster and over Spark Connect."""
+"""Tasks on Spark, through DataFrames alone: the same code runs locally, on a cluster and over Spark Connect.
+
+Each job carries the driver's compiled code, so that workers need not compile it again. It travels as bytes next to the
+pickled functions, and a worker stores it in its own cache folder, checked as usual (see `kernels.cache`). A worker with
+other versions or another processor has another key and ignores it.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import pickle
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.engine.shipping import with_code
-from lakebed.engine.workers import ensure_workers
+from lakebed.engine.session import ensure_workers
 from lakebed.errors import LakebedError
+from lakebed.kernels import cache, choice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_CODEC = "zstd"
+_SUFFIXES = (".nbi", ".nbc")
+"""Numba's index files and data files."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedCode:
+    """The files of a cache folder: the folder's key, file names and sizes, and all content, compressed."""
+
+    key: str
+    files: tuple[tuple[str, int], ...]
+    data: bytes = field(repr=False)
+
+
+Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What `mapInArrow` runs in a worker."""
+
+
+def with_code(work: Work) -> Work:
+    """Work that first stores the compiled code of this host on the worker."""
+    code = pack_code()
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        unpack_code(code)
+        return work(batches)
+
+    return run
+
+
+def pack_code() -> PackedCode | None:
+    """The compiled code of this host; None if there is none, or if plain code is forced."""
+    folder = cache.find_ready() if choice.is_ready() else None
+    return None if folder is None else _pack(folder)
+
+
+def unpack_code(code: PackedCode | None) -> bool:
+    """Stores code in this host's cache; False if the cache is complete, has another key, or cannot be written."""
+    if code is None or code.key != cache.key() or cache.find_ready() is not None:
+        return False
+    folder = cache.make_folder()
+    if folder is None:
+        return False
+    try:
+        _store(code, folder)
+        cache.mark_ready(folder)
+    except OSError:  # A full disk, or another worker was faster: this one runs plain code.
+        return False
+    choice.forget()
+    return True
+
+
+@lru_cache(maxsize=1)
+def _pack(folder: str) -> PackedCode | None:
+    """Packed once per process: a complete folder never changes."""
+    names = sorted(name for name in os.listdir(folder) if name.endswith(_SUFFIXES))
+    contents = [_read(os.path.join(folder, name)) for name in names]
+    files = tuple((name, len(content)) for name, content in zip(names, contents, strict=True))
+    return PackedCode(cache.key(), files, pa.compress(b"".join(contents), _CODEC, asbytes=True))
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _store(code: PackedCode, folder: str) -> None:
+    """Writes the files. Safe for concurrent workers: files appear whole, and all workers write the same bytes."""
+    data = pa.decompress(code.data, sum(size for _, size in code.files), _CODEC, asbytes=True)
+    start = 0
+    with tempfile.TemporaryDirectory(dir=folder) as partial:
+        for name, size in code.files:
+            path = os.path.join(partial, os.path.basename(name))
+            with open(path, "xb") as file:
+                file.write(data[start : start + size])
+            os.replace(path, os.path.join(folder, os.path.basename(name)))
+            start += size
+
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -80,7 +166,7 @@ def _partition_runner(
 
 
 def _packed(number: int, run: Callable[[], object]) -> pa.RecordBatch:
-    """The result of a call, or what it raised on purpose: Spark would turn that into text."""
+    """The result of a call, or the LakebedError it raised: Spark would turn that into text."""
     result: object
     try:
         result = run()
@@ -92,9 +178,9 @@ def _packed(number: int, run: Callable[[], object]) -> pa.RecordBatch:
 
 
 def _release_memory() -> None:
-    """Gives back what a task no longer needs: Spark keeps its workers for others.
+    """Returns freed memory to the operating system, because Spark reuses its workers.
 
-    The C library keeps pieces of what was freed, up to half of what a worker has. Not every one can be asked for them.
+    The C library keeps up to half of a worker's memory in freed pieces; glibc has `malloc_trim`, others do not.
     """
     pa.default_memory_pool().release_unused()
     with suppress(OSError, AttributeError):

@@ -1,1 +1,1 @@
-"""Filters: the text of a condition, what it means, which rows pass, and which ranges of values it asks for."""
+"""Filters: parsing a condition, evaluating it over rows, and comparing it with min/max statistics."""

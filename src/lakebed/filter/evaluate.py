@@ -58,16 +58,15 @@ _TEXT_CONSTANTS = {True: "TRUE", False: "FALSE", None: "CAST(NULL AS BOOLEAN)"}
 def to_arrow(predicate: Predicate, schema: pa.Schema) -> pc.Expression:
     """An expression that filters rows of `schema` to those for which the predicate is true.
 
-    For other rows it is false or null. It says nothing about which of the two, so do not negate it: negate the
-    predicate.
+    For other rows it is false or null, in no defined way. So do not negate the expression: negate the predicate.
     """
     return _expression(negation_normal(predicate), schema)
 
 
 def to_spark_sql(predicate: Predicate) -> str:
-    """A condition that Spark reads as the same predicate, unknowns included.
+    """The predicate as a condition of Spark SQL, with the same nulls.
 
-    Functions of timestamps give the same where the session's time zone is UTC.
+    Functions of timestamps give the same result if the session's time zone is UTC.
     """
     match predicate:
         case And(parts):
@@ -90,7 +89,7 @@ def _spark_leaf(predicate: Compare | IsIn | IsNull | StartsWith | Like, name: st
         case Compare(_, op, value):
             return f"({name} {op} {_spark_literal(value)})"
         case IsIn(_, values):
-            # Spark has no empty list; a column differs from itself never, or unknowably where it is null.
+            # Spark has no empty list; `x != x` is false, or null where x is null.
             return f"({name} IN ({', '.join(map(_spark_literal, values))}))" if values else f"({name} != {name})"
         case IsNull():
             return f"({name} IS NULL)"
@@ -158,8 +157,8 @@ def _expression(predicate: Predicate, schema: pa.Schema) -> pc.Expression:
 def _joined(
     parts: list[pc.Expression], join: Callable[[pc.Expression, pc.Expression], pc.Expression], *, empty: bool
 ) -> pc.Expression:
-    # Arrow unfolds a chain of one connective on the stack, and long ones overflow it. `coalesce` cuts the chain; that
-    # it turns unknown to false is no loss here.
+    # Arrow evaluates a chain of one connective recursively, and long ones overflow the stack. `coalesce` breaks the
+    # chain; it turns null into false, which filters the same rows.
     while len(parts) > _CHAIN_MAX:
         chains = [parts[start : start + _CHAIN_MAX] for start in range(0, len(parts), _CHAIN_MAX)]
         parts = [pc.coalesce(reduce(join, chain), pc.scalar(False)) for chain in chains]
@@ -215,7 +214,7 @@ def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def _with_both_zeros(values: tuple[Value, ...]) -> list[Value]:
-    # Arrow looks values up by their bits, in which the two zeros of floats differ.
+    # Arrow compares values by their bits, which differ for the two zeros of floats.
     return [*values, -0.0, 0.0] if any(isinstance(value, float) and value == 0 for value in values) else list(values)
 
 

@@ -1,8 +1,8 @@
 """Functions of one column that a filter may call: their result types, and how Arrow computes them.
 
-Each gives what Spark's function of that name gives with the session zone UTC, with three limits. `upper` and `lower`
+Each gives the result of Spark's function of that name with the session zone UTC, with three limits. `upper` and `lower`
 map one character to one (`ß` stays one letter). `cast` and `to_date` give null for text that does not parse, as Spark
-does outside ANSI mode. `date_format` and `from_unixtime` know the fields yyyy MM dd HH mm ss.
+does outside ANSI mode. `date_format` and `from_unixtime` support the fields yyyy MM dd HH mm ss.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CYCLE_SECONDS = 146_097 * 86_400
 _INTEGER_TEXT = r"\A\s*[+-]?\d{1,38}\s*\z"
 _NUMBER_TEXT = r"\A\s*([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(?i:inf|infinity)|(?i:nan))\s*\z"
 _WHOLE_NUMBER = pa.decimal128(38, 0)
-"""Holds whole numbers that text may have and no integer does."""
+"""Type of whole numbers in text that may exceed 64 bits."""
 _DATE_TEXT = r"\A\s*(?P<y>\d{4})-(?P<m>\d{1,2})-(?P<d>\d{1,2})(?:\s*|[ T](?s:.*))\z"
 
 
@@ -67,7 +67,7 @@ class _Function:
 
 
 def canonical_function(name: str) -> str:
-    """The one name under which a function and its aliases go; BadCall for a function that is not known."""
+    """The canonical name of a function or alias; BadCall if it is unknown."""
     lower = name.lower()
     known = _ALIASES.get(lower, lower)
     if known not in FUNCTIONS:
@@ -76,7 +76,7 @@ def canonical_function(name: str) -> str:
 
 
 def result_type(function: str, kind: pa.DataType, arguments: Arguments) -> pa.DataType:
-    """The type of a function's result over a column of type `kind`; BadCall where it takes no such input."""
+    """The type of a function's result over a column of type `kind`; BadCall if it does not take this input."""
     entry = FUNCTIONS[function]
     if not entry.accepts(kind):
         raise BadCall(f"{function} takes {entry.takes}, not {kind}")
@@ -156,7 +156,7 @@ def _to_date(column: pc.Expression, kind: pa.DataType, _arguments: Arguments) ->
     year, month, day = (pc.struct_field(parts, [index]) for index in range(3))
     text = _joined(year, "-", pc.utf8_lpad(month, width=2, padding="0"), "-", pc.utf8_lpad(day, width=2, padding="0"))
     moment = pc.strptime(text, format="%Y-%m-%d", unit="s", error_is_null=True)
-    # strptime takes February 30 for March 1: only a date that is spelled back the same was one.
+    # strptime turns February 30 into March 1: a date is valid only if it formats back to the same text.
     is_date = pc.strftime(moment, format="%Y-%m-%d") == text
     return _where(is_date, moment, pa.timestamp("s")).cast(pa.date32())
 
@@ -188,7 +188,7 @@ def _format_result(_kind: pa.DataType, arguments: Arguments) -> pa.DataType:
 
 
 def _wall_time(column: pc.Expression, kind: Any) -> pc.Expression:
-    """Dates as they are, timestamps as UTC's clock shows them."""
+    """Dates unchanged, timestamps as wall-clock time in UTC."""
     return column.cast(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) else column
 
 
@@ -211,7 +211,7 @@ def _where(condition: pc.Expression, value: pc.Expression, kind: pa.DataType) ->
 
 
 def _format_seconds(seconds: pc.Expression, pattern: str) -> pc.Expression:
-    """Seconds since 1970 as text. Arrow's years end at 32767, so the calendar is read within one cycle."""
+    """Seconds since 1970 as text. Arrow's years end at 32767, so dates are computed within one 400-year cycle."""
     cycle = pc.divide(seconds, pa.scalar(_CYCLE_SECONDS))  # Rounds towards zero.
     rest = seconds - cycle * pa.scalar(_CYCLE_SECONDS)
     borrow = (rest < pa.scalar(0)).cast(pa.int64())

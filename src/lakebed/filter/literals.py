@@ -1,8 +1,8 @@
-"""Literals of a filter, and how they meet the type of a column.
+"""Literals of a filter, converted to the type of the column they are compared with.
 
 Spark compares a column with a literal of another type by widening both. Here the column keeps its type, so that
-statistics and Parquet pushdown apply, and the literal moves onto the grid of values that the type can hold: exactly,
-or to the greatest value below it (`x > 1.5` over integers asks the same as `x > 1`).
+statistics and Parquet pushdown apply, and the literal is converted: exactly, or to the greatest value of the type below
+it (`x > 1.5` over integers is the same as `x > 1`).
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _TIMESTAMP_TEXT = re.compile(rf"{_DATE}(?:{_TIME}{_ZONE}|\s*)")
 _INTEGER_TEXT = re.compile(r"\s*[+-]?\d{1,40}\s*")
 _TRUTH = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(("f", "false", "n", "no", "0"), False)
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
-# What a signed 64-bit count of nanoseconds reaches, rounded inwards to whole days.
+# The range of a signed 64-bit count of nanoseconds, rounded inwards to whole days.
 _NANOSECOND_RANGE = (datetime(1677, 9, 22), datetime(2262, 4, 11))
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Where a literal stands on the grid of a type: on `value`, or just above it.
+    """The position of a literal among the values of a type: equal to `value`, or between it and the next one.
 
-    `side` is -1 when it lies below all values of the type, and 1 when above them; then `value` says nothing.
+    `side` is -1 if the literal is below all values of the type, and 1 if above; then `value` has no meaning.
     """
 
     value: Value
@@ -48,11 +48,11 @@ class Fit:
 
 
 class Misfit(ValueError):  # noqa: N818 - never leaves the package, and is no error of ours
-    """The type cannot be compared with this literal; the text says what it takes instead."""
+    """The type cannot be compared with this literal; the text says which literals it takes."""
 
 
 def fit(literal: SqlLiteral, kind: pa.DataType) -> Fit:
-    """The literal on the grid of `kind`; Misfit where the two cannot be compared."""
+    """The position of the literal among the values of `kind`; Misfit if the two cannot be compared."""
     for applies, fitting in _FITTINGS:
         if applies(kind):
             return fitting(literal, kind)
@@ -152,7 +152,7 @@ def _fit_decimal(literal: SqlLiteral, kind: Any) -> Fit:
         number = Decimal("NaN")
     if not number.is_finite():
         raise Misfit("a number such as 1.50")
-    # Decimals round to the precision of their context: take one in which nothing is lost.
+    # Decimals round to the precision of their context: use one that is large enough.
     context = Context(prec=len(number.as_tuple().digits) + 2 * kind.precision + 100)
     step = Decimal(1).scaleb(-kind.scale, context)
     limit = Decimal(10).scaleb(kind.precision - kind.scale - 1, context)

@@ -1,4 +1,4 @@
-"""What stands on either side of a comparison in a filter's text: a column, a function of one column, or a literal."""
+"""Operands of comparisons in a filter's text: a column, a function of one column, or a literal."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Operand: TypeAlias = ColumnOperand | CallOperand | LiteralOperand
 
 
 def read_operand(node: Node, schema: pa.Schema) -> Operand:
-    """The operand that a node says; InvalidInputError for any other expression."""
+    """The operand of a node; InvalidInputError for any other expression."""
     node = node.unnest()
     if isinstance(node, (exp.Column, exp.Dot)):
         return _read_column(node, schema)
@@ -68,7 +68,7 @@ def read_operand(node: Node, schema: pa.Schema) -> Operand:
 
 
 def refusal(node: Node, why: str) -> InvalidInputError:
-    """The error for a construct that filters do not have."""
+    """The error for a construct that filters do not support."""
     return InvalidInputError(f"{node.sql('spark')} {why}", hint=SUPPORTED)
 
 

@@ -1,4 +1,4 @@
-"""Filters as values: what a `where` text says, free of syntax.
+"""Filters as values: the meaning of a `where` text, independent of its syntax.
 
 A predicate is a tree of frozen values over the columns of one table. Leaves compare a column (or a function of one
 column) with literals that already have the column's type; `And`, `Or` and `Not` join them. The logic is SQL's, with
@@ -28,7 +28,7 @@ Value: TypeAlias = bool | int | float | Decimal | str | bytes | date | datetime
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A column against a literal of its type. `<=>` is equality that is never unknown."""
+    """Compares a column with a literal of its type. `<=>` is null-safe equality."""
 
     column: str
     op: Op
@@ -37,7 +37,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class CompareColumns:
-    """Two columns of the same row against each other."""
+    """Compares two columns of the same row."""
 
     left: str
     op: Op
@@ -46,7 +46,7 @@ class CompareColumns:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCompare:
-    """A function of one column against a literal, as in `upper(name) = 'ANN'`. `op` is never `<=>`."""
+    """Compares a function of one column with a literal, as in `upper(name) = 'ANN'`. `op` is never `<=>`."""
 
     function: str
     column: str
@@ -127,11 +127,11 @@ _NAME_PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 
 
 def parse_where(text: str, schema: pa.Schema) -> Predicate:
-    """The predicate that a Spark SQL condition says about rows of `schema`.
+    """The predicate of a Spark SQL condition over rows of `schema`.
 
-    Names resolve as in Spark: upper and lower case are one unless two columns differ by it. Literals get the type of
+    Names resolve as in Spark: case-insensitively, unless two columns differ only by case. Literals get the type of
     their column; timestamps without an offset are UTC. Raises InvalidInputError for text that does not parse, an
-    unknown column, a literal that its column cannot hold, or a construct outside of the supported ones.
+    unknown column, a literal that does not fit its column, or an unsupported construct.
     """
     # The SQL parser takes a tenth of a second to import: only calls that carry SQL text pay for it.
     from lakebed.filter.where import parse
@@ -162,10 +162,10 @@ def columns_of(predicate: Predicate) -> frozenset[str]:
 
 
 def wanted_values(predicate: Predicate, column: str) -> tuple[Value, ...] | None:
-    """All values of `column` with which the predicate can hold, or None where they are not a finite list.
+    """All values of `column` for which the predicate can be true, or None if they are not a finite list.
 
-    A tuple also says that no row passes in which the column is null. It leaves out none of the spellings of a value:
-    a float zero (two of them) and NaN (many) give None.
+    If it is a tuple, no row passes in which the column is null. Values with several representations, such as float zero
+    and NaN, give None.
     """
     wanted = _wanted(negation_normal(predicate), column)
     return None if wanted is None else tuple(wanted)
@@ -174,8 +174,8 @@ def wanted_values(predicate: Predicate, column: str) -> tuple[Value, ...] | None
 def negation_normal(predicate: Predicate) -> Predicate:
     """A predicate that passes the same rows, with `Not` on `IsIn`, `IsNull`, `StartsWith` and `Like` alone.
 
-    It has no `<=>`, and its constants are TRUE and FALSE. What the input holds unknown the result may hold false:
-    pass rows by it, do not negate it again.
+    It has no `<=>`, and its constants are TRUE and FALSE. Where the input is null, the result may be false: use it to
+    filter rows, do not negate it again.
     """
     return _normal(predicate, negated=False)
 
@@ -186,19 +186,19 @@ def expression_key(predicate: FunctionCompare) -> str:
 
 
 def expression_text(function: str, column: str, arguments: Sequence[str | int] = ()) -> str:
-    """Spells a function of a column; an expression index over it is found under this text."""
+    """The text of a function of a column, by which an expression index over it is found."""
     if function == "cast":
         return f"cast({column} as {arguments[0]})"
     return f"{function}({', '.join([column, *map(_argument_text, arguments)])})"
 
 
 def column_name(path: Iterable[str]) -> str:
-    """Spells the way to a column or struct field as one name; inverse of `column_path`."""
+    """The name of a column or struct field from its path; inverse of `column_path`."""
     return ".".join(part if _NAME_PART.fullmatch(part) and "`" not in part else quoted(part) for part in path)
 
 
 def column_path(name: str) -> tuple[str, ...]:
-    """The column, then the struct fields, that a name leads through."""
+    """The path of a name: the column, then the struct fields."""
     return tuple(plain or tick.replace("``", "`") for tick, plain in _NAME_PART.findall(name))
 
 
@@ -208,7 +208,7 @@ def quoted(part: str) -> str:
 
 
 def column_type(schema: pa.Schema, name: str) -> pa.DataType:
-    """The type that a column or struct field has in `schema`; InvalidInputError where it is not there."""
+    """The type of a column or struct field in `schema`; InvalidInputError if it does not exist."""
     fields: pa.Schema | pa.DataType = schema
     for part in column_path(name):
         index = fields.get_field_index(part) if isinstance(fields, (pa.Schema, pa.StructType)) else -1
@@ -222,7 +222,7 @@ def column_type(schema: pa.Schema, name: str) -> pa.DataType:
 def like_tokens(pattern: str, escape: str = "\\") -> tuple[tuple[str, bool], ...]:
     """The characters of a LIKE pattern, each with whether it is a wildcard.
 
-    ValueError where the escape character stands before one that needs no escape, or at the end, as in Spark.
+    ValueError if the escape character precedes one that needs no escape, or is the last, as in Spark.
     """
     tokens: list[tuple[str, bool]] = []
     characters = iter(pattern)
@@ -238,7 +238,7 @@ def like_tokens(pattern: str, escape: str = "\\") -> tuple[tuple[str, bool], ...
 
 
 def like_prefix(pattern: str) -> str:
-    """The text with which all matches of a LIKE pattern start."""
+    """The common prefix of all matches of a LIKE pattern."""
     prefix: list[str] = []
     for character, wild in like_tokens(pattern):
         if wild:
@@ -248,7 +248,7 @@ def like_prefix(pattern: str) -> str:
 
 
 def _wanted(predicate: Predicate, column: str) -> dict[Value, None] | None:
-    # Dictionaries serve as sets that keep the order of the text.
+    # Dictionaries serve as ordered sets.
     match predicate:
         case Compare(name, "=", value) if name == column:
             return _one_spelling((value,))

@@ -1,7 +1,7 @@
-"""Which files can contain a matching row, judging by min/max/null statistics.
+"""Decides by min/max/null statistics which files can contain a matching row.
 
-A file is excluded only if no row of it can match, in whichever order its writer compared values: text by UTF-8 or by
-UTF-16 units, bytes signed or unsigned, NaN inside the range or not. Where these orders disagree, nothing is excluded.
+A file is excluded only if none of its rows can match, whatever sort order its writer used: text by UTF-8 or by UTF-16
+units, bytes signed or unsigned, NaN inside the range or not. Where these orders differ, nothing is excluded.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from lakebed.filter.predicate import (
     like_prefix,
     negation_normal,
 )
+from lakebed.format.arrow import ArrowArray
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-ArrowArray: TypeAlias = "pa.Array[Any]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def _leaf_may_match(predicate: Predicate, ranges: Ranges) -> Mask:
         case Like(_, pattern):
             inside = _prefix_may_match(ranges, like_prefix(pattern))
         case Not(StartsWith(_, prefix)) if is_text(ranges.min.type):
-            # All that lies between two texts with one prefix has that prefix too.
+            # All texts between two texts with a common prefix have that prefix.
             inside = _unless(pc.and_(pc.starts_with(ranges.min, prefix), pc.starts_with(ranges.max, prefix)))
         case _:
             inside = np.ones(len(ranges.min), bool)
@@ -112,7 +112,7 @@ def _leaf_may_match(predicate: Predicate, ranges: Ranges) -> Mask:
 
 
 def _has_values(ranges: Ranges) -> Mask:
-    """Whether some value may be other than null. A count of no rows proves nothing: some writers leave counts out."""
+    """Whether some value may be non-null. A row count of zero proves nothing: some writers do not set it."""
     all_null = pc.equal(ranges.null_count, ranges.value_count)
     return _unless(pc.and_(all_null, pc.greater(ranges.value_count, 0)))
 
@@ -165,7 +165,7 @@ def _any_may_match(ranges: Ranges, values: tuple[Value, ...]) -> Mask:
 
 
 def _ranks(*arrays: ArrowArray) -> list[npt.NDArray[np.int64]]:
-    """Integers in the order of the values of all arrays together; nulls get any."""
+    """The ranks of the values among those of all arrays; those of nulls are arbitrary."""
     ranks = pc.rank(pa.concat_arrays(arrays), tiebreaker="dense").to_numpy().astype(np.int64)
     return np.split(ranks, np.cumsum([len(array) for array in arrays[:-1]]))
 
@@ -178,11 +178,11 @@ def _prefix_may_match(ranges: Ranges, prefix: str) -> Mask:
 
 
 def _bound(value: Value, kind: pa.DataType) -> pa.Scalar[Any] | None:
-    """The value to test ranges with, or None where writers do not agree on its place in the order."""
+    """The value to test ranges with, or None if its position depends on the writer's sort order."""
     if isinstance(value, bytes) or (isinstance(value, float) and math.isnan(value)):
         return None
-    # UTF-16 units and code points sort alike but for surrogates against U+E000 and above. Against a text that has
-    # neither, any text stands on the same side in both orders.
+    # UTF-16 units and code points sort alike, except surrogates and U+E000 and above. A text that has neither compares
+    # with any text in the same way in both orders.
     if isinstance(value, str) and any(character >= "\ue000" for character in value):
         return None
     try:

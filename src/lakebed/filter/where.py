@@ -1,7 +1,7 @@
-"""Reads the text of a filter: Spark SQL's condition grammar, down to predicates over a schema.
+"""Parses the text of a filter, a condition of Spark SQL, into predicates over a schema.
 
-The grammar is sqlglot's. Its tree is walked once; each node either becomes a predicate or is refused by name, so that
-nothing is ever left out of a filter without a word.
+The grammar is sqlglot's. Its tree is walked once; each node becomes a predicate or raises an error that names it, so
+that no part of a filter is ever ignored.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _tree(text: str) -> Node:
 
 
 def _joined_quotes(tokens: Sequence[Token], text: str) -> list[Token]:
-    """Takes a doubled quote inside a string for one quote; the tokenizer sees two strings side by side."""
+    """Joins strings around a doubled quote, which stands for one quote; the tokenizer gives two adjacent strings."""
     joined: list[Token] = []
     for token in tokens:
         last = joined[-1] if joined else None
@@ -104,7 +104,7 @@ def _touches(last: Token, token: Token, text: str) -> bool:
 
 
 def _unparsed(text: str, error: ParseError) -> InvalidInputError:
-    # With all of the text as its context, an error starts where its context ends.
+    # With all of the text as context, the error begins where its context ends.
     before = str(error.errors[0].get("start_context") or "") if error.errors else text
     line = text[before.rfind("\n") + 1 :].partition("\n")[0]
     caret = " " * len(before[before.rfind("\n") + 1 :]) + "^"
@@ -247,7 +247,7 @@ def _compared(node: Node, left: Operand, op: Op, right: Operand) -> Predicate:
 
 
 def _on_grid(column: str, op: Op, place: Fit) -> Predicate:
-    """Compares a column with a literal that its type may not be able to hold."""
+    """Compares a column with a literal that may not be a value of its type."""
     if place.exact:
         return Compare(column, op, place.value)
     if op == "<=>":
@@ -285,7 +285,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _folded(node: Node, one: SqlLiteral | None, op: Op, other: SqlLiteral | None) -> Predicate:
-    """Two literals against each other, such as the 1 = 1 that tools put in front."""
+    """Compares two literals, such as the 1 = 1 that tools add."""
     if one is None or other is None:
         return Constant(one is other) if op == "<=>" else UNKNOWN
     if type(one) is not type(other) or isinstance(one, datetime) or (isinstance(one, Decimal) and one.is_nan()):

@@ -1,10 +1,10 @@
-"""Arrow arrays and kernels for the type checker, and arrays made without pandas.
+"""Types of Arrow arrays and kernels, and conversions that do not import pandas.
 
-Arrow's stubs know neither kernels on plain Python operands nor the attributes of the arrays that kernels give, so both
-are left unchecked here, once, under names that still say what they are.
+Arrow's stubs lack kernels on plain Python operands and the attributes of arrays that kernels return. So both are `Any`
+here, in one place, under names that tell what they are.
 
-`pa.array`, `pa.scalar` and `to_numpy` import pandas where it is installed, to recognise its values. That takes longer
-than a key lookup may, so what a lookup runs through turns values into arrays, and back, here.
+`pa.array`, `pa.scalar` and `to_numpy` import pandas if it is installed, which takes longer than a key lookup. So code
+on the path of a lookup converts values to arrays and back with the functions of this module.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ArrowArray: TypeAlias = Any
 
 pc: Any = pyarrow.compute
 _SOME_ROWS = 4096
-"""Enough to see most often that every value of a dictionary is used."""
+"""Sample size in rows; mostly enough to see that every value of a dictionary is used."""
 
 
 def text_array(texts: Sequence[str | None]) -> ArrowArray:
@@ -36,25 +36,25 @@ def text_array(texts: Sequence[str | None]) -> ArrowArray:
 
 
 def texts_between(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], kind: pa.DataType) -> ArrowArray:
-    """The strings of `kind` that lie in `data` between `offsets`."""
+    """An array of type `kind` from the bytes of strings and their offsets."""
     width = np.int64 if kind == pa.large_string() else np.int32
     buffers = [None, pa.py_buffer(offsets.astype(width, copy=False)), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
 
 
 def number_array(values: npt.NDArray[Any], kind: pa.DataType) -> ArrowArray:
-    """An array over numbers as they lie in memory, without nulls; `kind` has their width."""
+    """An array of numbers without nulls, without a copy; `kind` has their width."""
     data = np.ascontiguousarray(values)
     return pa.Array.from_buffers(kind, len(data), [None, pa.py_buffer(data)])
 
 
 def position_array(positions: npt.NDArray[np.int64]) -> ArrowArray:
-    """Positions for `take`."""
+    """An array of positions for `take`."""
     return number_array(positions.astype(np.int64, copy=False), pa.int64())
 
 
 def flag_array(flags: npt.NDArray[np.bool_]) -> ArrowArray:
-    """Flags for `filter`."""
+    """A boolean array for `filter`."""
     return pa.Array.from_buffers(pa.bool_(), len(flags), [None, _bits(flags)])
 
 
@@ -64,18 +64,18 @@ def empty_table(schema: pa.Schema) -> pa.Table:
 
 
 def ints_of(values: ArrowArray) -> npt.NDArray[np.int64]:
-    """Integers without nulls, of whatever width, as 64-bit ones."""
+    """Integers of any width, without nulls, as 64-bit numbers."""
     return _numbers(values, pa.int64(), np.dtype(np.int64)).copy()
 
 
 def flags_of(values: ArrowArray) -> npt.NDArray[np.bool_]:
-    """Flags without nulls."""
+    """Booleans without nulls, as numpy has them."""
     flags: npt.NDArray[np.bool_] = _numbers(values, pa.uint8(), np.dtype(np.uint8)) != 0
     return flags
 
 
 def without_unused(values: ArrowArray) -> ArrowArray:
-    """The same values, of a dictionary, with a dictionary of these alone."""
+    """A dictionary array without the values of its dictionary that no row uses."""
     is_used = np.zeros(len(values.dictionary), bool)
     indices = values.indices.drop_null().to_numpy()
     is_used[indices[:: len(indices) // _SOME_ROWS + 1]] = True
@@ -106,7 +106,7 @@ def _bits(flags: Any) -> Any:
 
 
 def identity(column: pa.ChunkedArray) -> Hashable:
-    """What is equal for columns that are the same values in the same memory; of nested ones each is its own."""
+    """A key that is equal for columns over the same memory; a nested column equals only itself."""
     if pa.types.is_nested(column.type):
         return object()
     return str(column.type), *(_place(chunk) for chunk in column.chunks)

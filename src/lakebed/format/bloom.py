@@ -1,12 +1,12 @@
-"""Bloom filters over record keys, as base files and the metadata table carry them.
+"""Bloom filters over record keys, as base files and the metadata table store them.
 
 The text is base64 of big-endian fields. SIMPLE is one row:
 
     int32 -1 | int32 hash count | int8 hash type | int32 bit count | bits, bit i in byte i/8 at i%8
 
-DYNAMIC_V0 is a matrix of such rows, behind a row header without bits, the capacity of a row, the number of keys
-in the last row, and the number of rows. A key is in a row if all its bits are set; the bits come from MurmurHash2
-chained through its seed. Many keys at a time are the work of `kernels.bloom`.
+DYNAMIC_V0 is a matrix of such rows, after a row header without bits, the capacity of a row, the number of keys
+in the last row, and the number of rows. A key is in a row if all its bits are set; each bit comes from MurmurHash2
+seeded with the hash before it. `kernels.bloom` hashes many keys at a time.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from lakebed.model.words import Word
 
 CAPACITY = 60_000
 _SMALL_CAPACITIES = (1_000, 10_000)
-KEYS_MAX = 100_000
-"""Keys after which a dynamic filter grows no further, Hudi's default."""
+BLOOM_KEYS_MAX = 100_000
+"""Number of keys after which a dynamic filter stops growing, Hudi's default."""
 
 _ROW_HEADER = struct.Struct(">iibi")
 _MATRIX_HEADER = struct.Struct(">iii")
 _VERSION = -1
 _MURMUR = 1
 _HASHES_MAX = 1024
-"""Far more than the 30 of a one-in-a-billion filter: bounds the work that hostile bytes can ask of one probe."""
+"""Maximum number of hashes, to bound the work of a probe of hostile bytes; one in a billion needs 30."""
 
 
 class BloomKind(Word):
@@ -47,7 +47,7 @@ class BloomKind(Word):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BloomFilter:
-    """Says of a key that it is certainly not in the file, or that it might be.
+    """Tells that a key is certainly not in a file, or that it might be.
 
     `rows` has one row of bits, packed in bytes, per `capacity` keys; a SIMPLE filter has one row and no capacity.
     """
@@ -61,7 +61,7 @@ class BloomFilter:
 
     @property
     def key_count(self) -> int:
-        """How many keys went into a dynamic filter."""
+        """Number of keys in a dynamic filter."""
         return (len(self.rows) - 1) * self.capacity + self.last_row_count
 
     def might_contain(self, key: str) -> bool:
@@ -80,7 +80,7 @@ class BloomFilter:
 
 
 def bloom_capacity(keys: int) -> int:
-    """How many keys a row of a dynamic filter is for: 60,000 as Hudi has it, or 430 KB, and fewer in small files."""
+    """Capacity in keys of a row of a dynamic filter: Hudi's 60,000, which takes 430 KB, and less in small files."""
     return next((capacity for capacity in _SMALL_CAPACITIES if keys <= capacity), CAPACITY)
 
 
@@ -90,12 +90,12 @@ def build_bloom(
     capacity: int = CAPACITY,
     fpp: float = 1e-9,
     kind: BloomKind = BloomKind.DYNAMIC,
-    keys_max: int = KEYS_MAX,
+    keys_max: int = BLOOM_KEYS_MAX,
 ) -> BloomFilter:
     """The filter that Hudi's writer makes of the same keys in the same order, sized for `capacity` keys at `fpp`.
 
-    A dynamic filter starts a new row every `capacity` keys until its rows hold `keys_max`; then keys go to the
-    rows in turn and the false-positive rate is no longer kept.
+    A dynamic filter starts a new row every `capacity` keys up to `keys_max` keys; further keys go to the rows in turn,
+    and the false-positive rate rises.
     """
     keys = keys.drop_null()
     bit_count = math.ceil(capacity * -math.log(fpp) / math.log(2) ** 2)
@@ -108,8 +108,8 @@ def build_bloom(
     return BloomFilter(kind, hash_count, bit_count, rows, capacity, last_row_count)
 
 
-def extend_bloom(bloom: BloomFilter, keys: pa.Array, *, keys_max: int = KEYS_MAX) -> BloomFilter:
-    """A dynamic filter with more keys in it: what `build_bloom` makes of the keys it has, followed by these."""
+def extend_bloom(bloom: BloomFilter, keys: pa.Array, *, keys_max: int = BLOOM_KEYS_MAX) -> BloomFilter:
+    """A dynamic filter with more keys: the same as `build_bloom` of the old keys followed by these."""
     assert bloom.kind is BloomKind.DYNAMIC, "a simple filter does not grow"
     keys = keys.drop_null()
     placed = _assign_rows(len(keys), bloom.capacity, keys_max, bloom.kind, first=bloom.key_count)
@@ -130,7 +130,7 @@ def encode_bloom(bloom: BloomFilter) -> bytes:
 
 
 def decode_bloom(text: bytes | str, type_code: str, *, path: str) -> BloomFilter:
-    """The filter of a base64 text; `type_code` says in which form it is."""
+    """The filter of a base64 text in the form that `type_code` names."""
     if type_code not in (BloomKind.SIMPLE, BloomKind.DYNAMIC):
         raise CorruptTableError(f"Bloom filter type {type_code!r} is unknown", path=path)
     try:
@@ -192,7 +192,7 @@ def _insert(
 def _assign_rows(
     key_count: int, capacity: int, keys_max: int, kind: BloomKind, first: int = 0
 ) -> tuple[npt.NDArray[np.int64], int, int]:
-    """The row of each key, of which `first` went before, the number of rows, and what Hudi counts in the last row."""
+    """The row of each key, after `first` earlier ones; the number of rows; and Hudi's key count for the last row."""
     order = np.arange(first, first + key_count, dtype=np.int64)
     key_count += first
     if kind is BloomKind.SIMPLE:
@@ -239,7 +239,7 @@ def _bytes_for(bit_count: int) -> int:
 
 
 def key_bytes(keys: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """The UTF-8 bytes of all keys and the offsets that part them."""
+    """The UTF-8 bytes of all keys, and their offsets."""
     large = keys.cast(pa.large_string())
     buffers: list[Any] = large.buffers()
     offsets = np.frombuffer(buffers[1], dtype=np.int64)[large.offset : large.offset + len(large) + 1]

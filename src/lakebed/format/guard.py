@@ -1,4 +1,4 @@
-"""What decoders refuse with CorruptTableError: bad bytes, bad JSON, names that lead out of the table."""
+"""Checks of decoders, which raise CorruptTableError: malformed bytes or JSON, and names that lead out of the table."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ _ON_BAD_BYTES = (
     struct.error,
     zlib.error,
 )
-"""OSError: Arrow says so of bad compressed pages. Not MemoryError: sizes are checked before anything is allocated."""
+"""Exceptions caused by malformed bytes. Arrow raises OSError for bad compressed pages. MemoryError is not among them:
+sizes are checked before memory is allocated."""
 
 _ROWS_FREE, _ROWS_PER_BYTE_MAX = 1 << 20, 64
-"""Rows that a Parquet file may have: so many, and so many more per byte. Runs make more of a byte, but keys do not."""
+"""Maximum number of rows of a Parquet file: a constant, plus a number per byte. Runs can encode more, keys cannot."""
 
 
 def check_row_counts(counts: Sequence[int], size: int) -> int:
-    """All rows of row groups; ValueError if `size` bytes cannot have so many: Arrow allocates what a footer says."""
+    """The sum of the row counts; ValueError if `size` bytes cannot hold so many: Arrow allocates what a footer says."""
     rows = sum(counts)
     if min(counts, default=0) < 0 or rows > _ROWS_FREE + _ROWS_PER_BYTE_MAX * size:
         raise ValueError(f"{rows} rows in {size} bytes")
@@ -43,7 +44,7 @@ def check_row_counts(counts: Sequence[int], size: int) -> int:
 
 @contextmanager
 def decoding(path: str, what: str, *, offset: int | None = None) -> Iterator[None]:
-    """Whatever goes wrong inside is bad bytes in `path`: `what` says which part was being decoded."""
+    """Turns what malformed bytes raise inside into CorruptTableError; `what` names the part that is decoded."""
     try:
         yield
     except CorruptTableError:
@@ -53,7 +54,7 @@ def decoding(path: str, what: str, *, offset: int | None = None) -> Iterator[Non
 
 
 _OUTSIDE = re.compile(r"\A/|/\Z|//|(?:\A|/)\.{1,2}(?:/|\Z)|\0|\A\.hoodie(?:\Z|/(?!metadata/[^.]))")
-"""Partitions of the metadata table count as data: a rollback names them, too."""
+"""Matches paths that are not a partition. Partitions of the metadata table are allowed: rollbacks name them, too."""
 _NO_NAME = re.compile(r"\A\.{0,2}\Z|[/\0]")
 
 

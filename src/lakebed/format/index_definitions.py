@@ -1,4 +1,4 @@
-"""index.json: the definitions of a table's indexes, by metadata-table partition."""
+"""index.json: the definitions of a table's indexes, by metadata-table partition; and which partitions need one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def decode_index_definitions(data: bytes, *, path: str) -> dict[str, IndexDefini
 
 
 def salvage_index_definitions(data: bytes) -> dict[str, IndexDefinition]:
-    """Those of the definitions in a broken file that can be read by themselves."""
+    """The definitions in a malformed file that can be decoded individually."""
     found: dict[str, IndexDefinition] = {}
     with suppress(CorruptTableError), decoding("", ""):
         for name, entry in decode_json_object(data, path="", what="")["indexDefinitions"].items():
@@ -34,7 +34,7 @@ def salvage_index_definitions(data: bytes) -> dict[str, IndexDefinition]:
 
 
 def check_index_versions(definitions: Mapping[str, IndexDefinition], *, path: str) -> None:
-    """UnsupportedTableError if an index has entries of a version that lakebed does not know: it would misread them."""
+    """UnsupportedTableError if an index has a version that lakebed does not know: its entries would be misread."""
     for name, definition in definitions.items():
         if definition.version not in _VERSIONS:
             raise UnsupportedTableError(
@@ -81,3 +81,32 @@ def _typed(value: Any, kind: type, if_null: Any) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"{kind.__name__} is expected, not {value!r:.60}")
     return value
+
+
+_BY_NAME = ("secondary_index_", "expr_index_")
+"""Name prefixes of indexes whose columns are recorded only in their definitions."""
+_ALWAYS_DEFINED = "column_stats"
+_OWN_DEFINED = "record_index"
+
+
+def needs_columns(partition: str) -> bool:
+    """Whether only the definition says which columns the index is on, so that it is useless without one."""
+    return partition.startswith(_BY_NAME)
+
+
+def is_defined(partition: str) -> bool:
+    """Whether index.json has an entry for an index."""
+    return partition in (_ALWAYS_DEFINED, _OWN_DEFINED) or needs_columns(partition)
+
+
+def must_be_defined(partition: str, *, is_own: bool) -> bool:
+    """Whether writes need the definition. A record index shared with other engines needs none: then it is global.
+
+    `is_own`: only lakebed knows the index.
+    """
+    return partition == _ALWAYS_DEFINED or (is_own and partition == _OWN_DEFINED)
+
+
+def only_widens(partition: str) -> bool:
+    """Whether entries only widen others, so that log files may be added before the write that they belong to."""
+    return partition == "partition_stats"

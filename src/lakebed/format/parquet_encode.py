@@ -1,8 +1,8 @@
 """Parquet files of flat columns in one row group, encoded by compiled code.
 
-Rows that are spread over many files have to be brought together for Arrow's writer, and it does not tell the bounds of
-columns. Here columns are prepared once, and each file is told which of their rows it has; one call encodes all its
-pages, and finds bounds on the way. Tables with columns that are not known here are Arrow's: see `can_encode`.
+Arrow's writer would need the rows of each file gathered first, and does not report min and max of columns. Here columns
+are prepared once for all files, and each file selects its rows; one call encodes all pages of a file and finds min and
+max on the way. Tables with other columns are left to Arrow: see `can_encode`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from lakebed.format.arrow import ArrowArray
-from lakebed.format.parquet_structs import (
-    MAGIC,
-    PLAIN,
+from lakebed.format.parquet_footer import (
+    PLAIN_ENCODING,
     RLE_DICTIONARY,
     chunk_head,
     chunk_metadata,
     dictionary_header,
     encode_footer,
     page_header,
-    stored_schema,
+    parquet_schema,
 )
+from lakebed.format.parquet_pages import PARQUET_MAGIC
 from lakebed.format.varint import encode_varint
 from lakebed.kernels.parquet import encode_pages
 
@@ -37,33 +37,33 @@ _CODECS = {"NONE": 0, "SNAPPY": 1, "GZIP": 2, "ZSTD": 6}
 _WIDTHS = {pa.int32(): 4, pa.int64(): 8, pa.float32(): 4, pa.float64(): 8, pa.date32(): 4, pa.time64("us"): 8}
 _PAGE_BYTES = 1 << 20
 _DISTINCT_MAX = 0.5
-"""Up to this share of distinct values among the rows of a file a column gets a dictionary."""
+"""Maximum share of distinct values among the rows of a file for which a column gets a dictionary."""
 _SMALL_BYTES = 256
-"""Column chunks whose pages are all up to this size are not compressed."""
+"""Maximum size in bytes of pages that are not worth compressing."""
 _PREFIX_MAX = 200
-"""Bytes before the number of a numbered text: compiled code knows no longer ones."""
+"""Maximum length in bytes of the prefix of numbered texts, a limit of the compiled code."""
 
 Rows = npt.NDArray[np.int64]
-Memory = Callable[[int], memoryview]
-"""So many bytes, which are good until they are asked for again."""
+Allocate = Callable[[int], memoryview]
+"""Allocates a number of bytes, valid until the next call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """Texts that are not spelled out: `<prefix><first>`, `<prefix><first + 1>`, …"""
+    """The texts `<prefix><first>`, `<prefix><first + 1>`, …, one per row."""
 
     prefix: str
     first: int
 
 
-Constant = str
-Columns = Mapping[str, "pa.ChunkedArray | Numbered | Constant"]
-"""Columns by name: values, or what a file has in all of its rows."""
+ConstantText = str
+FileColumns = Mapping[str, "pa.ChunkedArray | Numbered | ConstantText"]
+"""FileColumns by name: values, or a description of the values in all rows of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What values of a column a file has: their type, how many are null, and bounds of the others, if any."""
+    """Statistics of a column in a file: type, null count, and min and max of the other values, if any."""
 
     kind: pa.DataType
     nulls: int
@@ -73,42 +73,43 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class EncodedFile:
-    """The parts that a file consists of, one after the other, and how its columns spread, but for numbered ones."""
+    """The consecutive parts of a file, and statistics of its columns, except numbered ones."""
 
     parts: Sequence[bytes | memoryview]
     spreads: Mapping[str, Spread]
 
 
-def can_encode(schema: pa.Schema, columns: Columns, codecs: Mapping[str, str]) -> bool:
-    """Whether all columns are of types that are known here, and of codecs; and null only if they may be."""
+def can_encode(schema: pa.Schema, columns: FileColumns, codecs: Mapping[str, str]) -> bool:
+    """Whether all types and codecs are supported here, and only nullable columns have nulls."""
     if not _are_known(schema) or not _CODECS.keys() >= {*codecs.values()}:
         return False
     return all(_is_fit(field, columns[field.name]) for field in schema)
 
 
 class ParquetEncoder:
-    """Columns that files are made of, in the order of a schema. What a file has in all its rows is told with it."""
+    """Encodes files from the rows of some columns, in the order of a schema."""
 
     def __init__(
         self,
         schema: pa.Schema,
-        columns: Columns,
+        columns: FileColumns,
         *,
         codecs: Mapping[str, str],
         repetitive: Collection[str],
         files: int = 1,
     ) -> None:
-        """Prepares columns for so many files.
+        """Prepares columns for a number of `files`.
 
-        Those that are `repetitive` get a dictionary, as those do that come with one, if it is small beside each file.
+        `repetitive` columns, and those that are dictionaries already, get a dictionary if it is small compared to a
+        file.
         """
-        self._schema = stored_schema(schema)
+        self._schema = parquet_schema(schema)
         self._codecs = codecs
         known: dict[object, _Source] = {}
         self._sources = {
             field.name: _source(field, values, known, files, is_repetitive=field.name in repetitive)
             for field in schema
-            if not isinstance(values := columns[field.name], (Numbered, Constant))
+            if not isinstance(values := columns[field.name], (Numbered, ConstantText))
         }
         self._rows = min((len(source.array) for source in self._sources.values()), default=0)
 
@@ -116,20 +117,20 @@ class ParquetEncoder:
         self,
         rows: Rows,
         entries: Mapping[bytes, bytes],
-        memory: Memory,
-        alike: Mapping[str, Numbered | Constant],
+        memory: Allocate,
+        alike: Mapping[str, Numbered | ConstantText],
     ) -> EncodedFile:
-        """A file with the rows of these numbers, one or more, and footer `entries`.
+        """A file with the rows at these positions, at least one, and with footer `entries`.
 
-        Columns in which all rows are `alike` are told by that. Parts of the file lie in `memory`.
+        `alike` describes columns whose values follow from a constant or a number. Pages are written into `memory`.
         """
-        assert rows.min() >= 0, "compiled code does not look"
-        assert rows.max() < self._rows, "compiled code does not look"
+        assert rows.min() >= 0, "compiled code does not check"
+        assert rows.max() < self._rows, "compiled code does not check"
         tasks, count = _Tasks(rows), len(rows)
         planned = [self._plan(name, tasks, alike) for name in self._schema.names]
         made = tasks.run(memory)
-        parts: list[bytes | memoryview] = [MAGIC]
-        at, chunks = len(MAGIC), []
+        parts: list[bytes | memoryview] = [PARQUET_MAGIC]
+        at, chunks = len(PARQUET_MAGIC), []
         stored: dict[object, _Chunk] = {}
         for column, kind in zip(planned, self._schema.kinds, strict=True):
             chunk = stored.get(column.identity)
@@ -138,13 +139,13 @@ class ParquetEncoder:
                 parts += chunk.parts
                 at += chunk.size
             chunks.append(chunk.metadata(column, kind))
-        footer = encode_footer(self._schema, count, at - len(MAGIC), chunks, entries)
+        footer = encode_footer(self._schema, count, at - len(PARQUET_MAGIC), chunks, entries)
         spreads = {column.name: spread for column in planned if (spread := column.spread(made)) is not None}
         return EncodedFile([*parts, footer], spreads)
 
-    def _plan(self, name: str, tasks: _Tasks, alike: Mapping[str, Numbered | Constant]) -> _Column:
+    def _plan(self, name: str, tasks: _Tasks, alike: Mapping[str, Numbered | ConstantText]) -> _Column:
         codec, value = self._codecs.get(name, "NONE"), alike.get(name)
-        if isinstance(value, Constant):
+        if isinstance(value, ConstantText):
             return _Column(name, codec, [_constant_page(tasks.count)], dictionary=_text_dictionary(value))
         if isinstance(value, Numbered):
             return _Column(name, codec, [tasks.add_numbered(value, codec)])
@@ -153,9 +154,9 @@ class ParquetEncoder:
 
 
 class PageTask(NamedTuple):
-    """A page, for compiled code: rows of a column that lies at these addresses, and where in memory they go.
+    """A page to encode: a column by its addresses, the rows of the page, and its place in the output.
 
-    The numbers of the rows that were `picked` lie at that address, and count from the `first`.
+    `picked` is the address of the row numbers, which count from row `first` of the column.
     """
 
     kind: int
@@ -171,7 +172,7 @@ class PageTask(NamedTuple):
 
 
 class _Tasks:
-    """Pages of a file with some rows that are to be encoded."""
+    """The pages of a file that are to be encoded."""
 
     def __init__(self, rows: Rows) -> None:
         self.count = len(rows)
@@ -181,7 +182,7 @@ class _Tasks:
         self._held: list[object] = []
 
     def add(self, source: _Source) -> list[_Page]:
-        """The pages of a column; the record key often is a data column, too, and has them but once."""
+        """The pages of a column. Columns with the same source, such as record key and key column, share them."""
         found = self._of_source.get(id(source))
         if found is None:
             starts = range(0, self.count, source.page_rows)
@@ -190,7 +191,7 @@ class _Tasks:
         return found
 
     def add_numbered(self, texts: Numbered, codec: str) -> _Page:
-        """The one page of numbered texts, which snappy does not have to compress."""
+        """The page of numbered texts, which compiled code can write snappy-compressed."""
         prefix = np.frombuffer(texts.prefix.encode() or b"\0", np.uint8)
         length = len(texts.prefix.encode())
         assert length <= _PREFIX_MAX, texts
@@ -203,8 +204,8 @@ class _Tasks:
         self._pages.append(source.task._replace(rows=count, picked=self._rows.ctypes.data + 8 * start))
         return _Page(count, len(self._pages) - 1)
 
-    def run(self, memory: Memory) -> _Made:
-        """Encodes them."""
+    def run(self, memory: Allocate) -> _Made:
+        """Encodes all pages."""
         tasks = np.array(self._pages, np.int64).reshape(-1, len(PageTask._fields))
         found, room = encode_pages(tasks, memory)
         return _Made(tasks[:, -1].tolist(), found.tolist(), room)
@@ -212,7 +213,7 @@ class _Tasks:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """Pages that are encoded: where each begins in memory, and four numbers that were found, see `encode_pages`."""
+    """Encoded pages: the start of each in memory, and four facts of each, see `encode_pages`."""
 
     places: Sequence[int]
     found: Sequence[Sequence[int]]
@@ -226,18 +227,18 @@ class _Made:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """A page of so many values, nulls among them: the number of its task, or the bytes of one that needs none."""
+    """A page of `count` values, nulls included: the number of its task, or its bytes if it needs none."""
 
     count: int
     content: int | bytes
     is_compressed: bool = False
 
     def read(self, made: _Made) -> bytes | memoryview:
-        """Its bytes."""
+        """The bytes of the page."""
         return self.content if isinstance(self.content, bytes) else made.page(self.content)
 
     def stored(self, made: _Made, codec: str) -> tuple[int, bytes | memoryview]:
-        """Its size, and its bytes as they are stored."""
+        """The uncompressed size of the page, and its stored bytes."""
         content = self.read(made)
         if self.is_compressed:
             assert isinstance(self.content, int)
@@ -247,7 +248,7 @@ class _Page:
 
 @dataclass(frozen=True, slots=True)
 class _Dictionary:
-    """The values that codes stand for, in their order, and the page of them."""
+    """A dictionary: its values, sorted, and their page."""
 
     values: ArrowArray
     page: bytes
@@ -255,7 +256,7 @@ class _Dictionary:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A column: the page of all of its rows, how many rows a page should have, and its dictionary, if it has one."""
+    """A prepared column: a task for all of its rows, the rows per page, and its dictionary, if it has one."""
 
     task: PageTask
     page_rows: int
@@ -263,7 +264,7 @@ class _Source:
     dictionary: _Dictionary | None = None
 
     def value(self, found: int) -> pa.Scalar:
-        """What a bound that was found stands for."""
+        """The value of a min or max found by compiled code: a code or a row."""
         return self.dictionary.values[found] if self.dictionary else self.array[found - self.array.offset]
 
 
@@ -279,17 +280,17 @@ class _Column:
 
     @property
     def identity(self) -> object:
-        """What is equal for columns whose pages are the same, and compressed alike."""
+        """A key that is equal for columns with the same pages and codec."""
         return (id(self.source), self.codec) if self.source is not None else self.name
 
     def is_large(self, made: _Made) -> bool:
-        """Whether it is worth compressing, or has been."""
+        """Whether the column is worth compressing, or is compressed already."""
         if self.dictionary is not None and len(self.dictionary.page) > _SMALL_BYTES:
             return True
         return any(page.is_compressed or len(page.read(made)) > _SMALL_BYTES for page in self.pages)
 
     def spread(self, made: _Made) -> Spread | None:
-        """How its values spread; None if nobody has looked."""
+        """Statistics of the column; None if they were not computed."""
         if self.source is None:
             return None if self.dictionary is None else _one_value(self.dictionary.values)
         kind = self.source.array.type if self.dictionary is None else self.dictionary.values.type
@@ -304,9 +305,9 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A column chunk: its pages with their headers, where they begin, how they are compressed, and sizes of all pages.
+    """A column chunk: its pages with their headers, their start, codec and sizes.
 
-    Columns that have the same pages share it, which the format allows and a file of one key column saves a third by.
+    Columns with the same pages share a chunk. The format allows it, and a file of one key column is a third smaller.
     """
 
     parts: Sequence[bytes | memoryview]
@@ -318,7 +319,7 @@ class _Chunk:
     dictionary: int
 
     def metadata(self, column: _Column, kind: int) -> bytes:
-        """What the footer says of it for one of its columns."""
+        """The footer's entry for one of the columns that share the chunk."""
         head = chunk_head(column.name, kind, _CODECS[self.codec], has_dictionary=self.dictionary > 0)
         return chunk_metadata(head, self.rows, self.before, self.size, self.at, self.dictionary)
 
@@ -343,12 +344,12 @@ def _is_known(kind: pa.DataType) -> bool:
     return _width(kind) > 0 or _is_text(kind) or bool(pat.is_boolean(kind))
 
 
-def _is_fit(field: pa.Field, values: pa.ChunkedArray | Numbered | Constant) -> bool:
-    return field.nullable or not (isinstance(values, (Constant, Numbered)) or values.null_count)
+def _is_fit(field: pa.Field, values: pa.ChunkedArray | Numbered | ConstantText) -> bool:
+    return field.nullable or not (isinstance(values, (ConstantText, Numbered)) or values.null_count)
 
 
 def _width(kind: pa.DataType) -> int:
-    """The bytes of a number, as it is stored; 0 if it is none."""
+    """The stored size of a number in bytes; 0 for other types."""
     if pat.is_timestamp(kind):
         return 8 if kind.unit in ("us", "ms") else 0
     if pat.is_decimal128(kind):
@@ -367,7 +368,7 @@ def _is_large(kind: pa.DataType) -> bool:
 def _source(
     field: pa.Field, column: pa.ChunkedArray, known: dict[object, _Source], files: int, *, is_repetitive: bool
 ) -> _Source:
-    """A column, prepared. Those that are the same in memory are one: they are `known`."""
+    """Prepares a column. Columns over the same memory share one source, found in `known`."""
     has_codes = pat.is_dictionary(column.type)
     if has_codes or (is_repetitive and not pat.is_boolean(column.type)):
         encoded = _in_one_piece(column if has_codes else column.dictionary_encode())
@@ -383,7 +384,7 @@ def _source(
 
 
 def _coded_source(encoded: ArrowArray, *, is_optional: bool) -> _Source:
-    """A column as codes of a dictionary in the order of its values, so that bounds are those of codes."""
+    """A column as codes of a sorted dictionary, so that min and max are those of the codes."""
     found, indices = encoded.dictionary, encoded.indices
     order = sorted(range(len(found)), key=[_order(value) for value in found].__getitem__)
     values, ranks = found.take(pa.array(order, pa.int64())), np.empty(len(order), np.int32)
@@ -410,7 +411,7 @@ def _text_dictionary(value: str) -> _Dictionary:
 
 @lru_cache(maxsize=64)
 def _constant_page(count: int) -> _Page:
-    """The page of a column that is not null, and has the first value of its dictionary in every row."""
+    """The page of a column without nulls that has the first value of its dictionary in every row."""
     levels, run = encode_varint(count << 1) + b"\1", encode_varint(count << 1) + b"\0"
     return _Page(count, len(levels).to_bytes(4, "little") + levels + b"\1" + run)
 
@@ -425,7 +426,7 @@ def _plain_task(array: ArrowArray, *, is_optional: bool) -> PageTask:
 
 
 def _task(array: ArrowArray, kind: int, width: int, *, is_optional: bool) -> PageTask:
-    """The page that has all of an array."""
+    """The task of a page with all rows of an array."""
     validity, *others = array.buffers()
     places = [0 if buffer is None else buffer.address for buffer in others]
     known = validity.address if array.null_count else 0
@@ -434,7 +435,7 @@ def _task(array: ArrowArray, kind: int, width: int, *, is_optional: bool) -> Pag
 
 
 def _page_rows(array: ArrowArray, task: PageTask) -> int:
-    """As many rows as fill a page, on average."""
+    """The average number of rows that fill a page."""
     size = task.width * len(array)
     if task.offsets and len(array):
         starts = np.frombuffer(array.buffers()[1], np.int64 if task.kind == _LARGE_TEXT else np.int32)
@@ -465,7 +466,7 @@ def _encode_chunk(column: _Column, rows: int, at: int, made: _Made) -> _Chunk:
         header = dictionary_header(len(dictionary.page), len(stored), len(dictionary.values))
         parts += [header, stored]
         first, size = len(header) + len(stored), len(header) + len(dictionary.page)
-    encoding, total = PLAIN if dictionary is None else RLE_DICTIONARY, first
+    encoding, total = PLAIN_ENCODING if dictionary is None else RLE_DICTIONARY, first
     for page in column.pages:
         before, stored = page.stored(made, codec)
         header = page_header(before, len(stored), page.count, encoding)

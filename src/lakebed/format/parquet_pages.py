@@ -1,11 +1,11 @@
-"""A few rows of a Parquet file without decoding the others: only the pages that hold them are read.
+"""Reads a few rows of a Parquet file: only the pages that hold them are read and decoded.
 
-Arrow reads whole column chunks, a row group at a time. So the pages that are wanted are put into a small Parquet file
-of their own, in memory, which Arrow then decodes: every type, encoding and codec is left to it. Pages of columns that
-begin and end with the same rows share such a file.
+Arrow reads whole column chunks, a row group at a time. So the wanted pages are copied into a small Parquet file in
+memory, which Arrow decodes: every type, encoding and codec is left to Arrow. Pages of several columns with the same
+rows share such a file.
 
-Where pages begin is told by the file's offset index or, without one, by walking the headers of pages. Columns that
-repeat (lists, maps) need the index, as headers count values, not rows: without one they are read as a whole.
+Pages are located by the file's offset index or, without one, by walking the page headers. Repeated columns (lists,
+maps) need the index, because headers count values, not rows: without one they are read as a whole.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ from lakebed.format.thrift import (
 )
 from lakebed.model.source import ByteSource
 
-_MAGIC = b"PAR1"
-_TAIL = struct.Struct("<I4s")
-_TAIL_BYTES = 512 * 1024
-"""Read at once from the end of a file: a footer with the usual bloom filter is 435 kB."""
+PARQUET_MAGIC = b"PAR1"
+"""The first and the last four bytes of a Parquet file."""
+TAIL = struct.Struct("<I4s")
+"""The end of a Parquet file: the length of the footer, and the magic."""
+FOOTER_BYTES = 512 * 1024
+"""Bytes read at once from the end of a file: a footer with the usual Bloom filter has 435 kB."""
 _HEADER_BYTES = 1 << 10
 _HEADER_BYTES_MAX = 1 << 20
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
@@ -49,7 +51,7 @@ _BYTE_ARRAY, _UTF8 = 6, 0
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Where a page lies, header and all, and which of the row group's rows it has."""
+    """Position and size of a page, header included, and the rows of the row group that it has."""
 
     offset: int
     size: int
@@ -67,7 +69,7 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A Parquet column: the names that lead to it, its number, and whether it can have several values in a row."""
+    """A leaf of the schema: its path, its number, and whether it can have several values per row."""
 
     path: tuple[bytes, ...]
     number: int
@@ -75,7 +77,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ParquetColumn:
     """A top-level column: its name, the elements of the schema that describe it, and its leaves.
 
     `is_text`: it is flat and holds texts.
@@ -97,16 +99,16 @@ class RowGroup:
 
 
 Windows = Callable[..., pa.Table]
-"""Calls its first argument with the others, or remembers what it gave: decoded rows, by row group and columns."""
+"""Calls its first argument with the others, or returns a cached result: decoded rows, by row group and columns."""
 
 
 def read_again(read: Windows, *what: Any) -> pa.Table:
-    """Decodes rows each time that they are asked for."""
+    """Decodes rows without a cache."""
     return read(*what)
 
 
 class ParquetPages:
-    """A Parquet file, opened to read a few rows of it. Remembers where pages lie."""
+    """A Parquet file opened to read a few rows. Keeps the positions of pages."""
 
     def __init__(self, source: ByteSource, windows: Windows = read_again) -> None:
         self._source = source
@@ -122,7 +124,7 @@ class ParquetPages:
 
     @property
     def rows(self) -> int:
-        """How many rows the file has."""
+        """Number of rows in the file."""
         return sum(group.rows for group in self.row_groups)
 
     def read_column(self, name: str) -> Iterator[ArrowArray]:
@@ -134,7 +136,7 @@ class ParquetPages:
                 yield column
 
     def read_rows(self, names: Sequence[str], rows: Sequence[int]) -> pa.Table:
-        """Some columns of some rows, by their numbers, ascending. Columns that the file does not have are left out."""
+        """Some columns of the rows with these ascending numbers. Columns that the file lacks are left out."""
         wanted = tuple(self.columns[name] for name in names if name in self.columns)
         tables = []
         with decoding(self._source.path, "rows of the Parquet file"):
@@ -143,20 +145,20 @@ class ParquetPages:
                 tables += [self._read_row(number, group, wanted, row) for row in here if 0 <= row < group.rows]
             return pa.concat_tables(tables) if tables else empty_table(_open(self._file_of(wanted, 0, ())).schema_arrow)
 
-    def _read_row(self, number: int, group: RowGroup, columns: tuple[Column, ...], row: int) -> pa.Table:
-        windows: dict[tuple[int, int], list[Column]] = {}
+    def _read_row(self, number: int, group: RowGroup, columns: tuple[ParquetColumn, ...], row: int) -> pa.Table:
+        windows: dict[tuple[int, int], list[ParquetColumn]] = {}
         for column in columns:
             windows.setdefault(self._window(number, group, column, row), []).append(column)
         parts: dict[str, ArrowArray] = {}
         for (first, count), together in windows.items():
             table = self._windows(self._read_window, number, group, tuple(together), first, count)
-            # Taken, not sliced: a row must not keep all others in memory.
+            # `take` copies; a slice would keep all rows in memory.
             taken = table.take(position_array(np.array([row - first])))
             parts.update(zip(taken.schema.names, taken.columns, strict=True))
         return pa.table({column.name: parts[column.name] for column in columns})
 
-    def _window(self, number: int, group: RowGroup, column: Column, row: int) -> tuple[int, int]:
-        """First row and number of rows of the pages that hold a row: the same for all leaves, or the row group."""
+    def _window(self, number: int, group: RowGroup, column: ParquetColumn, row: int) -> tuple[int, int]:
+        """First row and row count of the pages that hold a row, if equal for all leaves; else of the row group."""
         found = set()
         for leaf in column.leaves:
             pages = self._find_pages(number, group, leaf)
@@ -165,7 +167,7 @@ class ParquetPages:
         return found.pop() if len(found) == 1 else (0, group.rows)
 
     def _read_window(
-        self, number: int, group: RowGroup, columns: tuple[Column, ...], first: int, count: int
+        self, number: int, group: RowGroup, columns: tuple[ParquetColumn, ...], first: int, count: int
     ) -> pa.Table:
         if (first, count) == (0, group.rows):
             return self._read_whole(group, columns)
@@ -178,7 +180,7 @@ class ParquetPages:
             chunks.append(self._page_chunk(group.chunks[leaf.number], pages.dictionary, page))
         return self._decode(self._file_of(columns, count, chunks), count)
 
-    def _read_whole(self, group: RowGroup, columns: tuple[Column, ...]) -> pa.Table:
+    def _read_whole(self, group: RowGroup, columns: tuple[ParquetColumn, ...]) -> pa.Table:
         chunks = [self._whole_chunk(group.chunks[leaf.number]) for column in columns for leaf in column.leaves]
         return self._decode(self._file_of(columns, group.rows, chunks), group.rows)
 
@@ -202,9 +204,9 @@ class ParquetPages:
         dictionary_bytes = meta[9] - start
         return _Chunk(chunk, data[:dictionary_bytes], data[dictionary_bytes:], meta[5])
 
-    def _file_of(self, columns: tuple[Column, ...], rows: int, chunks: Sequence[_Chunk]) -> bytes:
+    def _file_of(self, columns: tuple[ParquetColumn, ...], rows: int, chunks: Sequence[_Chunk]) -> bytes:
         """A Parquet file of one row group with these columns; without chunks, of none."""
-        body, at, encoded = [_MAGIC], len(_MAGIC), []
+        body, at, encoded = [PARQUET_MAGIC], len(PARQUET_MAGIC), []
         for chunk in chunks:
             encoded.append(chunk.encode(at))
             body += [chunk.dictionary, chunk.data]
@@ -220,10 +222,10 @@ class ParquetPages:
         if self._created_by is not None:  # Readers know mistakes of certain writers by it.
             fields[6] = text(self._created_by)
         footer = encode_struct(fields)
-        return b"".join((*body, footer, _TAIL.pack(len(footer), _MAGIC)))
+        return b"".join((*body, footer, TAIL.pack(len(footer), PARQUET_MAGIC)))
 
     def _find_pages(self, number: int, group: RowGroup, leaf: Leaf) -> Pages | None:
-        """The pages of a column chunk; None if they cannot be told by their rows."""
+        """The pages of a column chunk; None if their rows are unknown."""
         key = (number, leaf.number)
         if key not in self._pages:
             self._pages[key] = self._load_pages(group, leaf)
@@ -281,7 +283,7 @@ class ParquetPages:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Bytes of a column chunk for another file: dictionary page, data pages, and how many values these have."""
+    """A column chunk to be copied to another file: dictionary page, data pages, and the number of their values."""
 
     chunk: Struct
     dictionary: bytes
@@ -311,17 +313,17 @@ def _open(file: bytes) -> Any:
 
 
 def _read_footer(source: ByteSource) -> bytes:
-    tail = source.read(max(source.size - _TAIL_BYTES, 0), min(source.size, _TAIL_BYTES))
-    length, magic = _TAIL.unpack_from(tail, len(tail) - _TAIL.size)
-    if magic != _MAGIC:
-        raise CorruptTableError("this is not a Parquet file", path=source.path, offset=source.size - len(_MAGIC))
-    wanted = length + _TAIL.size
+    tail = source.read(max(source.size - FOOTER_BYTES, 0), min(source.size, FOOTER_BYTES))
+    length, magic = TAIL.unpack_from(tail, len(tail) - TAIL.size)
+    if magic != PARQUET_MAGIC:
+        raise CorruptTableError("this is not a Parquet file", path=source.path, offset=source.size - len(PARQUET_MAGIC))
+    wanted = length + TAIL.size
     if wanted > len(tail):
         tail = source.read(source.size - wanted, wanted)
-    return tail[len(tail) - wanted : len(tail) - _TAIL.size]
+    return tail[len(tail) - wanted : len(tail) - TAIL.size]
 
 
-def parquet_columns(elements: list[Struct]) -> Iterator[Column]:
+def parquet_columns(elements: list[Struct]) -> Iterator[ParquetColumn]:
     """The top-level columns of a schema, which is a tree in pre-order."""
     at, number = 1, 0
     for _ in range(elements[0].get(5, 0)):
@@ -329,7 +331,7 @@ def parquet_columns(elements: list[Struct]) -> Iterator[Column]:
         end = _descend(elements, at, (), False, number, leaves)
         number += len(leaves)
         raw = tuple(element[RAW] for element in elements[at:end])
-        yield Column(elements[at][4].decode(), raw, tuple(leaves), end == at + 1 and _is_text(elements[at]))
+        yield ParquetColumn(elements[at][4].decode(), raw, tuple(leaves), end == at + 1 and _is_text(elements[at]))
         at = end
 
 
@@ -341,7 +343,7 @@ def _is_text(element: Struct) -> bool:
 def _descend(
     elements: list[Struct], at: int, path: tuple[bytes, ...], repeated: bool, number: int, leaves: list[Leaf]
 ) -> int:
-    """Collect the leaves below an element; where the next one begins."""
+    """Collect the leaves below an element; returns the position of the next element."""
     element = elements[at]
     here, repeated = (*path, element[4]), repeated or element.get(3) == _REPEATED
     children, at = element.get(5, 0), at + 1

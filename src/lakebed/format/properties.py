@@ -1,7 +1,7 @@
-"""Java properties text: hoodie.properties and partition metafiles.
+"""Java properties files: hoodie.properties and `.hoodie_partition_metadata`, which marks a folder as a partition.
 
-Files are ISO-8859-1 with `\\uXXXX` for everything outside it, one UTF-16 unit per escape. What Apache Hudi reads from
-a file and what lakebed reads from it must not differ, so bytes above 0x7F are never taken for UTF-8.
+Files are ISO-8859-1 with `\\uXXXX` for everything outside it, one UTF-16 unit per escape. lakebed must read the same
+as Apache Hudi, so bytes above 0x7F are never decoded as UTF-8.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from lakebed.errors import CorruptTableError
 from lakebed.format.guard import decoding
+from lakebed.model.instant import InstantTime, instant_time
 
 _WHITE = " \t\f"
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -40,7 +42,7 @@ def encode_properties(properties: Mapping[str, str], *, comment: str, date: str)
 
 
 def table_checksum(properties: Mapping[str, str]) -> int:
-    """What `hoodie.table.checksum` must say: the CRC-32 of `<database>.<table name>`."""
+    """The correct value of `hoodie.table.checksum`: the CRC-32 of `<database>.<table name>`."""
     database, table = properties.get("hoodie.database.name", ""), properties["hoodie.table.name"]
     return zlib.crc32(f"{database}.{table}".encode())
 
@@ -84,7 +86,7 @@ def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
     units = _ESCAPE.sub(lambda escape: _unescape_one(escape.group(1)), text)
-    # Characters beyond the first plane come as two escapes; half of one is an error.
+    # Characters beyond U+FFFF are two escapes; half of such a pair is an error.
     return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
@@ -123,3 +125,30 @@ def _one_line(comment: str) -> str:
     assert comment.isascii(), comment
     assert not _LINE_END.search(comment), comment
     return comment
+
+
+PARTITION_METAFILE = ".hoodie_partition_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetafile:
+    """The instant that created a partition, and its depth in folders below the table."""
+
+    created_at: InstantTime
+    depth: int
+
+
+def decode_partition_metafile(data: bytes, *, path: str) -> PartitionMetafile:
+    """The content of a partition metafile in its text form."""
+    properties = decode_properties(data, path=path)
+    with decoding(path, "partition metafile"):
+        depth = properties["partitionDepth"].strip()
+        if not (depth.isascii() and depth.isdigit()):
+            raise ValueError(f"partitionDepth is {depth!r}")
+        return PartitionMetafile(instant_time(properties["commitTime"].strip()), int(depth))
+
+
+def encode_partition_metafile(metafile: PartitionMetafile, *, date: str) -> bytes:
+    """The text form of a partition metafile; `date` goes into its second comment line."""
+    properties = {"commitTime": metafile.created_at, "partitionDepth": str(metafile.depth)}
+    return encode_properties(properties, comment="partition metadata", date=date)

@@ -1,7 +1,7 @@
-"""Column values as the text that record keys and partition paths are made of.
+"""Text of column values in record keys and partition paths.
 
-A key generator calls Java's `toString` on the value as Avro holds it: a timestamp is the number of its units since
-1970, a date is spelled `yyyy-MM-dd`, bytes are hexadecimal, a decimal keeps its scale.
+A key generator calls Java's `toString` on the Avro value: a timestamp is its number of units since 1970, a date is
+written `yyyy-MM-dd`, bytes are hexadecimal, a decimal keeps its scale.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from lakebed.errors import InvalidInputError
-from lakebed.format.java_text import java_float_text
+from lakebed.format.java import java_float_text
 
 NULL_TEXT, EMPTY_TEXT = "__null__", "__empty__"
-"""What stands in a composite key for a field that is null or empty."""
+"""Placeholders in a composite key for a field that is null or empty."""
 
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint8).reshape(256, 2)
 _DAY_MIN, _DAY_MAX = -719162, 2932896  # 0001-01-01 and 9999-12-31: beyond them Java puts a sign before the year.
 
 
 def has_value_text(kind: pa.DataType) -> bool:
-    """Whether `value_texts` spells values of that type."""
+    """Whether `value_texts` supports the type."""
     kind = kind.value_type if pat.is_dictionary(kind) else kind
     return not pat.is_nested(kind) and not pat.is_null(kind) and any(check(kind) for check in _SPELLED)
 
 
 def value_texts(values: pa.Array) -> pa.Array:
-    """Each value as a key generator spells it; nulls stay null."""
+    """Each value as text, as key generators write it; nulls stay null."""
     kind = values.type
     assert has_value_text(kind), kind
     if pat.is_dictionary(kind):
@@ -45,7 +45,7 @@ def value_texts(values: pa.Array) -> pa.Array:
         return pc.cast(pc.cast(values, pa.int32()), pa.string())
     if pat.is_binary(kind) or pat.is_large_binary(kind) or pat.is_fixed_size_binary(kind):
         return _hex_texts(pc.cast(values, pa.binary()))
-    # Arrow, like BigDecimal, turns to an exponent below 10⁻⁶.
+    # Arrow, like BigDecimal, uses an exponent below 10⁻⁶.
     return pc.cast(values, pa.string())
 
 

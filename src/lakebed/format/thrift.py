@@ -1,4 +1,4 @@
-"""Thrift's compact protocol, as far as Parquet's footer and page headers need it.
+"""Thrift's compact protocol, the subset in Parquet footers and page headers.
 
 A decoded struct is a dict from field numbers to values; `RAW` has the bytes that it was decoded from.
 """
@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lakebed.format.varint import encode_varint, encode_zigzag
+from lakebed.format.varint import decode_varint, decode_zigzag, encode_varint, encode_zigzag
 
 RAW = 0
 """Under this number, which no field has, a struct keeps its bytes."""
@@ -42,7 +42,7 @@ def decode_struct(data: bytes | memoryview, at: int = 0) -> tuple[Struct, int]:
         if head >> 4:
             number += head >> 4
         else:
-            number, at = _decode_zigzag(data, at)
+            number, at = decode_zigzag(data, at)
         if kind in (_TRUE, _FALSE):
             fields[number] = kind == _TRUE
         else:
@@ -99,9 +99,9 @@ def _list(kind: int, items: list[bytes]) -> bytes:
 
 def _decode_value(data: bytes | memoryview, at: int, kind: int) -> tuple[Any, int]:
     if kind in (_I32, _I64, _I16):
-        return _decode_zigzag(data, at)
+        return decode_zigzag(data, at)
     if kind == _BINARY:
-        length, at = _decode_varint(data, at)
+        length, at = decode_varint(data, at)
         if length > len(data) - at:
             raise IndexError(f"{length} bytes, {len(data) - at} are left")
         return bytes(data[at : at + length]), at + length
@@ -119,28 +119,9 @@ def _decode_value(data: bytes | memoryview, at: int, kind: int) -> tuple[Any, in
 def _decode_list(data: bytes | memoryview, at: int) -> tuple[list[Any], int]:
     count, kind, at = data[at] >> 4, data[at] & 15, at + 1
     if count == 15:
-        count, at = _decode_varint(data, at)
+        count, at = decode_varint(data, at)
     items = []
     for _ in range(count):
         item, at = _decode_value(data, at, kind)
         items.append(item == 1 if kind in (_TRUE, _FALSE) else item)
     return items, at
-
-
-def _decode_zigzag(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    value, at = _decode_varint(data, at)
-    return value >> 1 ^ -(value & 1), at
-
-
-def _decode_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    value = data[at]
-    if value < 0x80:
-        return value, at + 1
-    value &= 0x7F
-    for shift in range(7, 70, 7):
-        at += 1
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at + 1
-    raise ValueError("a number of more than 64 bits")

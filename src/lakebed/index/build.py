@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from lakebed.engine.threads import map_bounded
+from lakebed.engine.engines import map_bounded
 from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.hfile import key_order

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.records import decode_metadata_record
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.build import Scanner
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.merging import PLAIN, Form, Merged, MergeRule

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakebed.format.metadata.schema import committed_schema
+from lakebed.format.metadata.datum import committed_schema
 from lakebed.index.kinds import kind_of
 from lakebed.metadata.table import ROOT
 from lakebed.model.index import IndexDefinition

@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.filter.partitions import columns_from_path
+from lakebed.filter.keys import columns_from_path, possible_keys
 from lakebed.filter.predicate import Predicate, columns_of, wanted_values
 from lakebed.filter.ranges import Ranges, may_match
-from lakebed.filter.record_keys import possible_keys
 from lakebed.metadata import MetadataTable, Unusable
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakebed.engine.threads import map_bounded
+from lakebed.engine.engines import map_bounded
 from lakebed.errors import InvalidInputError
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.index.build import Source, join_unique

@@ -1,8 +1,8 @@
-"""Avro datums to streams of values: a program of integers says what a datum consists of.
+"""Decodes Avro datums to streams of values, by running a program of integers that stands for the schema.
 
-Each instruction is a row of five integers: an operation and its operands. The program runs over every datum; every
-value that is present is appended to a *stream*, a run of equal-sized items. Streams hold no gaps: a null writes one
-byte to the validity stream of its union and nothing to the streams below.
+Each instruction is a row of five integers: an operation and its operands. The program runs once per datum and appends
+every value that is present to a *stream*, a run of equal-sized items. Streams have no gaps: a null writes one byte to
+the validity stream of its union and nothing to the streams below.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ FAULTS = {
     LEFT_OVER: "bytes are left over after the datum",
 }
 FREE_ITEMS = 65_536
-"""Items without bytes, such as nulls, that all datums together may have beyond one per byte."""
+"""Maximum number of zero-byte items, such as nulls in an array, beyond one per byte of data."""
 
 _ITEM_BYTES = 64
-"""What counts as one row of a call, where datums are long."""
+"""Bytes of data that count as one row when the size of a call is estimated."""
 
 
 class DatumError(ValueError):
-    """A datum that is not of its schema: what is wrong, in which row, at which instruction and byte of the data."""
+    """A datum that does not match its schema: the fault, the row, the instruction and the byte position."""
 
     def __init__(self, fault: int, row: int, instruction: int, position: int) -> None:
         super().__init__(f"Avro datum {row}: {FAULTS[fault]}")
@@ -57,10 +57,10 @@ class DatumError(ValueError):
 def decode(
     data: Bytes, starts: Int64s, ends: Int64s, code: Int64s, prefixes: Int64s, tally_count: int, loop_depth: int
 ) -> list[Bytes]:
-    """The streams of the program over all datums, datum i being data[starts[i]:ends[i]]; DatumError if one is bad.
+    """The streams of the program over all datums, where datum i is data[starts[i]:ends[i]]; DatumError if one is bad.
 
-    `prefixes` has the number of zero bytes that each stream begins with, `tally_count` and `loop_depth` what the
-    program needs. A stream begins at a multiple of eight bytes in memory.
+    Each stream begins with as many zero bytes as `prefixes` says. `tally_count` and `loop_depth` are the numbers of
+    counters and of nested loops in the program. Streams are aligned to eight bytes in memory.
     """
     check_length(ends, len(starts), "ends")
     size = int((ends - starts).sum())

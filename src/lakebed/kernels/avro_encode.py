@@ -1,4 +1,4 @@
-"""Arrow columns to Avro datums: a program of integers says what a datum consists of, and where in memory it lies."""
+"""Encodes Arrow columns as Avro datums, by running a program of integers: the schema, with addresses of the columns."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ DECIMAL = 12  # values, width in Arrow, size (-1: as few bytes as hold the numbe
 BLOCKS = 13  # offsets, pc of the NEXT that closes the loop
 NEXT = 14  # pc of the first instruction of the item
 
-NULL_VALUE, NOT_ONE_BRANCH, TOO_WIDE = range(-1, -4, -1)
+UNEXPECTED_NULL, NOT_ONE_BRANCH, TOO_WIDE = range(-1, -4, -1)
 FAULTS = {
-    NULL_VALUE: "is null, though the Avro schema has no null there",
+    UNEXPECTED_NULL: "is null, though the Avro schema has no null there",
     NOT_ONE_BRANCH: "must have exactly one child set, as it is a union in the Avro schema",
     TOO_WIDE: "has a decimal that needs more bytes than the Avro schema gives it",
 }
 
 _ITEM_BYTES = 64
-"""What counts as one row of a call, where rows are long."""
+"""Bytes of data that count as one row when the size of a call is estimated."""
 
 
 class RowError(ValueError):
-    """A row that does not fit the schema: what is wrong, which row it is, and at which instruction."""
+    """A row that does not fit the schema: the fault, the row and the instruction."""
 
     def __init__(self, fault: int, row: int, instruction: int) -> None:
         super().__init__(f"row {row} {FAULTS[fault]}")
@@ -46,16 +46,16 @@ class RowError(ValueError):
 
 
 class Memory(NamedTuple):
-    """Bytes that lie at an address, which a program refers to."""
+    """A buffer that a program refers to, and its address."""
 
     address: int
     content: memoryview
 
 
 def encode(code: Int64s, rows: int, loop_depth: int, memory: Sequence[Memory]) -> tuple[Bytes, Int64s]:
-    """So many rows as datums: all bytes, and rows + 1 offsets into them; RowError if a row does not fit.
+    """The datums of `rows` rows: all bytes, and rows + 1 offsets into them; RowError if a row does not fit.
 
-    `memory` are the buffers of the columns, of arrays that were validated; `loop_depth` is what the program needs.
+    `memory` has the buffers of the columns, which are validated arrays; `loop_depth` is the number of nested loops.
     """
     require(rows >= 0 and loop_depth >= 0, f"{rows} rows, {loop_depth} loops")
     size = sum(len(content) for _, content in memory)

@@ -1,4 +1,4 @@
-"""Bits of many keys in Bloom filters, by MurmurHash2 chained through its seed."""
+"""Inserts and probes many keys in Bloom filters; each hash is MurmurHash2 seeded with the hash before it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakebed.kernels.choice import choose
 
 
 def insert(data: Bytes, offsets: Int64s, row_of: Int64s, rows: Bytes, hash_count: int, bit_count: int) -> None:
-    """Set the bits of each key in its row."""
+    """Set the bits of each key in its row; each row is a Bloom filter."""
     count = _check(data, offsets, rows, hash_count, bit_count)
     check_length(row_of, count, "rows of keys")
     check_numbers(row_of, len(rows), "row")
@@ -18,7 +18,7 @@ def insert(data: Bytes, offsets: Int64s, row_of: Int64s, rows: Bytes, hash_count
 
 
 def probe(data: Bytes, offsets: Int64s, rows: Bytes, hash_count: int, bit_count: int) -> Bools:
-    """Whether all bits of a key are set in some row, per key."""
+    """For each key, whether some row has all of its bits set."""
     count = _check(data, offsets, rows, hash_count, bit_count)
     found: Bools = choose("bloom", count).probe(data, offsets, rows, hash_count, bit_count)
     return found.view(np.bool_)

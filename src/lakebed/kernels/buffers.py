@@ -1,4 +1,4 @@
-"""Types of buffers, and the checks that a call must pass before a loop trusts its buffers."""
+"""Types of buffers, and the checks that a call must pass: the loops themselves check no bounds."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Words = npt.NDArray[np.uint64]
 
 
 class BadBufferError(ValueError):
-    """A buffer that does not hold together: offsets beyond it, in the wrong order, or of the wrong number."""
+    """An inconsistent buffer: offsets out of bounds, in the wrong order, or of the wrong number."""
 
 
 def require(holds: bool | np.bool_, what: str) -> None:
-    """Raise BadBufferError with `what` is wrong, unless it holds."""
+    """Raise BadBufferError with the text `what` unless the condition holds."""
     if not holds:
         raise BadBufferError(what)
 
 
 def check_offsets(data: Bytes, offsets: Int64s) -> int:
-    """The number of byte strings in `data`; BadBufferError unless all of them lie in it, one after the other."""
+    """The number of byte strings in `data`; BadBufferError unless offsets ascend and end in it."""
     require(len(offsets) > 0, "there are no offsets, not even the first")
     require(offsets[0] >= 0, "an offset is negative")
     require(not (offsets[1:] < offsets[:-1]).any(), "offsets descend")
@@ -35,9 +35,9 @@ def check_offsets(data: Bytes, offsets: Int64s) -> int:
 
 
 def check_numbers(numbers: npt.NDArray[Any], count: int, what: str) -> None:
-    """BadBufferError unless all of the numbers are those of `count` things."""
+    """BadBufferError unless every number is at least 0 and less than `count`."""
     if len(numbers):
-        require(numbers.min() >= 0 and numbers.max() < count, f"there is no such {what}")
+        require(numbers.min() >= 0 and numbers.max() < count, f"the number of a {what} is out of range")
 
 
 def check_length(array: npt.NDArray[Any], length: int, what: str) -> None:

@@ -1,9 +1,8 @@
-"""Where compiled code lies on this host, and whether it is complete.
+"""The folder of compiled code on this host, and whether it is complete.
 
-A folder is named by what the code depends on: all modules of this package, the versions of Python, numba, llvmlite and
-numpy, and the processor. So code that was compiled from anything else is never found. A file `ready` in it, written
-last, says that every function is there. The folder is one that no other user but root can have written: code is
-executed from it.
+The folder is named by a hash of what the code depends on: all modules of this package, the versions of Python, numba,
+llvmlite and numpy, and the processor. So stale code is never found. A file `ready` in it, written last, says that every
+function is there. Because code is executed from the folder, only this user or root may be able to write there.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ _PROCESSOR_BYTES_MAX = 1 << 16
 
 
 def find_ready() -> str | None:
-    """The folder with all compiled code of this version, if there is one; fast, and without loading a compiler."""
+    """The folder with all compiled code of this version, if there is one; does not load numba."""
     return next((folder for folder in _folders() if _is_ready(folder)), None)
 
 
 def make_folder() -> str | None:
-    """The first folder that can be written, for code that is to be compiled; None if there is none."""
+    """The first writable folder for compiled code, created if missing; None if there is none."""
     for folder in _folders():
         try:
             make_private_folder(folder)
@@ -45,7 +44,7 @@ def make_folder() -> str | None:
 
 
 def mark_ready(folder: str) -> None:
-    """Say that everything is there."""
+    """Mark the folder as complete."""
     path = os.path.join(folder, _MARKER)
     with open(f"{path}.{os.getpid()}", "x") as file:
         file.write(f"{sys.version}\n")
@@ -53,14 +52,14 @@ def mark_ready(folder: str) -> None:
 
 
 def discard(folder: str) -> None:
-    """Say that something is missing or damaged, so that it is compiled again."""
+    """Mark the folder as incomplete, so that its code is compiled again."""
     with suppress(OSError):
         os.unlink(os.path.join(folder, _MARKER))
 
 
 @cache
 def key() -> str:
-    """What compiled code depends on, as a name."""
+    """A hash of everything that compiled code depends on."""
     digest = hashlib.blake2b(digest_size=16)
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(f"{path.relative_to(Path(__file__).parent)}\0".encode() + path.read_bytes())
@@ -70,7 +69,7 @@ def key() -> str:
 
 
 def _folders() -> Iterator[str]:
-    """Where compiled code may lie, best first."""
+    """Candidate folders for compiled code, best first."""
     roots = [os.environ.get(FOLDER_VARIABLE), _home(), os.path.join(tempfile.gettempdir(), f"lakebed-{os.getuid()}")]
     for root in roots:
         if root:
@@ -102,7 +101,7 @@ def _version(library: str) -> str:
 
 
 def _processor() -> str:
-    """The name and the abilities of the processor: code may use all of them."""
+    """The model and the features of the processor, which compiled code may use."""
     try:
         with open("/proc/cpuinfo", "rb") as file:
             first = file.read(_PROCESSOR_BYTES_MAX).decode(errors="replace").partition("\n\n")[0]

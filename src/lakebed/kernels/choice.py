@@ -1,14 +1,14 @@
-"""Which implementation serves a call.
+"""Chooses between plain and compiled code for each call.
 
-Compiled code serves if it lies ready in this host's cache (see `cache`) and either the call is large, so that loading
-it is worth half a second, or it has been loaded for a larger call before. Results do not depend on it. Where bytes on
-disk do (see docs/decisions/0021), callers ask `serves_large`, which goes by the size of the call alone.
+Compiled code runs if it is in this host's cache (see `cache`) and either the call is large enough to be worth the half
+second of loading it, or an earlier call has loaded it. Results do not depend on the choice. Where bytes on disk do (see
+docs/decisions/0021), callers use `uses_compiled`, which depends on the size of the call alone.
 
-`LAKEBED_COMPILE` says what happens where no compiled code lies ready:
+`LAKEBED_COMPILE` says what happens if no compiled code is in the cache:
 
-    background   plain code serves, and a child process of low priority compiles for the next process (the default)
-    off          plain code serves, nothing is compiled
-    plain        plain code serves always, even where compiled code lies ready
+    background   plain code runs, and a child process of low priority compiles for the next process (the default)
+    off          plain code runs, nothing is compiled
+    plain        plain code always runs, even if compiled code is in the cache
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from lakebed.kernels import cache
 
 VARIABLE = "LAKEBED_COMPILE"
 LARGE = 2048
-"""Rows of a call from which on compiled code is worth loading; plain code takes milliseconds for fewer."""
+"""Number of rows in a call from which loading compiled code pays; plain code takes milliseconds for fewer."""
 Implementation = Literal["plain", "compiled"]
 _LOG = logging.getLogger(__name__)
 
 
 class _Process:
-    """What this process knows of compiled code."""
+    """The state of compiled code in this process."""
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.is_ready: bool | None = None
-        """None: nobody has looked yet."""
+        """Whether the cache is complete; None: not looked yet."""
         self.is_loaded = False
         self.forced: Implementation | None = None
         self.modules: dict[tuple[str, Implementation], ModuleType] = {}
@@ -47,7 +47,7 @@ _PROCESS = _Process()
 
 
 def choose(subject: str, size: int) -> ModuleType:
-    """The module that serves a call over so many rows."""
+    """The module of a subject that runs a call over `size` rows."""
     if _serves(size):
         found = _PROCESS.modules.get((subject, "compiled")) or _load_compiled(subject)
         if found is not None:
@@ -56,13 +56,13 @@ def choose(subject: str, size: int) -> ModuleType:
 
 
 def find_compiled(subject: str) -> ModuleType | None:
-    """The compiled module of a subject that has no plain one, if compiled code lies ready."""
+    """The compiled module of a subject without a plain one; None if no compiled code is in the cache."""
     is_wanted = _PROCESS.forced == "compiled" or (_PROCESS.forced is None and _is_ready())
     return (_PROCESS.modules.get((subject, "compiled")) or _load_compiled(subject)) if is_wanted else None
 
 
-def serves_large(size: int) -> bool:
-    """Whether compiled code serves a call over so many rows, whatever was called before."""
+def uses_compiled(size: int) -> bool:
+    """Whether compiled code runs a call over `size` rows, independent of earlier calls."""
     if size < LARGE or _PROCESS.forced is not None:
         return size >= LARGE and _PROCESS.forced == "compiled"
     return _is_ready()
@@ -70,7 +70,7 @@ def serves_large(size: int) -> bool:
 
 @contextmanager
 def forced(implementation: Implementation) -> Iterator[None]:
-    """Only one implementation serves, whatever the size of a call: for tests and benchmarks."""
+    """Forces one implementation, whatever the size of a call: for tests and benchmarks."""
     before, _PROCESS.forced = _PROCESS.forced, implementation
     try:
         yield
@@ -79,12 +79,12 @@ def forced(implementation: Implementation) -> Iterator[None]:
 
 
 def is_ready() -> bool:
-    """Whether compiled code lies ready for this process."""
+    """Whether compiled code is in the cache and may be used."""
     return _is_ready()
 
 
 def forget() -> None:
-    """Look for compiled code again: for tests."""
+    """Look for compiled code again at the next call."""
     _PROCESS.is_ready, _PROCESS.is_loaded = None, False
 
 
@@ -109,9 +109,9 @@ def _look() -> bool:
     if cache.find_ready() is not None:
         return True
     if wish == "background":
-        from lakebed.kernels import background
+        from lakebed.kernels import warm  # Rarely needed; and it imports this module by way of `compiled`.
 
-        background.start()
+        warm.start_in_background()
     return False
 
 
@@ -121,15 +121,15 @@ def _load(subject: str, implementation: Implementation) -> ModuleType:
 
 
 def _load_compiled(subject: str) -> ModuleType | None:
-    """The compiled module with its code loaded; None if the cache has been damaged, which plain code makes up for."""
+    """The compiled module with its code loaded; None if the cache is damaged, and then plain code runs."""
     with _PROCESS.lock:
         try:
             module = import_module(f"lakebed.kernels.compiled.{subject}")
             import_module("lakebed.kernels.compiled.jit").load_entries(module)
-        except Exception as error:  # Code that is unpickled, or a library that is gone, may raise anything.
+        except Exception as error:  # Unpickling code, or a missing library, may raise anything.
             if _PROCESS.forced == "compiled":
                 raise
-            _LOG.warning("compiled code cannot be loaded, plain code serves instead (%r)", error)
+            _LOG.warning("compiled code cannot be loaded, plain code runs instead (%r)", error)
             folder = cache.find_ready()
             if folder is not None:
                 cache.discard(folder)

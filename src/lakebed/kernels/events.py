@@ -1,4 +1,4 @@
-"""Which events of each key are accepted, when rows are merged by ordering values."""
+"""Merging by ordering values: decides which events (base rows, records, deletes) of each key are accepted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakebed.kernels.choice import choose
 
 
 def accept_events(starts: Int64s, kinds: npt.NDArray[np.int8], ranks: Int64s, is_base: Bools, rules: int) -> Bools:
-    """Whether each event is accepted. Events of a key stand together, in order of writing; `starts` says where."""
+    """Whether each event is accepted. Events are grouped by key and in order of writing; groups begin at `starts`."""
     count = len(kinds)
     check_length(ranks, count, "ranks")
     check_length(is_base, count, "marks of base rows")

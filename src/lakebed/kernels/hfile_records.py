@@ -1,7 +1,13 @@
-"""Records of the data blocks of an HFile: taken apart, put together, and compressed."""
+"""Records of the data blocks of an HFile: decoded, encoded and compressed.
+
+A record is
+
+    int32 key length, int32 value length, int16 row length, row, 10-byte suffix, value, one byte 0
+"""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -11,14 +17,24 @@ import numpy as np
 
 from lakebed.kernels.buffers import Bytes, Int32s, Int64s, check_length, check_numbers, check_offsets, require
 from lakebed.kernels.choice import choose
-from lakebed.kernels.record_layout import ROW_BYTES_MAX
+
+RECORD_HEADER = struct.Struct(">iih")
+RECORD_HEADER_BYTES = RECORD_HEADER.size
+KEY_SUFFIX = bytes.fromhex("007fffffffffffffff04")
+"""The end of every key: column family length 0, the largest timestamp, and the type "put"."""
+RECORD_BYTES = RECORD_HEADER_BYTES + len(KEY_SUFFIX) + 1
+"""Size in bytes of a record without its row and value."""
+RECORD_BYTES_MIN = 11
+"""Size in bytes of the shortest record: lengths, an empty row without a suffix, an empty value, and the last byte."""
+ROW_BYTES_MAX = 0x7FFF
+"""Maximum size of a row in bytes."""
 
 _TRIAL_SHARE = 4
-"""One in so many records of a block is compressed in every way, to find the best."""
+"""Divisor for the part of a block that is compressed in every way, to find the best."""
 
 
 class BrokenRecordError(ValueError):
-    """A record that is not whole: the number of its block, and where it starts in it."""
+    """A malformed record: the number of its block, and where it starts in the block."""
 
     def __init__(self, block: int, at: int) -> None:
         super().__init__(f"broken record at byte {at} of the block")
@@ -26,7 +42,7 @@ class BrokenRecordError(ValueError):
 
 
 class DecodedRecords(NamedTuple):
-    """The rows of all blocks, one after the other, and their values: equal ones are stored once, under one number."""
+    """The rows and values of all blocks, concatenated; each distinct value is stored once and referred to by number."""
 
     rows: Bytes
     row_offsets: Int64s
@@ -36,7 +52,7 @@ class DecodedRecords(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Rows and distinct values that are to be framed: row i has the value `value_ids[i]`; rows are taken in `order`."""
+    """Rows and distinct values to encode: row i has the value `value_ids[i]`; rows are taken in `order`."""
 
     rows: Bytes
     row_offsets: Int64s
@@ -48,7 +64,7 @@ class Records(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRecords:
-    """Records that are all there, bytes of all their rows and values, and of the longest. See `measure_records`."""
+    """Validated records with the total size of their rows and values, and the size of the longest, in bytes."""
 
     content: Records = field(repr=False)
     rows: int
@@ -58,17 +74,17 @@ class MeasuredRecords:
 
     @property
     def order(self) -> Int64s:
-        """The rows in the order in which they are framed."""
+        """The rows in the order in which they are encoded."""
         return self.content.order
 
 
 @dataclass(frozen=True, slots=True)
 class FramedBlocks:
-    """The content of some data blocks, one after the other, and where their records lie.
+    """The content of some data blocks, concatenated, and the positions of their records.
 
-    `block_ends` and `record_ends` have, behind a zero, where each block ends in `data` and among the records. `starts`
-    has one element more per block than it has records: where they start in their block, and where they end. `tails` are
-    where their keys end in it.
+    `block_ends` and `record_ends` begin with a zero, followed by the end of each block in `data` and in the numbering
+    of records. `starts` has per block the start of each record in the block, and the end of the last. `tails` has where
+    the key of each record ends in its block.
     """
 
     data: Bytes = field(repr=False)
@@ -84,7 +100,7 @@ class FramedBlocks:
         return [self.data.data[start:end] for start, end in pairwise(self.block_ends.tolist())]
 
     def beginning(self) -> FramedBlocks:
-        """Some records of the first block, enough to tell how all compress."""
+        """A sample of the first block, enough to tell how all blocks compress."""
         count = max(1, int(self.record_ends[1]) // _TRIAL_SHARE)
         size = int(self.starts[count])
         ends = np.array([0, size]), np.array([0, count])
@@ -93,24 +109,24 @@ class FramedBlocks:
 
 
 def decode_records(blocks: Iterable[Bytes], count: int) -> DecodedRecords:
-    """The records of data blocks, which should be `count`; BrokenRecordError if one does not hold together."""
+    """The records of data blocks, about `count` of them; BrokenRecordError if one is malformed."""
     return DecodedRecords(*choose("hfile_records", count).decode_records(blocks))
 
 
 def measure_records(records: Records) -> MeasuredRecords:
-    """The records with their sizes; BadBufferError if some of them are not there."""
+    """Validates records and measures them; BadBufferError if a row or value number is out of range."""
     rows = check_offsets(records.rows, records.row_offsets)
     values = check_offsets(records.values, records.value_offsets)
     check_length(records.value_ids, rows, "values of rows")
     sizes = choose("hfile_records", len(records.order)).measure_records(records)
-    require(sizes is not None, f"a record is none of {rows} rows, or its value none of {values}")
+    require(sizes is not None, f"the number of a row ({rows}) or of a value ({values}) is out of range")
     return MeasuredRecords(records, *map(int, sizes))
 
 
 def frame_blocks(records: MeasuredRecords, *, block_bytes_max: int) -> Iterator[tuple[Int64s, FramedBlocks]]:
-    """Data blocks of the records, some at a time; and the row each starts with. BadBufferError if rows do not ascend.
+    """Encodes records as data blocks, some at a time, with the first row of each; BadBufferError if rows do not ascend.
 
-    A block ends before the record that would take it beyond `block_bytes_max`. Blocks are good until the next are made.
+    A block ends before the record that would exceed `block_bytes_max`. Blocks are valid until the next are made.
     """
     require(records.longest_row <= ROW_BYTES_MAX, "a row is too long")
     blocks: Iterator[tuple[Int64s, FramedBlocks]] = choose("hfile_records", len(records.order)).frame_blocks(
@@ -120,9 +136,9 @@ def frame_blocks(records: MeasuredRecords, *, block_bytes_max: int) -> Iterator[
 
 
 def deflate_blocks(blocks: FramedBlocks, count: int, *, search_keys: bool) -> list[memoryview]:
-    """A deflate stream for each block of a file of so many records.
+    """A deflate stream for each block of a file of `count` records.
 
-    `search_keys` looks for matches all through the keys: slower, and worth it for keys made of repeating parts.
+    `search_keys` looks for matches in all parts of keys: slower, but better for keys made of repeating parts.
     """
     check_numbers(blocks.value_ids, blocks.value_count, "value")
     streams: list[memoryview] = choose("deflate", count).deflate_blocks(blocks, search_keys=search_keys)

@@ -1,4 +1,4 @@
-"""Finding equal keys. Key i of a buffer is `data[offsets[i]:offsets[i + 1]]`."""
+"""Finds equal keys. Key i of a buffer is `data[offsets[i]:offsets[i + 1]]`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _ROWS_MAX = 2**32 - 2
 
 
 def number_keys(data: Bytes, offsets: Int64s, paths: Int64s) -> tuple[Int64s, int]:
-    """The number of each pair of key and path among the distinct ones, in order of appearance, and how many these are.
+    """Numbers the distinct pairs of key and path by first appearance: the number of each pair, and how many there are.
 
-    `paths` has a number, zero or more, per key, or is empty.
+    `paths` has a non-negative number per key, or is empty.
     """
     count = _check(data, offsets)
     require(len(paths) in (0, count), f"{len(paths)} paths for {count} keys")
@@ -21,20 +21,20 @@ def number_keys(data: Bytes, offsets: Int64s, paths: Int64s) -> tuple[Int64s, in
 
 
 def number_few(data: Bytes, offsets: Int64s, few_max: int) -> tuple[Int32s, Int64s] | None:
-    """The number of each text among the distinct ones, in order of appearance, and the first row of each of these.
+    """Numbers the distinct texts by first appearance: the number of each text, and the first row of each number.
 
     None if there are more than `few_max` distinct texts.
     """
     count = _check(data, offsets)
-    require(few_max >= 0, "fewer than none")
+    require(few_max >= 0, "the limit is negative")
     found: tuple[Int32s, Int64s] | None = choose("key_numbers", count).number_few(data, offsets, few_max)
     return found
 
 
 def place_keys(data: Bytes, offsets: Int64s, wanted: Bytes, wanted_offsets: Int64s) -> Int64s:
-    """The row of each wanted key among those in `data`, the first of several; -1 if it is not there.
+    """The first row of `data` that has each wanted key; -1 if there is none.
 
-    Of wanted keys that are equal, the first has a place.
+    If several wanted keys are equal, only the first of them gets a row.
     """
     count = max(_check(data, offsets), _check(wanted, wanted_offsets))
     places: Int64s = choose("key_numbers", count).place_keys(data, offsets, wanted, wanted_offsets)

@@ -1,7 +1,7 @@
 """Hash tables of record keys: 128-bit fingerprints, open addressing, linear probing.
 
-The fingerprint is SipHash-2-4 with 128 bits of output and a secret 128-bit seed, a pseudorandom function: whatever keys
-are given, two of them share a fingerprint with odds of 2**-128. So a table needs no keys, and a match is a match.
+The fingerprint is SipHash-2-4 with 128 bits of output and a secret 128-bit seed, a pseudorandom function: two keys,
+even chosen by an attacker, share a fingerprint with a probability of 2**-128. So a table stores no keys.
 
 A slot is five 32-bit words: four of the fingerprint, and an entry; entry 0 is an empty slot.
 """
@@ -28,16 +28,16 @@ from lakebed.kernels.choice import choose
 
 SLOT_WORDS, SLOT_BYTES, SLOT_ENTRY = 5, 20, 4
 GONE = 0xFFFFFFFF
-"""The entry of a key that was deleted."""
+"""The entry of a deleted key."""
 MARK_BITS = 3
-"""Bits of a mark, all in one word: of a thousand keys without one, a few look as if they had one."""
+"""Number of bits of a mark, all in one word; a few of a thousand absent keys pass as present."""
 SEED_BYTES = 16
 TABLE_FIELDS, MARK_FIELDS = 6, 5
-"""Numbers of a table in `tables_at`, and of a shard in `marks_at`."""
+"""Number of fields of a table in `tables_at`, and of a shard in `marks_at`."""
 
 
-class Table(Protocol):
-    """A table whose slots lead to entries, and entries to places, that are there, and that has an empty slot."""
+class SlotTable(Protocol):
+    """A validated table: slots refer to existing entries, entries to existing places, and some slot is empty."""
 
     @property
     def slots(self) -> UInt32s: ...  # noqa: D102
@@ -49,16 +49,15 @@ class Table(Protocol):
     def ordering(self) -> Int64s: ...  # noqa: D102
 
 
-class Tables(Protocol):
-    """The tables of a shard, the newest one first; for each, the number of each of its places.
+class ShardTables(Protocol):
+    """The tables of a shard, newest first, and the number of each place of each table.
 
-    `tables_at` has for each table where its slots lie and how many there are, and where place_of, instants_ms, ordering
-    (0: it has none) and its numbers do; `marks_at` where both kinds of marks lie, how many words they are, and the
-    number of the largest table.
+    `tables_at` has per table: address and number of slots; addresses of place_of, instants_ms, ordering (0: none) and
+    numbers. `marks_at` has address and size in words of both bitmaps of marks, and the number of the largest table.
     """
 
     @property
-    def tables(self) -> Sequence[Table]: ...  # noqa: D102
+    def tables(self) -> Sequence[SlotTable]: ...  # noqa: D102
     @property
     def numbers(self) -> Sequence[Int32s]: ...  # noqa: D102
     @property
@@ -68,23 +67,23 @@ class Tables(Protocol):
 
 
 def fingerprint_keys(data: Bytes, offsets: Int64s, seed: bytes, found: UInt32s) -> None:
-    """Fill `found`, four words per key, with the fingerprints of keys that lie in `data` between `offsets`."""
+    """Fill `found` with the fingerprint of each key, four words per key."""
     count = check_offsets(data, offsets)
     check_length(found, 4 * count, "fingerprints")
     choose("key_table", count).fingerprint_keys(data, offsets, *_halves(seed), found)
 
 
 def insert_entries(slots: UInt32s, prints: UInt32s, entries: UInt32s) -> None:
-    """Enter keys by their fingerprints, each over what it had before."""
+    """Insert keys by their fingerprints; a key that is there gets the new entry."""
     check_length(prints, 4 * len(entries), "fingerprints")
     _check_room(slots, len(entries))
     choose("key_table", len(entries)).insert_entries(slots, prints, entries)
 
 
 def enter_keys(data: Bytes, offsets: Int64s, ids: Int32s, seed: bytes, numbers: UInt32s, slots: UInt32s) -> None:
-    """Number the values that keys have, from 1 in the order of the dictionary, and enter the keys with these numbers.
+    """Number the dictionary values that occur, from 1 in dictionary order, and insert keys with the number as entry.
 
-    `numbers`, all zeros, has an element for every value of the dictionary; `slots`, too, are zeros.
+    `ids` has the dictionary index of each key. `numbers`, one element per dictionary value, and `slots` are all zeros.
     """
     count = check_offsets(data, offsets)
     check_length(ids, count, "values")
@@ -94,14 +93,14 @@ def enter_keys(data: Bytes, offsets: Int64s, ids: Int32s, seed: bytes, numbers: 
 
 
 def mark_keys(slots: UInt32s, marks: Words) -> None:
-    """Mark every key that a table has. `marks` are as many words as a power of two."""
+    """Set the mark of every key of a table. The number of words in `marks` is a power of two."""
     require(len(slots) % SLOT_WORDS == 0, "slots are not whole")
     require(len(marks) > 0 and not len(marks) & (len(marks) - 1), f"{len(marks)} words of marks")
     choose("key_table", len(slots) // SLOT_WORDS).mark_keys(slots, marks)
 
 
 def find_entries(
-    shards: Sequence[Tables],
+    shards: Sequence[ShardTables],
     numbers: Int32s,
     numbers_of: Int64s,
     prints: UInt32s,
@@ -110,11 +109,11 @@ def find_entries(
     span: tuple[int, int],
     found: tuple[Int32s, Int64s, Int64s],
 ) -> int:
-    """Fill in where keys live, by the newest table of their shard that has them, and say how many are somewhere.
+    """Look up keys, each in the newest table of its shard that has it, and return how many were found.
 
-    The keys of shard s are `order[bounds[s] : bounds[s + 1]]`; only those from the first to before the last place
-    of `span` in that order are looked for. The number of place p of shard s is `numbers[numbers_of[s] + p]`. What is
-    `found` of a key: that number, the instant in milliseconds, and the ordering value if the entry has one.
+    The keys of shard s are `order[bounds[s] : bounds[s + 1]]`; only positions in `span` of that order are looked up.
+    The number of place p of shard s is `numbers[numbers_of[s] + p]`. `found` receives per key: that number, the instant
+    in milliseconds, and the ordering value if the entry has one.
     """
     codes, instants_ms, ordering = found
     check_length(prints, 4 * len(codes), "fingerprints")
@@ -123,7 +122,7 @@ def find_entries(
     check_numbers(order, len(codes), "key")
     check_length(bounds, len(shards) + 1, "bounds")
     check_length(numbers_of, len(shards) + 1, "numbers of shards")
-    require(0 <= span[0] <= span[1] <= len(order), "the span leaves the keys")
+    require(0 <= span[0] <= span[1] <= len(order), "the span is out of range")
     require(bounds[0] >= 0 and bounds[-1] <= len(order) and (np.diff(bounds) >= 0).all(), "bounds of shards")
     module = choose("key_table", span[1] - span[0])
     return int(module.find_entries(shards, numbers, numbers_of, prints, order, bounds, span, found))
@@ -136,7 +135,7 @@ def _halves(seed: bytes) -> tuple[np.uint64, np.uint64]:
 
 
 def _check_room(slots: UInt32s, count: int) -> None:
-    """BadBufferError unless a slot stays empty, without which a search would not end."""
+    """BadBufferError unless at least one slot stays empty; otherwise a search would not end."""
     require(len(slots) % SLOT_WORDS == 0, "slots are not whole")
     slot_count = len(slots) // SLOT_WORDS
     if 2 * count >= slot_count or slots[SLOT_ENTRY]:

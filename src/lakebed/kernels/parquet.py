@@ -1,7 +1,7 @@
-"""Pages of Parquet columns, encoded from rows that lie anywhere. This is compiled code alone.
+"""Encodes pages of Parquet columns from rows at any position in memory. There is only compiled code.
 
-There is no plain implementation of these pages: where compiled code does not serve, callers hand their rows to Arrow's
-own writer (see `serves_pages` and docs/decisions/0021).
+If `serves_pages` says that compiled code does not run, callers pass their rows to Arrow's own writer instead (see
+docs/decisions/0021).
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from collections.abc import Callable
 import numpy as np
 
 from lakebed.kernels.buffers import Int64s, require
-from lakebed.kernels.choice import find_compiled, serves_large
+from lakebed.kernels.choice import find_compiled, uses_compiled
 
 TASK_FIELDS, FOUND_FIELDS = 10, 4
 
 
 def serves_pages(rows: int) -> bool:
-    """Whether pages of so many rows are encoded here."""
-    return serves_large(rows) and find_compiled("parquet") is not None
+    """Whether pages of that many rows are encoded here."""
+    return uses_compiled(rows) and find_compiled("parquet") is not None
 
 
 def encode_pages(tasks: Int64s, memory: Callable[[int], memoryview]) -> tuple[Int64s, memoryview]:
-    """Encode the pages of `tasks`, a row of numbers each, into memory that is asked for; what was found of each page.
+    """Encode the pages of `tasks`, one row of numbers per page; gives facts of each page, and the memory of all pages.
 
-    The last number of each task is set to where its page begins in the memory. Addresses are those of arrays that the
-    caller holds.
+    `memory` allocates the given number of bytes. The last number of each task is set to the start of its page there.
+    The caller keeps the arrays alive to which the addresses in the tasks point.
     """
     require(tasks.ndim == 2 and tasks.shape[1] == TASK_FIELDS, "tasks are not whole")
     module = find_compiled("parquet")

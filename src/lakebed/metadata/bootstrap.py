@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from lakebed.format.file_names import encode_base_file_name
 from lakebed.format.metadata.keys import group_file_id
-from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
-from lakebed.format.properties import table_checksum
+from lakebed.format.properties import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile, table_checksum
 from lakebed.metadata.entries import Entries
 from lakebed.metadata.shard_writes import SHARD_CODEC, ShardCodec, store_file, store_placeholder
 from lakebed.metadata.table import ROOT

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray, number_array, texts_between
-from lakebed.format.hfile.order import binary_buffers
-from lakebed.format.java_hash import shards_of
-from lakebed.kernels.grouping import group_rows
-from lakebed.kernels.key_split import split_keys
+from lakebed.format.hfile.arrow import binary_buffers
+from lakebed.format.java import shards_of
+from lakebed.kernels.ordering import group_rows
+from lakebed.kernels.sharding import split_keys
 
 _TEXT_BYTES_MAX = 2**31 - 1
 """Of one array with 32-bit offsets."""

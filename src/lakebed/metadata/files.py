@@ -20,7 +20,7 @@ from lakebed.model.files import BaseFile, LogFile
 from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import FileEntry
 from lakebed.storage.cache import FileCache
-from lakebed.view.listing import parse_data_files
+from lakebed.view.slices import parse_data_files
 
 FILES = "files"
 _KEY = ("listing",)

@@ -22,12 +22,11 @@ from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.guard import decoding
 from lakebed.format.hfile import key_order
-from lakebed.format.metadata.columns import decode_payloads, field_of, texts
+from lakebed.format.metadata.datum import decode_payloads, field_of, has_same_layout, stored_schema, texts
 from lakebed.format.metadata.records import (
     MetadataRecord,
     decode_metadata_record,
 )
-from lakebed.format.metadata.schema import has_same_layout, stored_schema
 from lakebed.metadata.entries import concat_texts, concat_values
 from lakebed.metadata.shard import DeleteLayer, EntryLayer, Shard, StoredValue
 

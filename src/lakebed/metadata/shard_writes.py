@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
+from lakebed.engine.engines import map_large
 from lakebed.engine.randomness import new_write_token
-from lakebed.engine.threads import map_large
 from lakebed.errors import WriteConflictError
 from lakebed.format.file_names import encode_log_file_name
 from lakebed.format.hfile.layout import Packing
-from lakebed.format.metadata.schema import stored_schema
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.shard_files import encode_placeholder_log, encode_shard_base, encode_shard_log
 from lakebed.metadata.entries import Entries
 from lakebed.metadata.table import ROOT

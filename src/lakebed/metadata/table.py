@@ -8,8 +8,8 @@ from itertools import islice
 
 from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.format.file_names import decode_data_file_name
+from lakebed.format.index_definitions import needs_columns
 from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
-from lakebed.format.metadata.partitions import needs_columns
 from lakebed.metadata.shard import OpenFile, Shard, load_shard, open_file, parts_of, shard_of_files
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
@@ -20,8 +20,8 @@ from lakebed.model.words import Action, State
 from lakebed.storage import Storage
 from lakebed.storage.cache import FileCache
 from lakebed.timeline import Archive, Documents, Snapshot, Timeline, load_timeline
-from lakebed.timeline.active import list_instants
 from lakebed.timeline.config import decode_config, load_config
+from lakebed.timeline.timeline import list_instants
 from lakebed.view import latest_slices
 from lakebed.view.slices import Completions
 

@@ -1,1 +1,1 @@
-"""Frozen values in the words of the format. They know nothing of bytes, storage or Spark."""
+"""Frozen values named after the format's concepts, independent of bytes, storage and Spark."""

@@ -1,6 +1,6 @@
 """The contents of timeline files: commit metadata, and the plans and results of table services.
 
-Where the format has null for an empty collection, a value here has the empty collection.
+Where the format has null for an empty collection, values here have the empty collection.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ class CleanedPartition:
 
 @dataclass(frozen=True, slots=True)
 class CleanPlan:
-    """Names of the files, by partition, that a clean is to delete; `partitions` are to go as a whole.
+    """Names of the files, by partition, that a clean will delete; `partitions` are deleted as a whole.
 
-    Slices as of `earliest_to_retain` and later stay.
+    Slices as of `earliest_to_retain` and later are kept.
     """
 
     earliest_to_retain: InstantRef | None
@@ -125,7 +125,7 @@ class CleanMetadata:
 
     @property
     def deleted_files(self) -> dict[str, tuple[str, ...]]:
-        """Names of the files that are gone, by partition."""
+        """Names of the deleted files, by partition."""
         return {name: partition.deleted for name, partition in self.partitions.items()}
 
 
@@ -133,7 +133,7 @@ class CleanMetadata:
 class RolledBackPartition:
     """What a rollback did in one partition; paths are absolute, sizes in bytes.
 
-    `rollback_log_files` hold the command blocks by which version 6 disowns `failed_log_files`.
+    `rollback_log_files` contain the command blocks with which version 6 rolls back `failed_log_files`.
     """
 
     partition: str
@@ -166,7 +166,7 @@ class RestoreMetadata:
 
 @dataclass(frozen=True, slots=True)
 class RollbackPlan:
-    """The instant that a rollback is to undo, and names of the files, by partition, that it is to delete."""
+    """The instant that a rollback will undo, and names of the files, by partition, that it will delete."""
 
     target: InstantRef
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -204,7 +204,7 @@ class CompactionOperation:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """The file slices that a compaction or log compaction is to merge.
+    """The file slices that a compaction or log compaction will merge.
 
     `strategy` has the format's own fields, {} if the plan names no strategy.
     """
@@ -217,7 +217,7 @@ class CompactionPlan:
 
 
 def stats_by_partition(stats: Iterable[WriteStat]) -> dict[str, tuple[WriteStat, ...]]:
-    """Write stats as commit metadata have them."""
+    """Write stats grouped as in commit metadata."""
     found: dict[str, tuple[WriteStat, ...]] = {}
     for stat in stats:
         found[stat.partition] = (*found.get(stat.partition, ()), stat)
@@ -245,9 +245,9 @@ class ClusteringGroup:
 
 @dataclass(frozen=True, slots=True)
 class ClusteringPlan:
-    """The file slices that a clustering is to rewrite, group by group.
+    """The file slices that a clustering will rewrite, group by group.
 
-    `strategy` is the name of the Java class that Apache Hudi would execute the plan with, `params` its parameters.
+    `strategy` is the Java class with which Apache Hudi would execute the plan, `params` its parameters.
     """
 
     groups: tuple[ClusteringGroup, ...] = ()
@@ -258,7 +258,7 @@ class ClusteringPlan:
 
     @property
     def file_groups(self) -> frozenset[FileGroupId]:
-        """The file groups that are to be replaced."""
+        """The file groups that will be replaced."""
         return frozenset(FileGroupId(piece.partition, piece.file_id) for group in self.groups for piece in group.slices)
 
 
@@ -273,6 +273,6 @@ class IndexedPartition:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """The metadata-table partitions that an indexing instant is to build, or has built."""
+    """The metadata-table partitions that an indexing instant will build, or has built."""
 
     partitions: tuple[IndexedPartition, ...] = ()

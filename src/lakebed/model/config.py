@@ -1,4 +1,4 @@
-"""Table configuration: hoodie.properties, with typed access to the properties that lakebed uses."""
+"""Table configuration: hoodie.properties with typed access, and the key generator that it names or implies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DIGITS_MAX = 100
 LOST_PARTITIONS = "lakebed.metadata.partitions.lost"
 """The property that lists metadata-table partitions which the table has lost."""
 
-# What the payload classes of versions 6 and 8 mean in today's words.
+# The merge modes of the payload classes of versions 6 and 8.
 _PAYLOAD_MERGE_MODES = {
     "OverwriteWithLatestAvroPayload": MergeMode.COMMIT_TIME_ORDERING,
     "DefaultHoodieRecordPayload": MergeMode.EVENT_TIME_ORDERING,
@@ -71,7 +71,7 @@ class TableConfig:
 
     @cached_property
     def timeline_layout(self) -> int:
-        """1: instants lie in `.hoodie`, named by requested time; 2: in `.hoodie/timeline`, by both times."""
+        """1: instants are in `.hoodie`, named by requested time; 2: in `.hoodie/timeline`, named by both times."""
         if "hoodie.timeline.layout.version" in self.properties:
             return self._int("hoodie.timeline.layout.version")
         return 2 if self.version >= 8 else 1
@@ -115,13 +115,13 @@ class TableConfig:
 
     @cached_property
     def key_generator(self) -> str:
-        """The key generator's type, or the simple name of its class where only that is known; '' if neither."""
+        """The key generator's type, or the simple name of its class if only that is known; '' if neither is."""
         kind = self._get("hoodie.table.keygenerator.type", "")
         return kind or self._get("hoodie.table.keygenerator.class", "").rpartition(".")[2]
 
     @cached_property
     def merge_mode(self) -> MergeMode:
-        """Which record of a key wins; derived from the payload class where the mode is not spelled out."""
+        """Which record of a key wins; derived from the payload class if the mode is not set."""
         if self.properties.get("hoodie.record.merge.mode"):
             return self._word("hoodie.record.merge.mode", MergeMode)
         payload = self._get("hoodie.compaction.payload.class", "OverwriteWithLatestAvroPayload")
@@ -179,7 +179,7 @@ class TableConfig:
 
     @cached_property
     def lost_partitions(self) -> tuple[str, ...]:
-        """Partitions that were ready and got lost without being dropped; they are to be rebuilt."""
+        """Partitions that were ready and were lost without being dropped; they must be rebuilt."""
         return tuple(n for n in self._list(LOST_PARTITIONS) if n not in self.metadata_partitions)
 
     @cached_property
@@ -222,5 +222,60 @@ class TableConfig:
 
 
 def find_merge_mode(payload: str) -> MergeMode:
-    """The merge mode that a payload class stands for, with or without its package."""
+    """The merge mode of a payload class, named with or without its package."""
     return _PAYLOAD_MERGE_MODES.get(payload.rpartition(".")[2], MergeMode.CUSTOM)
+
+
+class KeyGenerator(Word):
+    """The key generators that lakebed supports."""
+
+    SIMPLE = "SIMPLE"
+    COMPLEX = "COMPLEX"
+    NON_PARTITION = "NON_PARTITION"
+    TIMESTAMP = "TIMESTAMP"
+
+
+_CLASSES = {
+    "SimpleKeyGenerator": KeyGenerator.SIMPLE,
+    "ComplexKeyGenerator": KeyGenerator.COMPLEX,
+    "NonpartitionedKeyGenerator": KeyGenerator.NON_PARTITION,
+    "TimestampBasedKeyGenerator": KeyGenerator.TIMESTAMP,
+}
+
+
+def find_key_generator(config: TableConfig) -> KeyGenerator | None:
+    """The key generator that a table's configuration names, or its fields imply; None if it is not supported."""
+    return parse_key_generator(config.key_generator) if config.key_generator else _implied(config)
+
+
+def parse_key_generator(named: str) -> KeyGenerator | None:
+    """The key generator of a type, or of a class with or without its package; None if it is not supported."""
+    simple = named.rpartition(".")[2].replace("AvroKeyGenerator", "KeyGenerator")
+    kind = named.upper().removesuffix("_AVRO")
+    return _CLASSES.get(simple) or (KeyGenerator(kind) if kind in KeyGenerator.__members__ else None)
+
+
+def names_key_fields(config: TableConfig) -> bool | None:
+    """Whether record keys have the form `field:value,…`, not the plain value of their only field.
+
+    None if the configuration does not tell: before version 9, releases differ in the form of a composite key of one
+    field, and Apache Hudi refuses to write to such a table until it is told which was used.
+    """
+    if len(config.key_fields) != 1:
+        return True
+    if find_key_generator(config) is not KeyGenerator.COMPLEX:
+        return False
+    stated = config.properties.get("hoodie.table.complex.keygen.encoding", "").strip().upper()
+    if stated:
+        return stated != "VALUE_ONLY"
+    return True if config.version >= 9 else None
+
+
+def _implied(config: TableConfig) -> KeyGenerator | None:
+    """The key generator that Apache Hudi infers; partition fields with a kind, `ts:TIMESTAMP`, need a custom one."""
+    if ":" in config.properties.get("hoodie.table.partition.fields", ""):
+        return None
+    if not config.partition_fields:
+        return KeyGenerator.NON_PARTITION
+    is_simple = len(config.partition_fields) == 1 and len(config.key_fields) <= 1
+    return KeyGenerator.SIMPLE if is_simple else KeyGenerator.COMPLEX

@@ -11,7 +11,7 @@ ORDERING_FIELD, ORDERING_IS_CURRENT = "lakebed.orderingField", "lakebed.ordering
 
 @dataclass(frozen=True, slots=True)
 class EntryOrdering:
-    """The column whose values the entries of a record index carry; if they are `current`, updates log an entry, too."""
+    """The column whose values the entries of a record index have; if `is_current`, updates write entries, too."""
 
     field: str
     is_current: bool = False
@@ -43,7 +43,7 @@ class IndexWindow:
 
     @classmethod
     def of(cls, partitions: Iterable[str], newest: int, outside: str) -> IndexWindow:
-        """The window that holds the newest partitions, by the order of their paths, and all that come after them."""
+        """The window of the newest partitions, by the order of their paths, and all later ones."""
         last = sorted(set(partitions))[-newest:]
         return cls(last[0] if len(last) == newest else "", newest, outside)
 
@@ -70,7 +70,7 @@ class IndexDefinition:
 
     @property
     def ordering(self) -> EntryOrdering | None:
-        """The ordering values that entries of a record index carry, if they do."""
+        """The ordering values in the entries of a record index, if they have any."""
         field_name = self.options.get(ORDERING_FIELD)
         return EntryOrdering(field_name, self.options.get(ORDERING_IS_CURRENT) == "true") if field_name else None
 

@@ -12,7 +12,7 @@ StatValue: TypeAlias = bool | int | float | str | bytes | Decimal | date | time 
 
 
 class ValueType(IntEnum):
-    """The type of a column as column statistics name it, by ordinal. V1 stands for a record that names none."""
+    """The type of a column in column statistics, by ordinal; V1 if a record names none."""
 
     V1 = 0
     NULL = 1
@@ -49,8 +49,8 @@ class FileEntry:
 class ColumnStats:
     """Min/max/null statistics of one column in one file, or in one partition (`file_name` is then the partition).
 
-    `value_count` counts rows, nulls included. Bounds are None when unknown or when there is no value. They are of the
-    column's natural Python type; a date or timestamp that Python's types cannot hold stays the number that is stored.
+    `value_count` counts rows, nulls included. Bounds are None if unknown or if there is no value. They have the
+    column's natural Python type; a date or timestamp outside Python's range is the stored number.
     """
 
     file_name: str

@@ -1,4 +1,4 @@
-"""Random access to bytes, so that codecs can read parts of a file without knowing where it lies."""
+"""Random access to bytes, so that codecs can read parts of a file wherever it is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The format's closed vocabularies."""
+"""The format's enumerations."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from enum import Enum
 
 
 class Word(str, Enum):
-    """A word that the format spells out: equal to, and printed as, its spelling."""
+    """An enumeration of texts in the format: members equal their text and print as it."""
 
-    # Equal to its spelling, so found by it in sets and dictionaries; an Enum's own hash is that of the member's name.
+    # Equal values need equal hashes; Enum hashes the member's name instead.
     __hash__ = str.__hash__
 
     def __str__(self) -> str:
@@ -32,7 +32,7 @@ class Action(Word):
 
     @property
     def when_completed(self) -> Action:
-        """The action of the completed instant: a service completes as the kind of write that it is."""
+        """The action of the completed instant: services complete as commits, delta commits or replace commits."""
         return _COMPLETED_AS.get(self, self)
 
     @property

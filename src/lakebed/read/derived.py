@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakebed.filter.partitions import path_constants
-from lakebed.filter.record_keys import PLAIN_KEY_GENERATORS
+from lakebed.filter.keys import PLAIN_KEY_GENERATORS, path_constants
 from lakebed.format.arrow import ArrowArray, text_array
 from lakebed.model.config import TableConfig
 from lakebed.model.words import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from lakebed.errors import CorruptTableError
 from lakebed.filter.evaluate import to_arrow
+from lakebed.filter.keys import key_columns, record_keys
 from lakebed.filter.predicate import Predicate, columns_of
-from lakebed.filter.record_keys import key_columns, record_keys
 from lakebed.format.arrow import empty_table, flag_array, flags_of, text_array
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.log.blocks import decode_deletes, decode_records

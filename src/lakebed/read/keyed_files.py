@@ -114,7 +114,7 @@ class HeldStorage:
 
 def key_digests(keys: ArrowArray) -> npt.NDArray[np.uint32]:
     """A number per key, from its length and four samples of its bytes: all of them, up to 32 bytes or nearly so."""
-    from lakebed.format.hfile.order import binary_buffers
+    from lakebed.format.hfile.arrow import binary_buffers
 
     data, offsets = binary_buffers(keys)
     first, end = int(offsets[0]), int(offsets[-1])
@@ -169,7 +169,7 @@ def find_block_rows(filed: FiledBlock, columns: Sequence[str], keys: Sequence[st
         held = HELD.find((url, filed.path, block.offset), KeyedFile, lambda: KeyedFile(source, RECORD_KEY))
         return _find_rows(held, columns, keys)
     if block.kind is BlockKind.AVRO_DATA:
-        from lakebed.format.log.few_records import find_avro_records
+        from lakebed.format.log.blocks import find_avro_records
 
         schema = block.header.get(HeaderKey.SCHEMA, "")
         return find_avro_records(block, schema, columns, [key.encode() for key in keys], path=filed.path)

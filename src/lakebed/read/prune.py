@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptTableError
-from lakebed.filter.partitions import typed_partition_values
+from lakebed.filter.keys import typed_partition_values
 from lakebed.filter.predicate import columns_of
 from lakebed.filter.ranges import Ranges
 from lakebed.index.kinds import lookup_kind, pruning_kinds

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 import pyarrow as pa
 
-from lakebed.engine.threads import map_tasks
+from lakebed.engine.engines import map_tasks
 from lakebed.errors import InvalidInputError
 from lakebed.filter.predicate import Predicate, parse_where
 from lakebed.format.arrow import empty_table

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakebed.engine.shipping import with_code
-from lakebed.engine.workers import check_spark, ensure_workers
+from lakebed.engine.session import check_spark, ensure_workers
+from lakebed.engine.spark import with_code
 from lakebed.filter.evaluate import to_spark_sql
-from lakebed.filter.partitions import columns_from_path
+from lakebed.filter.keys import columns_from_path
 from lakebed.read.base_file import PARQUET
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.repeated import leave_out, put_back, sent_schema, sent_task

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakebed.filter.partitions import NO_VALUE, columns_from_path
+from lakebed.filter.keys import NO_VALUE, columns_from_path
 from lakebed.model.config import TableConfig
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.read.derived import key_copy

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakebed.api import Table, handle_of
-from lakebed.engine.threads import map_tasks
+from lakebed.engine.engines import map_tasks
 from lakebed.model.words import RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.scan import SNAPSHOT, plan_scan

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from lakebed.api import Table, handle_of
-from lakebed.engine.threads import map_tasks
+from lakebed.engine.engines import map_tasks
 from lakebed.errors import CorruptTableError
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.instant import Instant

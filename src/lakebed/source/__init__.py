@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakebed.engine.workers import ensure_workers
+from lakebed.engine.session import ensure_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,7 @@ from typing import Any
 
 from lakebed.errors import InvalidInputError
 from lakebed.index.names import moot_words, switched_word
-from lakebed.model.config import TableConfig, find_merge_mode
-from lakebed.model.key_generator import find_key_generator, parse_key_generator
+from lakebed.model.config import TableConfig, find_key_generator, find_merge_mode, parse_key_generator
 from lakebed.model.words import MergeMode, TableType
 from lakebed.option_values import Values, parse_value
 from lakebed.options import INDEX_SWITCHES, known_options

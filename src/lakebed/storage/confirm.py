@@ -1,4 +1,4 @@
-"""Writes with a certain outcome: a lost reply is settled by reading back, never by guessing."""
+"""Writes with a confirmed outcome: after a lost reply, the file is read back."""
 
 from __future__ import annotations
 

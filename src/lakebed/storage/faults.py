@@ -1,10 +1,10 @@
-"""Storages for tests: one that fails as told, and one that must not be written.
+"""Storages for tests: one that injects faults, and one that must not be written.
 
     storage = FaultyStorage(open_storage("memory://t"), at({3: Fault.CRASH_AFTER}))
 
-The plan is a function from a call to the fault that befalls it, so a schedule is replayed by its seed or its list. A
-crash is a BaseException that no protocol code may catch. It is final: a dead process has no further effect, so what
-`finally` blocks still ask for fails too. A restart is a new FaultyStorage over the same inner storage.
+The plan is a function from a call to its fault, so a schedule is replayed by its seed or its list. A crash is a
+BaseException that no protocol code may catch. It is final: a dead process has no further effect, so calls from
+`finally` blocks fail too. A restart is a new FaultyStorage over the same inner storage.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from typing import NoReturn, TypeVar
 import pyarrow as pa
 
 from lakebed.model.source import ByteSource
-from lakebed.storage.counts import RequestCounts
-from lakebed.storage.port import Listed, Outcome, Storage, Ticket
+from lakebed.storage.port import Listed, Outcome, RequestCounts, Storage, Ticket
 from lakebed.storage.problems import too_short, unavailable
 from lakebed.storage.ranged import open_arrow_file, open_source
 
@@ -32,12 +31,12 @@ class Crash(BaseException):
 
 
 class Fault(Enum):
-    """What can befall one call."""
+    """The faults of a call."""
 
     CRASH_BEFORE = "crash before"
     CRASH_AFTER = "crash after"
     UNAVAILABLE = "unavailable"
-    """The store says that it did nothing, and to come back."""
+    """The store did nothing and asks to retry."""
     LOST_BEFORE = "lost before"
     """A write is unknown, and did not take place."""
     LOST_AFTER = "lost after"
@@ -47,7 +46,7 @@ class Fault(Enum):
     TRUNCATE = "truncate"
     """A read returns the first half of the bytes, as if the file were torn."""
     FLIP = "flip"
-    """A read returns the bytes with one bit turned over."""
+    """A read returns the bytes with one bit flipped."""
 
 
 ANY_CALL = frozenset({Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.UNAVAILABLE})
@@ -83,7 +82,7 @@ Plan = Callable[[Call], Fault | None]
 
 
 def no_faults(call: Call) -> None:
-    """The plan under which nothing goes wrong."""
+    """The plan without faults."""
     del call
 
 
@@ -93,7 +92,7 @@ def at(faults: Mapping[int, Fault]) -> Plan:
 
 
 def on(verb: str, fault: Fault, *, path: str = "", nth: int = 1) -> Plan:
-    """A plan that strikes once: the nth call of a verb on paths that contain `path`."""
+    """A plan with one fault: on the nth call of a verb on paths that contain `path`."""
     seen = 0
 
     def decide(call: Call) -> Fault | None:
@@ -105,7 +104,7 @@ def on(verb: str, fault: Fault, *, path: str = "", nth: int = 1) -> Plan:
 
 
 def seeded(seed: int, *, rate: float, kinds: frozenset[Fault] = frozenset(Fault)) -> Plan:
-    """A plan that strikes each call with probability `rate`, by one of the `kinds` that are possible for it."""
+    """A plan with a fault on each call with probability `rate`: one of the `kinds` that are possible for it."""
     dice = random.Random(seed)
 
     def decide(call: Call) -> Fault | None:
@@ -119,8 +118,8 @@ def seeded(seed: int, *, rate: float, kinds: frozenset[Fault] = frozenset(Fault)
 class FaultyStorage:
     """Storage over another one, with faults by plan and a trace of all calls.
 
-    With `page_size` a listing is read in pages of so many names, each by a request of its own that starts after the
-    last name seen, and `between_pages` runs in between: that is how the listing of an object store can miss a file.
+    With `page_size` a listing is read in pages of that many names, each by a request that starts after the last name
+    seen, and `between_pages` runs in between: this is how the listing of an object store can miss a file.
     """
 
     def __init__(
@@ -223,7 +222,7 @@ class FaultyStorage:
         return self._write("delete", path, lambda: self.inner.delete(path), NEVER_REFUSED)
 
     def open_ticket(self, ticket: Ticket) -> Outcome:
-        """Brings a ticket to life."""
+        """Opens a ticket."""
         return self._write("open_ticket", ticket.path, lambda: self.inner.open_ticket(ticket))
 
     def find_tickets(self, instant: str) -> tuple[Ticket, ...]:
@@ -235,7 +234,7 @@ class FaultyStorage:
         return self._write("publish", final, lambda: self.inner.publish(ticket, final, data))
 
     def revoke(self, ticket: Ticket, *, in_use: bool = True) -> Outcome:
-        """Ends a ticket."""
+        """Revokes a ticket."""
         return self._write("revoke", ticket.path, lambda: self.inner.revoke(ticket, in_use=in_use), NEVER_REFUSED)
 
     def source(self, path: str, size: int | None = None) -> ByteSource:
@@ -301,7 +300,7 @@ class FaultyStorage:
 
 
 class ReadOnlyStorage(FaultyStorage):
-    """Storage in which a write is a failed assertion: the proof that reads do not write."""
+    """Storage in which every write fails an assertion, to prove that reads do not write."""
 
     def __init__(self, inner: Storage) -> None:
         super().__init__(inner, _no_writes)

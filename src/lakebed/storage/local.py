@@ -20,11 +20,11 @@ import pyarrow as pa
 
 from lakebed.model.source import ByteSource
 from lakebed.storage import posix
-from lakebed.storage.counts import RequestCounts
 from lakebed.storage.port import (
     TICKETS,
     Listed,
     Outcome,
+    RequestCounts,
     Ticket,
     check_whole_size,
     checked_folder,

@@ -23,11 +23,11 @@ from obstore.exceptions import (
 
 from lakebed.errors import InvalidInputError, LakebedError, StorageUnavailableError, UnsupportedTableError
 from lakebed.model.source import ByteSource
-from lakebed.storage.counts import RequestCounts
 from lakebed.storage.port import (
     TICKETS,
     Listed,
     Outcome,
+    RequestCounts,
     Ticket,
     check_whole_size,
     checked_folder,
@@ -128,7 +128,7 @@ class ObjectStorage:
         """Writes a new object, on the condition that there is none."""
         checked_path(path)
         self.counts.add("creates", written=len(data))
-        content = bytes(data)  # A store in memory would hold on to what the caller goes on to use.
+        content = bytes(data)  # A store in memory would keep a buffer that the caller reuses.
         return _outcome(path, lambda: self._stores.once.put(path, content, mode="create"), absent=None)
 
     def create_all(self, files: Mapping[str, bytes]) -> dict[str, Outcome]:
@@ -143,7 +143,7 @@ class ObjectStorage:
         checked_path(path)
         self.counts.add("replaces", written=len(data))
         if etag is None:
-            # Not multipart: that would not be one step, and its pieces stay behind after a crash.
+            # Not multipart: that is not atomic, and its parts remain after a crash.
             return _outcome(path, lambda: self._stores.retrying.put(path, data, use_multipart=False), absent=None)
         mode = {"e_tag": etag, "version": etag}
         return _outcome(path, lambda: self._stores.once.put(path, data, mode=mode), absent=Outcome.REFUSED)
@@ -255,13 +255,13 @@ class ObjectStorage:
             return ()
         starts, ends = zip(*spans, strict=True)
         try:
-            # The library's own merging ends the process when a range starts behind the end of the file.
+            # The library's own merging aborts the process if a range starts after the end of the file.
             with _reading(path):
                 pieces = self._stores.retrying.get_ranges(path, starts=starts, ends=ends, coalesce=0)
         except FileNotFoundError as error:
             raise missing(path) from error
         except StorageUnavailableError:
-            # To a store, a range outside the file is an error like any other: tell it apart.
+            # Stores report a range outside the file like any other error: distinguish it.
             self._check_inside(path, [(start, end - start) for start, end in spans])
             raise
         for piece in pieces:

@@ -1,7 +1,7 @@
-"""The port that every part of lakebed reads and writes a table through.
+"""The storage interface: every part of lakebed reads and writes a table through it. Its requests are counted.
 
-Paths are relative to the table's root, with `/` between names and no escaping: what stands on disk or in the key of
-an object. Reads return bytes or raise; they never create anything. Writes end in one of three outcomes, because the
+Paths are relative to the table's root, with `/` between names and no escaping, exactly as on disk or in object keys.
+Reads return bytes or raise; they never create anything. Writes end in one of three outcomes, because the
 answer of a store can get lost: an `UNKNOWN` write is settled by reading back, never by guessing.
 
 Tickets are the fencing tokens of the commit protocol. A lease can expire while its holder is paused, so a lock alone
@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import builtins
 import re
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import Enum
-from typing import Protocol
+from typing import Literal, Protocol
 
 import pyarrow as pa
 
 from lakebed.errors import InvalidInputError
 from lakebed.model.source import ByteSource
-from lakebed.storage.counts import RequestCounts
 from lakebed.storage.problems import too_large
 
 TICKETS = ".hoodie/.tickets"
@@ -241,5 +241,55 @@ class Storage(Protocol):
         ...
 
     def uri(self, path: str) -> str:
-        """What Spark's own readers take for this file or folder."""
+        """The url of this file or folder for Spark's own readers."""
         ...
+
+
+Verb = Literal["gets", "ranged_gets", "heads", "lists", "opens", "creates", "replaces", "deletes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Request counts at one moment; subtract two to get what happened in between.
+
+    A file that Arrow reads from a local disk by itself counts as one of `opens`, its bytes are not in `bytes_read`.
+    """
+
+    gets: int = 0
+    ranged_gets: int = 0
+    heads: int = 0
+    lists: int = 0
+    opens: int = 0
+    creates: int = 0
+    replaces: int = 0
+    deletes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    def __sub__(self, earlier: Requests) -> Requests:
+        return Requests(*(getattr(self, name) - getattr(earlier, name) for name in _NAMES))
+
+
+_NAMES = tuple(field.name for field in fields(Requests))
+
+
+class RequestCounts:
+    """The running count of one storage. Threads may add at the same time."""
+
+    __slots__ = ("_lock", "_numbers")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers = dict.fromkeys(_NAMES, 0)
+
+    def add(self, verb: Verb, *, times: int = 1, read: int = 0, written: int = 0) -> None:
+        """Counts one request, or several, and the bytes that moved."""
+        with self._lock:
+            self._numbers[verb] += times
+            self._numbers["bytes_read"] += read
+            self._numbers["bytes_written"] += written
+
+    def snapshot(self) -> Requests:
+        """The numbers now."""
+        with self._lock:
+            return Requests(**self._numbers)

@@ -1,9 +1,9 @@
-"""Durable writes on a POSIX file system: what `create`, `replace` and `publish` on a local disk are made of.
+"""Durable writes on a POSIX file system, for `create`, `replace` and `publish` on a local disk.
 
 A file is first staged under a temporary name, synced, and then given its final name in one step: by a hard
 link where the name must be free, by a rename where it may be taken. The folder is synced after that, so the name
-survives a power cut. No file is ever half-written under its final name. Files that mean nothing after a
-restart of the machine are not synced (`is_passing`): a sync costs more than all the rest.
+survives a power cut. No file is ever half-written under its final name. Files without meaning after a restart
+of the machine are not synced (`is_passing`): a sync costs more than the rest of a write.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _Result = TypeVar("_Result")
 _SYNCS_AT_ONCE = 8
 """Number of concurrent syncs: a file system batches them, but on a shared disk each of them waits."""
 _AT_ONCE_BYTES = 1 << 20
-"""File systems that take as many pages at once as they are given bytes, look for huge ones from twice this size on:
-then a write takes ten times as long."""
+"""Size in bytes of a single write call. From twice this size on, some file systems try to allocate huge pages, and a
+write takes ten times as long."""
 _COUNTER = itertools.count()
 _UNSURE = frozenset({errno.EIO, errno.ETIMEDOUT, errno.ESTALE})
 """Errors of a network file system after which the outcome of a rename or link is unknown."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from lakebed.errors import CorruptTableError, InvalidInputError, LakebedError, StorageUnavailableError
 
 _DENIED_HINT = "check the permissions or credentials of this process on the table"
-_TRY_AGAIN = "run it again; if it stays so, check the store and the connection to it"
+_TRY_AGAIN = "run it again; if it fails again, check the store and the connection to it"
 
 _INVALID = {
     errno.EACCES: ("permission denied", _DENIED_HINT),
@@ -33,7 +33,7 @@ def missing(path: str) -> CorruptTableError:
 
 
 def no_file(path: str) -> CorruptTableError:
-    """Something else has the name of a file."""
+    """What has this name is not a regular file."""
     return CorruptTableError(
         "this is a pipe, a socket or a device", path=path, hint="remove it, then restore the file from a backup"
     )

@@ -43,7 +43,7 @@ def open_source(storage: Storage, path: str, size: int | None) -> StorageSource:
 
 
 def open_arrow_file(storage: Storage, path: str) -> pa.NativeFile:
-    """The file for Arrow, through `get_range`, with some reading ahead."""
+    """The file for Arrow, read through `get_range` with read-ahead."""
     raw = _RangedFile(open_source(storage, path, None))
     return pa.PythonFile(io.BufferedReader(raw, _READ_AHEAD_BYTES), mode="r")
 

@@ -34,7 +34,7 @@ _CLIENT_OPTIONS = frozenset(
     }
 )
 _MEMORY: dict[str, MemoryStore] = {}
-"""The tables of this process that live in memory, by name."""
+"""The in-memory tables of this process, by url."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _open(
     etag_key: str = "e_tag",
 ) -> Stores:
     config, client = _split(options)
-    # The library undoes percent signs in a url, while a table's url is taken as it stands.
+    # The library decodes percent signs in a url, but a table's url is taken literally.
     quoted = f"{place}/{quote(prefix)}"
     try:
         retrying, once = (

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.index_definitions import check_index_versions, decode_index_definitions
-from lakebed.format.metadata.partitions import is_defined, must_be_defined, needs_columns
+from lakebed.format.index_definitions import (
+    check_index_versions,
+    decode_index_definitions,
+    is_defined,
+    must_be_defined,
+    needs_columns,
+)
 from lakebed.model.config import TableConfig
 from lakebed.model.index import IndexDefinition, settled_definitions
 from lakebed.storage import Storage

@@ -12,8 +12,8 @@ from lakebed.storage import Storage, open_storage
 from lakebed.storage.cache import FileCache, table_cache
 from lakebed.table.state import Lister, TableState
 from lakebed.timeline import Documents, Timeline, load_timeline
-from lakebed.timeline.active import list_instants
 from lakebed.timeline.config import load_config
+from lakebed.timeline.timeline import list_instants
 from lakebed.transaction.section import Look
 
 

@@ -21,9 +21,9 @@ from lakebed.storage import Storage
 from lakebed.storage.cache import FileCache
 from lakebed.table.definitions import load_definitions
 from lakebed.timeline import Archive, Documents, Snapshot, Timeline
-from lakebed.timeline.active import list_instants
+from lakebed.timeline.timeline import list_instants
 from lakebed.view import latest_slices, list_data_files
-from lakebed.view.listing import parse_data_files
+from lakebed.view.slices import parse_data_files
 
 DataFiles = dict[str, tuple[BaseFile | LogFile, ...]]
 Lister = Callable[[MetadataTable], DataFiles]

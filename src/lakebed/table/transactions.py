@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakebed.clock import SystemClock
-from lakebed.engine.background import Threads
+from lakebed.engine.engines import Threads
 from lakebed.engine.randomness import new_token
 from lakebed.storage import Storage
 from lakebed.transaction.heartbeats import Timing

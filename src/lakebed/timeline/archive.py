@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lakebed.format.timeline.archived_log import decode_archived_log
-from lakebed.format.timeline.history import (
+from lakebed.format.timeline.archive import (
     ArchivedInstant,
+    decode_archived_log,
     decode_completions,
     decode_history_name,
     decode_instants,

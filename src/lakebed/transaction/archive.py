@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from lakebed.errors import StorageUnavailableError
-from lakebed.format.timeline.history import (
+from lakebed.format.timeline.archive import (
     ArchivedInstant,
     HistoryFile,
     ManifestEntry,

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from lakebed.errors import InvalidInputError, LockUnavailableError, StorageUnavailableError, WriteConflictError
 from lakebed.format.file_names import decode_data_file_name
-from lakebed.format.metadata.partitions import only_widens
+from lakebed.format.index_definitions import only_widens
 from lakebed.format.timeline.metadata import decode_commit, encode_rollback
 from lakebed.format.timeline.plans import decode_clean_plan, decode_rollback_plan, encode_rollback_plan
 from lakebed.model.commit import CommitMetadata, InstantRef, RollbackMetadata, RollbackPlan, RolledBackPartition

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from lakebed.errors import LakebedError, LockUnavailableError, StorageUnavailableError, TableRestoredError
-from lakebed.format.timeline.instant_names import encode_instant_name
+from lakebed.format.file_names import encode_instant_name
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant, InstantTime
@@ -17,8 +17,8 @@ from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Storage, Ticket
 from lakebed.storage.confirm import create_file, delete_file
 from lakebed.timeline import Archive, Timeline
-from lakebed.timeline.active import list_instants
 from lakebed.timeline.config import load_config, rewrite_config
+from lakebed.timeline.timeline import list_instants
 from lakebed.transaction.head import Head, close_head, load_head, swap_head
 from lakebed.transaction.heartbeats import Timing, load_heartbeats
 from lakebed.transaction.ports import Ports

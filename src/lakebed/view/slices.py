@@ -1,13 +1,15 @@
-"""From data files to the latest file slice of each file group."""
+"""From data files to file slices: listing a table, the latest slices of a snapshot, all versions for cleaning."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from lakebed.format.file_names import log_merge_order
+from lakebed.format.file_names import decode_data_file_name, log_merge_order
+from lakebed.format.properties import PARTITION_METAFILE
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime
+from lakebed.storage import Storage
 
 Completions = Callable[[InstantTime], "InstantTime | None"]
 """Completion time of the write requested at a time; None if it is not visible in the snapshot."""
@@ -90,3 +92,64 @@ def _logs_by_name(logs: list[LogFile], base: BaseFile | None, completion_of: Com
     """
     del completion_of
     return [log for log in logs if base is None or log.instant >= base.instant]
+
+
+@dataclass(slots=True)
+class Version:
+    """Names of the files of one file slice, which is visible from a completion time on ('' if always)."""
+
+    since: str
+    names: list[str] = field(default_factory=list)
+
+
+def group_versions(files: Iterable[BaseFile | LogFile], completion_of: Completions) -> dict[str, list[Version]]:
+    """The versions of each file group, oldest first, by file id. Files of instants that did not complete are left out:
+    they are for a rollback to delete.
+    """
+    groups: dict[str, tuple[list[BaseFile], list[LogFile]]] = {}
+    for file in files:
+        if completion_of(file.instant) is not None:
+            bases, logs = groups.setdefault(file.file_id, ([], []))
+            bases.append(file) if isinstance(file, BaseFile) else logs.append(file)
+    return {file_id: _versions(*groups[file_id], completion_of) for file_id in sorted(groups)}
+
+
+def superseded(versions: list[Version], before: str) -> list[Version]:
+    """The versions that no reader needs whose snapshot includes everything completed before a time."""
+    return [version for version in versions if version.since < before][:-1]
+
+
+def _versions(bases: list[BaseFile], logs: list[LogFile], completion_of: Completions) -> list[Version]:
+    """A log belongs to the newest base file requested before it completed; others form a slice without base file."""
+    versions: dict[InstantTime, Version] = {}
+    for base in sorted(bases, key=lambda base: base.instant):
+        versions.setdefault(base.instant, Version(completion_of(base.instant) or "")).names.append(base.name)
+    first = Version("")
+    for log in logs:
+        completed_at = completion_of(log.instant) or ""
+        below = max((instant for instant in versions if instant <= completed_at), default=None)
+        (first if below is None else versions[below]).names.append(log.name)
+    return [*([first] if first.names else []), *versions.values()]
+
+
+def list_data_files(storage: Storage) -> dict[str, tuple[BaseFile | LogFile, ...]]:
+    """Data files by partition path, from one recursive listing; a partition is a folder with a partition metafile."""
+    partitions: set[str] = set()
+    files: dict[str, list[BaseFile | LogFile]] = {}
+    for listed in storage.list("", recursive=True):
+        folder, _, name = listed.path.rpartition("/")
+        if folder == ".hoodie" or folder.startswith(".hoodie/"):
+            continue
+        if name.startswith(PARTITION_METAFILE):
+            partitions.add(folder)
+            continue
+        file = decode_data_file_name(name, size=listed.size, folder=folder)
+        if file is not None:
+            files.setdefault(folder, []).append(file)
+    return {partition: tuple(files.get(partition, ())) for partition in sorted(partitions)}
+
+
+def parse_data_files(names: dict[str, int], folder: str) -> tuple[BaseFile | LogFile, ...]:
+    """Data files of one partition from their names and sizes."""
+    found = (decode_data_file_name(name, size=size, folder=folder) for name, size in names.items())
+    return tuple(file for file in found if file is not None)

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lakebed.kernels.grouping import group_rows
+from lakebed.kernels.ordering import group_rows
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.write.tag.files import Ints, Tags
 from lakebed.write.values import DELETED, FileSizing

@@ -11,7 +11,7 @@ from functools import partial
 from lakebed.commit.entries import NOTHING_AHEAD, Ahead, CommitEntries
 from lakebed.commit.prepared import NewKeys, PreparedCommit, StagedKeys
 from lakebed.engine.engines import Engine, InProcess
-from lakebed.format.partition_metafile import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
+from lakebed.format.properties import PARTITION_METAFILE, PartitionMetafile, encode_partition_metafile
 from lakebed.index.facts import FileFacts
 from lakebed.index.key_batches import KeyFiles, NewTables, ShardCache, default_cache
 from lakebed.index.kinds import kind_of

@@ -25,7 +25,7 @@ from lakebed.model.words import RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.storage.confirm import delete_file
 from lakebed.table import TableState
-from lakebed.timeline.active import list_instants
+from lakebed.timeline.timeline import list_instants
 from lakebed.transaction.markers import load_markers
 from lakebed.write.files.base import create_base_file
 from lakebed.write.files.log import append_log_file, append_log_files

@@ -8,7 +8,7 @@ from typing import Any
 from lakebed.commit.commit import commit
 from lakebed.commit.prepared import PreparedCommit
 from lakebed.commit.stored import decode_prepared, encode_prepared
-from lakebed.engine.threads import map_tasks
+from lakebed.engine.engines import map_tasks
 from lakebed.errors import InvalidInputError, RolledBackError
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage

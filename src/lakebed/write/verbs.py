@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakebed.engine.threads import shared_threads
+from lakebed.engine.engines import shared_threads
 from lakebed.errors import InvalidInputError
 from lakebed.index.keys import KEY_INDEX, is_global
 from lakebed.index.lost import has_lost_global_index

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from lakebed.commit.commit import commit
-from lakebed.engine.threads import shared_threads
+from lakebed.engine.engines import shared_threads
 from lakebed.errors import CommitUnknownError, LakebedError
 from lakebed.metadata.upkeep.maintenance import is_due
 from lakebed.model.instant import InstantTime

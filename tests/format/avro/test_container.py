@@ -8,9 +8,9 @@ import pytest
 from hostile import check_decoder, mutations, truncations
 from lakebed.errors import CorruptTableError
 from lakebed.format.avro.container import (
-    MAGIC,
+    AVRO_MAGIC,
     decode_container,
-    decode_datum,
+    decode_nested_record,
     decode_writer_schema,
     encode_container,
 )
@@ -27,7 +27,7 @@ def record(name: str, *types: Any) -> dict[str, Any]:
 def test_the_bytes_of_a_container() -> None:
     data = encode_container({"x": 3}, POINT)
     schema = POINT.encode()
-    header = MAGIC + b"\x02" + b"\x16avro.schema" + bytes([(len(schema) << 1 & 0x7F) | 0x80, len(schema) >> 6])
+    header = AVRO_MAGIC + b"\x02" + b"\x16avro.schema" + bytes([(len(schema) << 1 & 0x7F) | 0x80, len(schema) >> 6])
     assert data.startswith(header + schema + b"\x00")
     sync, block = data[-16:], data[len(header + schema) + 1 :]
     assert block == sync + b"\x02" + b"\x02" + b"\x06" + sync
@@ -42,10 +42,10 @@ def test_equal_records_give_equal_bytes() -> None:
 def test_metadata_blocks_with_a_byte_size() -> None:
     data = encode_container({"x": 3}, POINT)
     # The same entry in a block of -1 entries, which states its size, plus the codec that others spell out.
-    start, end = len(MAGIC), data.index(POINT.encode()) + len(POINT)
+    start, end = len(AVRO_MAGIC), data.index(POINT.encode()) + len(POINT)
     entry = data[start + 1 : end]
     size = bytes([(len(entry) << 1 & 0x7F) | 0x80, len(entry) >> 6])
-    other = MAGIC + b"\x01" + size + entry + b"\x02\x14avro.codec\x08null" + data[end:]
+    other = AVRO_MAGIC + b"\x01" + size + entry + b"\x02\x14avro.codec\x08null" + data[end:]
     assert decode_container(other, path=PATH) == ("Point", {"x": 3})
 
 
@@ -110,13 +110,13 @@ def test_endless_arrays_end_with_the_data() -> None:
     schema = decode_writer_schema(json.dumps(record("R", {"type": "array", "items": ["null", "int"]})), path=PATH)
     huge = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"
     with pytest.raises(CorruptTableError, match="at byte 7"):
-        decode_datum(huge + b"\x00" * 100, schema, path=PATH, offset=7)
+        decode_nested_record(huge + b"\x00" * 100, schema, path=PATH, offset=7)
 
 
 def test_hostile_bytes() -> None:
     kinds: dict[str, bytes] = {}
     for file in timeline_files():
-        if file.data.startswith(MAGIC):
+        if file.data.startswith(AVRO_MAGIC):
             kinds.setdefault(decode_container(file.data, path=PATH)[0], file.data)
     assert len(kinds) == 13
     for seed, good in enumerate(kinds.values()):

@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 import lakebed.format
 from hostile import check_decoder, mutations
 from lakebed.errors import CorruptTableError
-from lakebed.format.avro.numbers import encode_long
-from lakebed.format.metadata.column_ranges import COLUMN_STATS
-from lakebed.format.metadata.datum import encode_datum, encode_optional_long, encode_optional_text
-from lakebed.format.metadata.record_kinds import RecordKind
+from lakebed.format.metadata.column_ranges import COLUMN_STATS_SCHEMA
+from lakebed.format.metadata.datum import RecordKind, encode_datum, encode_optional_long, encode_optional_text
 from lakebed.format.metadata.records import (
     column_stats_values,
     decode_column_stats,
@@ -25,6 +23,7 @@ from lakebed.format.metadata.records import (
     encode_column_stats_record,
     encode_secondary_record,
 )
+from lakebed.format.varint import encode_long
 from lakebed.model.metadata import ColumnStats, StatValue, ValueType
 from metadata_rows import by_schema, stored_files
 
@@ -195,7 +194,7 @@ def test_columns_say_what_single_records_say() -> None:
     count = 0
     for file in by_schema("column_stats", "partition_stats", "expr_index_idx_ts"):
         table = decode_column_stats(file.keys, file.values, file.schema, path=str(file))
-        assert table.schema == COLUMN_STATS
+        assert table.schema == COLUMN_STATS_SCHEMA
         for row, (key, value) in zip(table.to_pylist(), file.records, strict=True):
             stats = decode_metadata_record(value, file.schema, path=str(file)).payload
             assert isinstance(stats, ColumnStats)

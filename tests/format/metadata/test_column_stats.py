@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 
 import lakebed.format
 from lakebed.errors import CorruptTableError, InvalidInputError
-from lakebed.format.avro.numbers import encode_long
 from lakebed.format.metadata.column_stats import widen_column_stats
 from lakebed.format.metadata.datum import (
+    RecordKind,
     encode_boolean,
     encode_bytes,
     encode_datum,
     encode_optional_long,
     encode_optional_text,
 )
-from lakebed.format.metadata.record_kinds import RecordKind
 from lakebed.format.metadata.records import (
     decode_metadata_record,
     encode_column_stats_record,
     merge_column_stats,
     value_type_of,
 )
+from lakebed.format.varint import encode_long
 from lakebed.model.metadata import ColumnStats, StatValue, ValueType
 from metadata_rows import stored_files
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hostile import check_decoder, mutations
 from lakebed.errors import CorruptTableError
-from lakebed.format.avro.numbers import encode_long
 from lakebed.format.metadata.datum import (
+    RecordKind,
     decode_datum,
     encode_bytes,
     encode_datum,
@@ -20,7 +20,7 @@ from lakebed.format.metadata.datum import (
     encode_float,
     encode_optional_text,
 )
-from lakebed.format.metadata.record_kinds import RecordKind
+from lakebed.format.varint import encode_long
 from metadata_rows import by_schema, stored_files
 
 PATH = "files-0000-0_0-1-2_00000000000000000.hfile"

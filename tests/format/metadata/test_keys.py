@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakebed.format.metadata.datum import RecordKind
 from lakebed.format.metadata.keys import (
     ALL_PARTITIONS,
     bloom_key,
@@ -27,7 +28,6 @@ from lakebed.format.metadata.keys import (
     unescape_partition,
     uuid_bits,
 )
-from lakebed.format.metadata.record_kinds import RecordKind
 from lakebed.format.metadata.records import decode_metadata_record
 from lakebed.model.metadata import ColumnStats
 from metadata_rows import stored_files

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakebed.errors import CorruptTableError
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.ordering_values import NO_ORDERING, split_ordering
 from lakebed.format.metadata.record_index import (
     RecordLocation,
@@ -22,7 +23,6 @@ from lakebed.format.metadata.record_index import (
     encode_ordered_entries,
     encode_record_index_value,
 )
-from lakebed.format.metadata.schema import stored_schema
 
 SCHEMA = stored_schema(has_ordering=True)
 AVRO = fastavro.parse_schema(json.loads(SCHEMA))

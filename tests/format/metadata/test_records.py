@@ -15,9 +15,8 @@ from conftest import RealTable
 from hostile import check_decoder, mutations
 from lakebed.errors import CorruptTableError
 from lakebed.format.metadata import records
-from lakebed.format.metadata.datum import decode_datum, encode_optional_text
+from lakebed.format.metadata.datum import RecordKind, decode_datum, encode_optional_text
 from lakebed.format.metadata.record_index import RecordLocation
-from lakebed.format.metadata.record_kinds import RecordKind
 from lakebed.format.metadata.records import (
     MetadataRecord,
     decode_bloom_record,

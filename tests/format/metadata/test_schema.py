@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from lakebed.format.metadata.schema import committed_schema, has_same_layout, stored_schema
+from lakebed.format.metadata.datum import committed_schema, has_same_layout, stored_schema
 from metadata_rows import stored_files
 
 

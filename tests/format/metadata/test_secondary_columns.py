@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hostile import check_decoder, mutations
 from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.format.metadata.keys import has_certain_text, secondary_key, secondary_value_text, split_secondary_key
-from lakebed.format.metadata.secondary_columns import secondary_keys, secondary_value_texts, split_secondary_keys
+from lakebed.format.metadata.secondary_keys import secondary_keys, secondary_value_texts, split_secondary_keys
 
 PATH = "secondary-index-idx-name-0000-0_1-2-3_00000000000000003.hfile"
 TOKYO = timezone(timedelta(hours=9))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hostile import check_decoder
 from lakebed.errors import CorruptTableError
-from lakebed.format.java_hash import shard_of
+from lakebed.format.java import shard_of
 from lakebed.format.metadata.keys import (
     escape_secondary,
     secondary_hash_part,

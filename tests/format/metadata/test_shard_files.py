@@ -14,7 +14,7 @@ from conftest import DATA
 from lakebed.format.hfile import HFile
 from lakebed.format.log.blocks import decode_deletes, hfile_content
 from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock, decode_log_file
-from lakebed.format.metadata.schema import stored_schema
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.shard_files import (
     BLOOM_KEYS,
     encode_placeholder_log,

@@ -11,8 +11,7 @@ import pytest
 from hostile import check_decoder, mutations, truncations
 from lakebed.errors import CorruptTableError
 from lakebed.format.log.file import BlockKind, HeaderKey, encode_log_block
-from lakebed.format.timeline.archived_log import decode_archived_log
-from lakebed.format.timeline.history import ArchivedInstant
+from lakebed.format.timeline.archive import ArchivedInstant, decode_archived_log
 from lakebed.format.timeline.metadata import decode_clean, decode_commit, decode_compaction_plan, decode_document
 from lakebed.model.instant import Instant, instant_time
 from lakebed.model.words import Action, State

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hostile import check_decoder, mutations, truncations
 from lakebed.errors import CorruptTableError
-from lakebed.format.timeline.history import (
+from lakebed.format.timeline.archive import (
     HISTORY_SCHEMA,
     ArchivedInstant,
     HistoryFile,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.timeline.instant_names import decode_instant_name, encode_instant_name
+from lakebed.format.file_names import decode_instant_name, encode_instant_name
 from lakebed.model.instant import Instant, instant_time
 from lakebed.model.words import Action, State
 from timeline_files import timeline_files

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hostile import check_decoder, mutations
 from lakebed.errors import CorruptTableError
-from lakebed.format.avro.container import MAGIC, decode_container, encode_container
+from lakebed.format.avro.container import AVRO_MAGIC, decode_container, encode_container
 from lakebed.format.timeline.metadata import (
     decode_clean,
     decode_commit,
@@ -69,7 +69,7 @@ UNTYPED = {
 
 
 def avro_files() -> list[tuple[TableFile, str, dict[str, Any]]]:
-    files = [file for file in timeline_files() if file.data.startswith(MAGIC)]
+    files = [file for file in timeline_files() if file.data.startswith(AVRO_MAGIC)]
     return [(file, *decode_container(file.data, path=str(file))) for file in files]
 
 

@@ -14,7 +14,7 @@ from tests.simulation.table import BUILT, merge_entries, shard_of_key
 
 from lakebed.errors import LakebedError
 from lakebed.format.file_names import encode_log_file_name
-from lakebed.format.partition_metafile import PARTITION_METAFILE
+from lakebed.format.properties import PARTITION_METAFILE
 from lakebed.format.timeline.metadata import encode_index_plan
 from lakebed.model.commit import IndexedPartition, IndexPlan
 from lakebed.model.instant import Instant, InstantTime

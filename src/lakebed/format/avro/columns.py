@@ -1,30 +1,28 @@
 """Avro datums to Arrow columns and back, without a Python step per row.
 
-Bare datums (no container, no fingerprint) of one writer schema are what log blocks and the values of the metadata table
-hold. The schema is translated into a small program, which a kernel runs over all datums.
+Log blocks and values of the metadata table are bare datums (no container, no fingerprint) of one writer schema. The
+schema is compiled to a small program, which a kernel runs over all datums.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.errors import CorruptTableError, InvalidInputError
+from lakebed.format.avro.decode import Assembler, Program, Slots, compile_record
+from lakebed.format.avro.encode import bind
 from lakebed.format.avro.types import Record, parse_record
 from lakebed.format.guard import decoding
 from lakebed.kernels import avro_decode, avro_encode
 
-if TYPE_CHECKING:
-    from lakebed.format.avro.decode_program import Program
-
 _DATUM_BYTES_MAX = 2**31 - 2**20
-"""Of all datums together: Arrow's offsets have 32 bits."""
+"""Maximum size in bytes of all datums together: Arrow's offsets have 32 bits."""
 _FREE_BYTES, _GROWTH_MAX = 2**26, 128
-"""What a batch may take for its nulls: so much, and so many times the bytes of its datums."""
+"""Maximum memory for the nulls of a batch: a constant in bytes, plus a multiple of the size of its datums."""
 
 _Bytes = npt.NDArray[np.uint8]
 _Integers = npt.NDArray[np.int64]
@@ -45,9 +43,6 @@ def decode_datums(
     `columns` picks top-level fields; they come in the order of the schema. Bad bytes raise CorruptTableError, whose
     offset is `base_offset` plus the place in `data`.
     """
-    from lakebed.format.avro.arrays import Assembler, Slots
-    from lakebed.format.avro.decode_program import compile_record
-
     with decoding(path, "the Avro schema"):
         program = compile_record(avro_json, None if columns is None else tuple(columns))
     _check_columns(program, columns)
@@ -65,11 +60,9 @@ def decode_datums(
 def encode_datums(batch: pa.RecordBatch, avro_json: str) -> tuple[_Bytes, _Integers]:
     """The rows as bare datums of the schema: all bytes, and rows + 1 offsets into them.
 
-    Columns are found by name; one that is missing is null. Rows that do not fit the schema, and a schema that is not
-    sound, raise InvalidInputError.
+    Columns are found by name; a missing one is null. Rows that do not fit the schema, and an invalid schema, raise
+    InvalidInputError.
     """
-    from lakebed.format.avro.encode_program import bind
-
     batch.validate()
     binding = bind(batch, _record_to_write(avro_json))
     try:

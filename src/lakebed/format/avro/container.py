@@ -1,10 +1,9 @@
-"""Avro container files that hold one record, as the timeline has them.
+"""Avro container files with one record, the format of timeline files.
 
     "Obj" 0x01 | metadata map with avro.schema | sync marker | record count = 1 | byte size | record | sync marker
 
-A file brings the schema it was written with. That schema is input like any other, so it is checked before it drives
-a decoder: it may not nest without end, and each of its values takes at least one byte, so that a few bytes can never
-stand for a huge value.
+A file contains the schema it was written with. Like any input the schema may be hostile, so it is checked before use:
+its nesting is bounded, and each value takes at least one byte, so that a few bytes cannot decode to a huge value.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from typing import Any
 
 import fastavro
 
-from lakebed.format.avro.numbers import encode_long
 from lakebed.format.guard import decoding
+from lakebed.format.varint import encode_long
 
-MAGIC = b"Obj\x01"
+AVRO_MAGIC = b"Obj\x01"
 _SYNC_SIZE = 16
 _DEPTH_MAX = 32
 _LONG_BYTES_MAX = 10
@@ -41,7 +40,7 @@ def decode_container(data: bytes, *, path: str) -> tuple[str, dict[str, Any]]:
     """The name of the schema, without namespace, and the one record of an Avro container file."""
     with decoding(path, "Avro container"):
         file = _Bytes(data)
-        if file.take(len(MAGIC)) != MAGIC:
+        if file.take(len(AVRO_MAGIC)) != AVRO_MAGIC:
             raise ValueError("the magic bytes are missing")
         metadata = _decode_metadata(file)
         if metadata.get("avro.codec", b"null") != b"null":
@@ -55,7 +54,7 @@ def decode_container(data: bytes, *, path: str) -> tuple[str, dict[str, Any]]:
             raise ValueError("the record does not end where the file says")
         schema_text = metadata["avro.schema"].decode()
     schema = decode_writer_schema(schema_text, path=path)
-    return schema.name, decode_datum(record, schema, path=path, offset=start)
+    return schema.name, decode_nested_record(record, schema, path=path, offset=start)
 
 
 def encode_container(record: Mapping[str, Any], schema_text: str) -> bytes:
@@ -65,17 +64,17 @@ def encode_container(record: Mapping[str, Any], schema_text: str) -> bytes:
     content = body.getvalue()
     sync = hashlib.blake2b(content, digest_size=_SYNC_SIZE).digest()
     metadata = encode_long(1) + _encode_bytes(b"avro.schema") + _encode_bytes(schema_text.encode()) + encode_long(0)
-    return b"".join((MAGIC, metadata, sync, encode_long(1), _encode_bytes(content), sync))
+    return b"".join((AVRO_MAGIC, metadata, sync, encode_long(1), _encode_bytes(content), sync))
 
 
 def decode_writer_schema(text: str, *, path: str) -> WriterSchema:
-    """The record schema that JSON `text` describes, if it is safe to decode with."""
+    """The record schema of a JSON text; CorruptTableError if it is not safe to decode with."""
     with decoding(path, "Avro schema"):
         return _writer_schema(text)
 
 
-def decode_datum(data: bytes, schema: WriterSchema, *, path: str, offset: int) -> dict[str, Any]:
-    """The one record that fills `data`, which lies at `offset` of the file."""
+def decode_nested_record(data: bytes, schema: WriterSchema, *, path: str, offset: int) -> dict[str, Any]:
+    """The one record in `data`, which is at `offset` of the file."""
     with decoding(path, f"{schema.name} record", offset=offset):
         source = io.BytesIO(data)
         record = fastavro.schemaless_reader(source, schema.parsed, None)
@@ -135,7 +134,7 @@ def _simple_name(name: str) -> str:
 
 
 class _Bytes:
-    """Reads a container's framing in turn; what leaves the file raises EOFError."""
+    """Reads a container's framing in sequence; a read beyond the file raises EOFError."""
 
     __slots__ = ("at", "data")
 
@@ -164,7 +163,7 @@ def _decode_metadata(file: _Bytes) -> dict[str, bytes]:
     entries: dict[str, bytes] = {}
     while count := file.long():
         if count < 0:
-            file.long()  # The block's byte size, for those who skip it.
+            file.long()  # The block's size in bytes, for skipping it.
         for _ in range(abs(count)):
             key = file.take(file.long()).decode()
             entries[key] = file.take(file.long())

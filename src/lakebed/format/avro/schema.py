@@ -1,4 +1,4 @@
-"""Avro schemas to Arrow and back, spelled as Hudi spells them.
+"""Avro schemas to Arrow and back, with the same text as Hudi's.
 
 Hudi writes the table's schema as Avro JSON into commit metadata, log block headers and Parquet footers. A nullable
 column is a union of null (first) and its type with default null; a nested record is named after its column, in a
@@ -25,7 +25,7 @@ _TIMESTAMPS = {"ms": "timestamp-millis", "us": "timestamp-micros"}
 
 
 def arrow_schema(avro_json: str, *, path: str) -> pa.Schema:
-    """The Arrow schema of an Avro record schema; one that is not sound raises CorruptTableError naming `path`."""
+    """The Arrow schema of an Avro record schema; CorruptTableError, which names `path`, if it is invalid."""
     with decoding(path, "the Avro schema"):
         return _arrow_schema(avro_json)
 
@@ -79,7 +79,7 @@ def _arrow_union(node: Union) -> pa.DataType:
 
 
 def avro_schema(schema: pa.Schema, *, name: str, namespace: str) -> str:
-    """The Avro JSON of an Arrow schema, byte for byte as Hudi's Spark writer spells it.
+    """The Avro JSON of an Arrow schema, byte for byte the same as Hudi's Spark writer's.
 
     A column whose type or name Avro cannot express raises InvalidInputError.
     """

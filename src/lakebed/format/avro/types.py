@@ -1,7 +1,7 @@
 """Avro schemas as a tree of values: names resolved, logical types turned into Arrow types.
 
-A tree is finite. A schema that refers to itself has no Arrow counterpart and is refused, and so is one that
-is small as JSON but unfolds, through names used many times, into more nodes than any table has columns.
+A tree is finite. A schema that refers to itself has no Arrow equivalent and raises ValueError, and so does one whose
+JSON is small but expands, by repeated use of names, into more nodes than any table has columns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DECIMAL128_DIGITS, _DECIMAL256_DIGITS = 38, 76
 
 
 class Wire(Enum):
-    """How the bytes of a scalar look."""
+    """The encoding of a scalar."""
 
     NULL = "null"
     BOOLEAN = "boolean"
@@ -38,7 +38,7 @@ class Wire(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """A value without parts. `name` is the Avro type's (short) name, `arrow` what it becomes."""
+    """A value without parts. `name` is the Avro type's (short) name, `arrow` its Arrow type."""
 
     name: str
     wire: Wire
@@ -57,7 +57,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Record:
-    """Fields one after the other."""
+    """A record: named fields in order."""
 
     name: str
     fields: tuple[Field, ...]
@@ -81,7 +81,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Union:
-    """One of several types. `labels` tells the branches apart: type names, full ones where short ones clash."""
+    """One of several types. `labels` are the names of the branches: type names, full ones where short ones clash."""
 
     branches: tuple[AvroType, ...]
     labels: tuple[str, ...]
@@ -140,7 +140,7 @@ def parse_record(avro_json: str) -> Record:
 
 
 class _Parser:
-    """Collects named types while it walks the JSON; a name stands for nothing until its definition ends."""
+    """Collects named types while it walks the JSON; a name cannot be used before its definition ends."""
 
     def __init__(self) -> None:
         self._named: dict[str, AvroType] = {}
@@ -237,7 +237,7 @@ def _text(value: Any) -> str:
 
 
 def _with_logical_type(leaf: Scalar, spec: dict[str, Any]) -> Scalar:
-    """`leaf` as its logical type says; one that is unknown or does not fit is ignored, as the Avro spec asks."""
+    """`leaf` with its logical type; an unknown or unsuitable one is ignored, as the Avro spec requires."""
     logical = spec.get("logicalType")
     if logical == "decimal" and leaf.wire in (Wire.BYTES, Wire.FIXED) and leaf is not STRING:
         return _decimal(leaf, spec)
@@ -270,7 +270,7 @@ def parts(node: AvroType) -> tuple[AvroType, ...]:
 
 
 def _check_extent(node: AvroType, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """How many nodes the tree has, and how deep it is; shared subtrees are walked once and counted each time."""
+    """The number of nodes and the depth of the tree; shared subtrees are walked once and counted each time."""
     if id(node) not in known:
         extents = [_check_extent(part, known) for part in parts(node)]
         nodes = 1 + sum(extent[0] for extent in extents)

@@ -7,35 +7,45 @@
     FILEINF2       file info
     trailer        4096 bytes
 
-Integers are big-endian. Nothing here does I/O, and nothing here imports pyarrow or numba: one key is found without.
+Integers are big-endian. Payloads of blocks are gzip members or plain.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, cast
+
+from isal import igzip_lib, isal_zlib
 
 from lakebed.errors import CorruptTableError, UnsupportedTableError
-from lakebed.format.varint import encode_varint
-from lakebed.kernels.record_layout import KEY_SUFFIX as KEY_SUFFIX
-from lakebed.kernels.record_layout import RECORD_BYTES as RECORD_BYTES
-from lakebed.kernels.record_layout import RECORD_HEADER as RECORD_HEADER
-from lakebed.kernels.record_layout import RECORD_HEADER_BYTES as RECORD_HEADER_BYTES
-from lakebed.kernels.record_layout import ROW_BYTES_MAX as ROW_BYTES_MAX
+from lakebed.format.varint import decode_varint, encode_varint
+from lakebed.kernels.hfile_records import KEY_SUFFIX as KEY_SUFFIX
+from lakebed.kernels.hfile_records import RECORD_BYTES as RECORD_BYTES
+from lakebed.kernels.hfile_records import RECORD_HEADER as RECORD_HEADER
+from lakebed.kernels.hfile_records import RECORD_HEADER_BYTES as RECORD_HEADER_BYTES
+from lakebed.kernels.hfile_records import ROW_BYTES_MAX as ROW_BYTES_MAX
 
+_GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
+_ZLIB_HEADER_BYTES, _ZLIB_CHECKSUM_BYTES = 2, 4
+"""Sizes in bytes of what zlib puts around a deflate stream."""
+_InflateError = cast(type[Exception], igzip_lib.error)
+_DEFLATE_RATIO_MAX = 1032
+"""Maximum ratio of uncompressed to compressed size of a deflate stream."""
 TRAILER_BYTES = 4096
 BLOCK_HEADER = struct.Struct(">8siiqBii")
 CHECKSUM_CHUNK_BYTES = 16384
-BLOCK_BYTES_MAX = 128 * 1024
-"""Of a data block we write, uncompressed. Large blocks compress better, small ones are searched faster.
+HFILE_BLOCK_BYTES_MAX = 128 * 1024
+"""Maximum uncompressed size in bytes of a data block that we write.
 
-Hudi's own 1 MiB takes milliseconds to search; at 128 KiB a record index is still smaller than Hudi's.
+Large blocks compress better, small ones are searched faster. Hudi's 1 MiB takes milliseconds to search; with 128 KiB a
+record index is still smaller than Hudi's.
 """
 
 DATA, META, ROOT_INDEX, FILE_INFO = b"DATABLK*", b"METABLKc", b"IDXROOT2", b"FILEINF2"
@@ -43,7 +53,7 @@ LEAF_INDEX, INTERMEDIATE_INDEX = b"IDXLEAF2", b"IDXINTE2"
 GZIP, NONE = 1, 2
 Codec = Literal["gzip", "none"]
 Packing = Literal["records", "searching", "general"]
-"""How many records are compressed: see `bulk`."""
+"""How blocks of many records are compressed: see the `compress_` functions of `hfile.arrow`."""
 CODEC_NAMES = ("lzo", "gzip", "none", "snappy", "lz4", "bzip2", "zstd")
 _CODEC_HINT = "rewrite the metadata table with gzip, the codec that Apache Hudi writes by default"
 
@@ -58,7 +68,7 @@ _NO_OFFSET = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Trailer:
-    """What the last 4096 bytes say about the file."""
+    """The fields of the trailer, the last 4096 bytes of the file."""
 
     load_on_open_offset: int
     data_index_count: int
@@ -70,18 +80,18 @@ class Trailer:
 
 @dataclass(frozen=True, slots=True)
 class BlockHeader:
-    """The 33 bytes before a block's payload. Sizes in bytes, of the payload alone unless said."""
+    """The 33 bytes before a block's payload. Sizes are in bytes, and of the payload alone unless noted."""
 
     magic: bytes
     on_disk_bytes: int
-    """Header, payload and checksums: the next block starts this far on."""
+    """Size of header, payload and checksums: the distance to the next block."""
     payload_bytes: int
     uncompressed_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class BlockIndex:
-    """Index entries as columns: the first row of a block (or a meta block's name), and where it lies."""
+    """Index entries as columns: the first row of a block (or a meta block's name), its offset and size."""
 
     rows: tuple[bytes, ...]
     offsets: tuple[int, ...]
@@ -93,7 +103,7 @@ class BlockIndex:
 
 @contextmanager
 def parsing(path: str, what: str, offset: int) -> Iterator[None]:
-    """Turns what plain parsing code raises on bad bytes into CorruptTableError."""
+    """Turns the exceptions of parsing code on malformed bytes into CorruptTableError."""
     try:
         yield
     except (struct.error, ValueError, LookupError, OverflowError) as error:
@@ -108,7 +118,7 @@ def decode_trailer(data: bytes, path: str, offset: int) -> Trailer:
         version = int.from_bytes(data[-3:], "big")  # The fourth byte from the end is a minor version: 0 or 3.
         if version != _MAJOR_VERSION:
             raise ValueError(f"HFile version {version}")
-        length, at = _decode_uvarint(data, len(_TRAILER_MAGIC))
+        length, at = decode_varint(data, len(_TRAILER_MAGIC))
         fields = dict(_decode_fields(_cut(data, at, length)))
         trailer = Trailer(
             load_on_open_offset=_number(fields, 2),
@@ -154,7 +164,7 @@ def encode_trailer(
 
 
 def decode_block_header(data: bytes, path: str, offset: int) -> BlockHeader:
-    """The header at the start of `data`; its sizes agree with each other, and may still exceed the file."""
+    """The header at the start of `data`; its sizes are consistent, but may exceed the file."""
     with parsing(path, "block header", offset):
         magic, on_disk, uncompressed, _, _, _, data_bytes = BLOCK_HEADER.unpack_from(data)
         header = BlockHeader(magic, BLOCK_HEADER.size + on_disk, data_bytes - BLOCK_HEADER.size, uncompressed)
@@ -164,7 +174,7 @@ def decode_block_header(data: bytes, path: str, offset: int) -> BlockHeader:
 
 
 def encode_block(magic: bytes, payload: bytes, uncompressed_bytes: int, previous_offset: int = -1) -> bytes:
-    """A block with a checksum area of zeros, as its checksum type (none) asks for."""
+    """A block with a checksum area of zeros, as the checksum type "none" requires."""
     data_bytes = BLOCK_HEADER.size + len(payload)
     checksums = bytes(4 * -(-data_bytes // CHECKSUM_CHUNK_BYTES))
     on_disk = len(payload) + len(checksums)
@@ -218,7 +228,7 @@ def decode_file_info(data: bytes, path: str, offset: int) -> Mapping[str, bytes]
     with parsing(path, "file info", offset):
         if not data.startswith(_FILE_INFO_MAGIC):
             raise ValueError(f"it starts with {data[:4]!r}")
-        length, at = _decode_uvarint(data, len(_FILE_INFO_MAGIC))
+        length, at = decode_varint(data, len(_FILE_INFO_MAGIC))
         info: dict[str, bytes] = {}
         for field, pair in _decode_fields(_cut(data, at, length)):
             if field == 1:
@@ -235,17 +245,17 @@ def encode_file_info(info: Mapping[str, bytes]) -> bytes:
 
 @lru_cache(maxsize=128)
 def _encode_info(key: str, value: bytes) -> bytes:
-    """An entry of the file info; the files of a commit have most of them in common."""
+    """An entry of the file info. Cached: the files of a commit share most entries."""
     return _encode_bytes_field(1, _encode_bytes_field(1, key.encode()) + _encode_bytes_field(2, value))
 
 
 def encode_row(row: bytes) -> bytes:
-    """A row as index keys and `hfile.LASTKEY` hold it: after its length, with no key suffix."""
+    """A row as in index keys and `hfile.LASTKEY`: length-prefixed, without key suffix."""
     return struct.pack(">h", len(row)) + row
 
 
 def _row_of(key: bytes) -> bytes:
-    """The row in an index key. HBase writers add the key suffix, Hudi's own does not."""
+    """The row in an index key. HBase's writer adds the key suffix, Hudi's own does not."""
     (length,) = struct.unpack_from(">h", key)
     return _cut(key, 2, length)
 
@@ -281,8 +291,8 @@ def _decode_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Field numbers and values of a protobuf message; fixed-width fields, which HFiles do not have, are refused."""
     at = 0
     while at < len(message):
-        tag, at = _decode_uvarint(message, at)
-        number, at = _decode_uvarint(message, at)
+        tag, at = decode_varint(message, at)
+        number, at = decode_varint(message, at)
         if tag & 7 == 0:
             yield tag >> 3, number
         elif tag & 7 == 2:
@@ -296,20 +306,8 @@ def _encode_bytes_field(field: int, value: bytes) -> bytes:
     return encode_varint(field << 3 | 2) + encode_varint(len(value)) + value
 
 
-def _decode_uvarint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 70:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    raise ValueError("varint of more than ten bytes")
-
-
 def _decode_vint(data: bytes, at: int) -> tuple[int, int]:
-    """Hadoop's variable-length integer; the lengths it is used for are never negative."""
+    """Hadoop's variable-length integer; used for lengths, which are never negative."""
     (first,) = struct.unpack_from(">b", data, at)
     if first >= 0:
         return first, at + 1
@@ -324,3 +322,31 @@ def _encode_vint(value: int) -> bytes:
         return bytes((value,))
     width = (value.bit_length() + 7) // 8
     return struct.pack(">b", -112 - width) + value.to_bytes(width, "big")
+
+
+def decode_payload(payload: bytes | memoryview, size: int, codec: int, path: str, offset: int) -> bytes:
+    """The `size` uncompressed bytes of a payload. Never allocates more, whatever the stream contains."""
+    if codec != GZIP:
+        if len(payload) != size:
+            raise CorruptTableError(f"block of {len(payload)} bytes, {size} announced", path=path, offset=offset)
+        return bytes(payload)
+    if size > _DEFLATE_RATIO_MAX * len(payload):
+        raise CorruptTableError(f"{len(payload)} bytes cannot inflate to {size}", path=path, offset=offset)
+    inflater = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+    try:
+        data: bytes = inflater.decompress(payload, size + 1)
+    except _InflateError as error:
+        raise CorruptTableError(f"block cannot be inflated ({error})", path=path, offset=offset) from error
+    if len(data) != size or not inflater.eof:
+        raise CorruptTableError(f"block inflates to other than its {size} bytes", path=path, offset=offset)
+    return data
+
+
+def gzip_member(deflated: bytes | memoryview, data: bytes | memoryview) -> bytes:
+    """A gzip member of a deflate stream of `data`, with the header of Java's writer."""
+    return b"".join((_GZIP_HEADER, deflated, struct.pack("<II", isal_zlib.crc32(data), len(data) & 0xFFFFFFFF)))
+
+
+def gzip_like_hudi(data: bytes | memoryview) -> bytes:
+    """`data` compressed to the same bytes as by Apache Hudi. Slow: for small blocks."""
+    return gzip_member(zlib.compress(data, 6)[_ZLIB_HEADER_BYTES:-_ZLIB_CHECKSUM_BYTES], data)

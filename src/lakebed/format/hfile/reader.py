@@ -1,4 +1,4 @@
-"""One HFile, read where it lies: a few ranged reads find a key, however large the file."""
+"""Reads an HFile by ranges: a few reads find a key, however large the file."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from lakebed.format.hfile.layout import (
     decode_block_header,
     decode_file_info,
     decode_inner_index,
+    decode_payload,
     decode_root_index,
     decode_trailer,
     parsing,
 )
-from lakebed.format.hfile.payload import decode_payload
 from lakebed.model.source import ByteSource
 
 TAIL_BYTES = 32 * 1024
-"""Read at once from the end of the file: trailer, file info and, up to some hundred blocks, the index."""
+"""Bytes read at once from the end of the file: trailer, file info and the index of up to some hundred blocks."""
 _SEEKS_MAX = 64
-"""From how many keys in one block on it is cheaper to walk the block once than to search it for each."""
+"""Maximum number of keys that are searched individually in a block; for more, walking the block once is cheaper."""
 _STRIDE = 64
-"""Of the records of a block, the starts of so many are skipped for each that is remembered."""
+"""Number of records of a block per remembered record start."""
 
 
 class HFile:
-    """An open HFile. Keeps its trailer, index and file info once read; data blocks are read when asked for.
+    """An open HFile. Caches its trailer, index and file info; data blocks are read on each access.
 
     Keys are rows: the record key in UTF-8, without HBase's suffix. They are unique and in ascending order of
     their bytes.
@@ -68,7 +68,7 @@ class HFile:
 
     @property
     def entry_count(self) -> int:
-        """How many records the file says it has."""
+        """Number of records according to the trailer."""
         return self._trailer.entry_count
 
     @cached_property
@@ -82,7 +82,7 @@ class HFile:
 
     @property
     def file_info(self) -> Mapping[str, bytes]:
-        """The named values that the writer left, e.g. `schema`, `minRecordKey`, `hfile.LASTKEY`."""
+        """The named values of the writer, e.g. `schema`, `minRecordKey`, `hfile.LASTKEY`."""
         return self._load_on_open[2]
 
     def find(self, key: bytes) -> bytes | None:
@@ -127,7 +127,7 @@ class HFile:
         self.check_count(count)
 
     def check_count(self, count: int) -> None:
-        """Refuse the file if it holds another number of records than its trailer says."""
+        """CorruptTableError if `count` is not the number of records in the trailer."""
         if count != self.entry_count:
             raise CorruptTableError(f"{count} records, the trailer says {self.entry_count}", path=self.path)
 
@@ -143,7 +143,7 @@ class HFile:
     def data_blocks(self, start: bytes = b"") -> Iterator[tuple[int, int]]:
         """Offset and size of the data blocks that may hold keys from `start` on, in order.
 
-        They do not overlap, so that together they are no larger than the file.
+        They do not overlap, so together they are no larger than the file.
         """
         if self.entry_count:
             levels = self._trailer.index_levels
@@ -183,7 +183,7 @@ class HFile:
 
     @cached_property
     def _load_on_open(self) -> tuple[BlockIndex, BlockIndex, Mapping[str, bytes]]:
-        """Data index, meta index and file info, which follow each other before the trailer."""
+        """Data index, meta index and file info, which are consecutive."""
         trailer, offset = self._trailer, self._trailer.load_on_open_offset
         section = self._read(offset, self._source.size - TRAILER_BYTES - offset)
         contents, offsets, at = [], [], 0
@@ -202,7 +202,7 @@ class HFile:
         return self._decode_block(self._read(offset, size), offset, magic)[0]
 
     def _decode_block(self, data: bytes, offset: int, magic: bytes) -> tuple[bytes, int]:
-        """What the block at the start of `data` holds, and how many bytes it takes."""
+        """The content of the block at the start of `data`, and its size on disk in bytes."""
         header = decode_block_header(data, self.path, offset)
         end = BLOCK_HEADER.size + header.payload_bytes
         if header.magic != magic or end > len(data):
@@ -213,7 +213,7 @@ class HFile:
         return content, header.on_disk_bytes
 
     def _read(self, offset: int, length: int) -> bytes:
-        """Bytes of the file, the part that is in the tail from there."""
+        """Bytes of the file; those in the tail, which was read at opening, are not read again."""
         end = offset + length
         if length < 0 or offset < 0 or end > self._source.size:
             what = f"{length} bytes wanted, the file has {self._source.size}"
@@ -226,7 +226,7 @@ class HFile:
         return self._source.read(offset, start - offset) + self._tail[: end - start]
 
     def _records(self, block: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
-        """Rows and values of an inflated data block that lies at `offset`."""
+        """Rows and values of an inflated data block; `offset` is for messages."""
         at, end = 0, len(block)
         while at < end:
             with parsing(self.path, "record", offset):
@@ -241,8 +241,8 @@ class HFile:
     def _seek(self, block: bytes, offset: int, keys: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """The records of a few ascending keys.
 
-        A key is first searched for as bytes, then the lengths of the records before it prove that a record starts
-        there: both cost less than taking every record out of the block.
+        The bytes of a key are searched, then the lengths of the records before prove that a record starts there. Both
+        are faster than decoding every record of the block.
         """
         at = 0
         for key in keys:
@@ -257,9 +257,9 @@ class HFile:
                 hit = block.find(needle, here + 8)
 
     def _next_record(self, block: bytes, offset: int, until: int) -> int:
-        """Where the first record at or after `until` starts, by walking from the last start before that is known.
+        """The start of the first record at or after `until`, by walking from the last known start before it.
 
-        One of many starts on the way is known from then on.
+        Every `_STRIDE`-th start on the way is remembered.
         """
         unpack = RECORD_HEADER.unpack_from
         known = self._starts.get(offset) or array("Q", (0,))

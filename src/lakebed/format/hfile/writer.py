@@ -1,4 +1,4 @@
-"""A whole HFile from Arrow arrays, laid out as Apache Hudi's own writer does."""
+"""Encodes Arrow arrays as an HFile, in the layout of Apache Hudi's own writer."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from lakebed.errors import InvalidInputError
 from lakebed.format.arrow import ArrowArray
+from lakebed.format.hfile.arrow import COMPRESSORS, SMALL_COUNT, binary_buffers, choose_packing, row_bytes
 from lakebed.format.hfile.layout import (
-    BLOCK_BYTES_MAX,
     DATA,
     FILE_INFO,
     GZIP,
+    HFILE_BLOCK_BYTES_MAX,
     KEY_SUFFIX,
     META,
     NONE,
@@ -34,9 +35,8 @@ from lakebed.format.hfile.layout import (
     encode_root_index,
     encode_row,
     encode_trailer,
+    gzip_like_hudi,
 )
-from lakebed.format.hfile.order import SMALL_COUNT, binary_buffers, row_bytes
-from lakebed.format.hfile.payload import gzip_like_hudi
 from lakebed.kernels.buffers import Int64s
 from lakebed.kernels.hfile_records import Records, frame_blocks, measure_records
 
@@ -54,7 +54,7 @@ class _DataBlock:
 
 @dataclass(frozen=True, slots=True)
 class _Totals:
-    """What file info and trailer say about all records."""
+    """Totals over all records, for file info and trailer."""
 
     entry_count: int
     first_row: bytes
@@ -71,17 +71,17 @@ def encode_hfile(
     created_ms: int,
     base_file: bool,
     codec: Codec = "gzip",
-    block_bytes_max: int = BLOCK_BYTES_MAX,
+    block_bytes_max: int = HFILE_BLOCK_BYTES_MAX,
     bloom: bytes | None = None,
     order: npt.NDArray[np.int64] | None = None,
     packing: Packing | None = None,
 ) -> bytes:
     """The HFile of `keys` (string or binary) and `values` (binary, or a dictionary of binary).
 
-    Keys must ascend and be unique; with `order` (see `key_order`) it is the records taken in that order that do.
-    `schema` is the Avro schema of the values, `bloom` the text of a base file's bloom filter. The same input always
-    gives the same bytes; up to 2048 records they are those that Apache Hudi writes. More are compressed by `packing`,
-    or as makes the first of them smallest.
+    Keys must ascend and be unique, after sorting by `order` if it is given (see `key_order`). `schema` is the Avro
+    schema of the values, `bloom` the text of a base file's Bloom filter. The encoding is deterministic; files of up to
+    2048 records are identical to those of Apache Hudi. More records are compressed with `packing`, by default the one
+    that is best for the first of them.
     """
     assert len(keys) == len(values)
     assert values.null_count == 0
@@ -97,7 +97,7 @@ def _require_short(longest: int) -> None:
     if longest > ROW_BYTES_MAX:
         raise InvalidInputError(
             f"a key of {longest} bytes is too long",
-            hint=f"use shorter keys: the metadata table holds those of at most {ROW_BYTES_MAX} bytes",
+            hint=f"use shorter keys: the metadata table takes keys of at most {ROW_BYTES_MAX} bytes",
         )
 
 
@@ -126,7 +126,7 @@ def _small_blocks(
 
 
 def _records(keys: ArrowArray, values: ArrowArray, order: Int64s) -> Records:
-    """Many records, as kernels want them."""
+    """Many records in the form that kernels take."""
     if pa.types.is_dictionary(values.type):
         value_ids, distinct = values.indices.to_numpy().astype(np.int32, copy=False), values.dictionary
     else:
@@ -139,20 +139,16 @@ def _row(records: Records, at: int) -> bytes:
 
 
 def best_packing(keys: ArrowArray, values: ArrowArray) -> Packing:
-    """How `encode_hfile` would compress records, more than 2048 and in order; good for others that are like them."""
-    from lakebed.format.hfile.bulk import choose_packing
-
-    count = min(len(keys), BLOCK_BYTES_MAX // RECORD_BYTES)
+    """The packing that `encode_hfile` would choose for more than 2048 sorted records, for reuse on similar ones."""
+    count = min(len(keys), HFILE_BLOCK_BYTES_MAX // RECORD_BYTES)
     records = _records(keys.slice(0, count), values.slice(0, count), np.arange(count))
-    framed = frame_blocks(measure_records(records), block_bytes_max=BLOCK_BYTES_MAX)
+    framed = frame_blocks(measure_records(records), block_bytes_max=HFILE_BLOCK_BYTES_MAX)
     return choose_packing(next(framed)[1], len(keys))
 
 
 def _bulk_blocks(
     records: Records, codec: Codec, block_bytes_max: int, packing: Packing | None
 ) -> tuple[Iterator[_DataBlock], _Totals]:
-    from lakebed.format.hfile.bulk import COMPRESSORS, choose_packing
-
     sizes, order = measure_records(records), records.order
     _require_short(sizes.longest_row)
 
@@ -225,7 +221,7 @@ def _assemble(
 
 @lru_cache(maxsize=4)
 def _meta_index(index: BlockIndex, codec: int) -> bytes:
-    """The index of the bloom filter. Few files have one, so it is mostly the same."""
+    """The meta index: an entry for the Bloom filter. Cached: most files have none."""
     return _block(ROOT_INDEX, encode_root_index(index, plain_keys=True), codec)
 
 

@@ -2,8 +2,8 @@
 
     int32 version 3 | int32 length | one Avro datum of HoodieDeleteRecordList
 
-A delete carries the ordering value of its event in a union of wrapper records, one per type. A delete without an
-event time carries the int 0 whatever the type of the ordering field is, and always applies.
+A delete has the ordering value of its event in a union of wrapper records, one per type. A delete without an event
+time has the int 0, whatever the type of the ordering field, and always applies.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptTableError, InvalidInputError
+from lakebed.format.avro.columns import decode_datums, encode_datums
 from lakebed.format.guard import decoding
 from lakebed.format.log.file import BlockKind, LogBlock
 
@@ -27,15 +28,15 @@ _CONTENT_START = struct.Struct(">ii")
 _EMPTY_LIST = b"\0"
 _INT, _LONG, _ARRAY = "IntWrapper", "LongWrapper", "ArrayWrapper"
 _CONTENTS = {_ARRAY: "wrappedValues"}
-"""What the field of a wrapper is called, if not `value`."""
+"""Name of the field of a wrapper, if not `value`."""
 # Wrappers whose Avro type is a bare number.
 _MEANINGS = {
     "DateWrapper": pa.date32(),
     "LocalDateWrapper": pa.date32(),
     "TimestampMicrosWrapper": pa.timestamp("us"),
 }
-# The wrapper of each Arrow type. Timestamps are bare longs, in their own unit, and dates bare ints: that is what the
-# ordering field of an Avro record is. Apache Hudi 1.2 cannot compare what it gets from a DateWrapper.
+# The wrapper of each Arrow type. Timestamps are plain longs in their own unit, and dates plain ints, like the ordering
+# field of an Avro record. Apache Hudi 1.2 cannot compare values from a DateWrapper.
 _WRAPPERS: tuple[tuple[pa.DataType, str], ...] = (
     (pa.bool_(), "BooleanWrapper"),
     (pa.int32(), _INT),
@@ -52,10 +53,10 @@ _WRAPPERS: tuple[tuple[pa.DataType, str], ...] = (
 def decode_deletes(block: LogBlock, *, path: str) -> pa.Table:
     """The deletes of a block, in block order.
 
-    `key` and `partition` are strings. `always` says that the delete has no event time and applies whatever it
-    meets; `ordering` is null there, and otherwise the event's ordering value, in the one type that the block's
-    values have (long where ints and longs meet, null type where there is no value at all). Values of several
-    ordering fields are a struct with children `0`, `1`, …
+    `key` and `partition` are strings. `always`: the delete has no event time and applies to every record; then
+    `ordering` is null. Otherwise `ordering` is the event's ordering value, in the common type of the block's values
+    (long for ints and longs, null type if there are none). Values of several ordering fields are a struct with
+    children `0`, `1`, …
     """
     if block.kind is not BlockKind.DELETE:
         raise CorruptTableError(f"a {block.kind.name} block holds no deletes", path=path, offset=block.offset)
@@ -70,12 +71,10 @@ def decode_deletes(block: LogBlock, *, path: str) -> pa.Table:
 
 
 def encode_deletes(keys: pa.Array, partitions: pa.Array, ordering: pa.Array | None = None) -> bytes:
-    """The content of a DELETE block. Deletes whose ordering value is null, or all if there are none, always apply.
+    """The content of a DELETE block. Deletes without an ordering value always apply.
 
     Values of several ordering fields are a struct, as `decode_deletes` gives them; its children may have any names.
     """
-    from lakebed.format.avro.columns import encode_datums
-
     columns = [keys.cast(pa.string()), partitions.cast(pa.string()), _wrap(len(keys), ordering)]
     items = pa.StructArray.from_arrays(columns, names=["recordKey", "partitionPath", "orderingVal"])
     lists = pa.ListArray.from_arrays(pa.array([0, len(keys)], pa.int32()), items)
@@ -85,7 +84,7 @@ def encode_deletes(keys: pa.Array, partitions: pa.Array, ordering: pa.Array | No
 
 
 def check_content_version(block: LogBlock, path: str) -> None:
-    """Refuses blocks whose content has another version than the one Hudi writes since 0.13."""
+    """CorruptTableError if the content has another version than the one Hudi writes since 0.13."""
     version = int.from_bytes(block.content[:4], "big", signed=True)
     if len(block.content) < _CONTENT_START.size or version != CONTENT_VERSION:
         raise CorruptTableError(
@@ -113,8 +112,6 @@ def _payload(block: LogBlock, path: str) -> memoryview:
 
 def _decode_list(payload: memoryview, path: str, offset: int) -> tuple[pa.Array, pa.Array, Any]:
     """Keys, partitions and wrapped ordering values of one HoodieDeleteRecordList."""
-    from lakebed.format.avro.columns import decode_datums
-
     bounds = np.array([0, len(payload)], dtype=np.int64)
     batch = decode_datums(payload, bounds[:1], bounds[1:], _schema(), path=path, base_offset=offset)
     lists: Any = batch.column(0)
@@ -157,7 +154,7 @@ def _unwrap_fields(lists: Any) -> pa.StructArray:
 
 
 def _values(wrapped: Any) -> dict[str, pa.Array]:
-    """What each kind of wrapper holds, null where the union has another kind."""
+    """The values of each kind of wrapper, null where the union has another kind."""
     return {field.name: child.flatten()[0] for field, child in zip(wrapped.type, wrapped.flatten(), strict=True)}
 
 
@@ -170,7 +167,7 @@ def _wrap(count: int, ordering: pa.Array | None) -> pa.StructArray:
 
 
 def _wrappers(present: dict[str, pa.Array]) -> pa.StructArray:
-    """A union of wrappers from what each kind holds; null where none holds anything."""
+    """A union of wrappers from the values of each kind; null where no kind has a value."""
     wrapped = [
         pa.StructArray.from_arrays([values], names=[_CONTENTS.get(name, "value")], mask=values.is_null())
         for name, values in present.items()
@@ -191,7 +188,7 @@ def _wrap_fields(ordering: pa.StructArray) -> pa.ListArray:
 
 
 def _wrapper_of(ordering: pa.Array) -> tuple[str, pa.Array]:
-    """The wrapper for the type of the values, and the values in the type that it wants."""
+    """The wrapper for the type of the values, and the values in the wrapper's type."""
     kind = ordering.type
     if pa.types.is_struct(kind):
         return _ARRAY, _wrap_fields(ordering)

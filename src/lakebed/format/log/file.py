@@ -1,9 +1,9 @@
-"""Log files as a sequence of framed blocks; log_blocks.py decodes what the blocks hold.
+"""Log files as a sequence of framed blocks; `blocks.py` decodes their content.
 
     magic "#HUDI#" | block size | log format version | block type | header | content length | content | footer | total
 
 All integers are big-endian. `block size` counts the bytes after itself, `total` the whole block without itself.
-A file has no header of its own: it is blocks, one after the other.
+A file has no header of its own, only consecutive blocks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Literal
 from lakebed.errors import CorruptTableError
 from lakebed.model.source import ByteSource
 
-MAGIC = b"#HUDI#"
+LOG_MAGIC = b"#HUDI#"
 LOG_FORMAT_VERSION = 1
 
 _INT = struct.Struct(">i")
@@ -31,7 +31,7 @@ _NEWER_WRITER = "if a newer Apache Hudi wrote the table, use a newer lakebed; ot
 
 
 class BlockKind(IntEnum):
-    """What a block holds. Type 2 (corrupt) is missing: no file has it, readers made it up."""
+    """The type of a block. Type 2 (corrupt) is missing: it exists only in readers, never in files."""
 
     COMMAND = 0
     DELETE = 1
@@ -42,7 +42,7 @@ class BlockKind(IntEnum):
 
 
 class HeaderKey(IntEnum):
-    """What a header entry says."""
+    """The keys of header entries."""
 
     INSTANT_TIME = 0
     TARGET_INSTANT_TIME = 1
@@ -72,7 +72,7 @@ class LogBlock:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Where a block lies: from its magic to the end of its total length."""
+    """The position of a block, from its magic to the end of its total length."""
 
     start: int
     end: int
@@ -81,20 +81,20 @@ class _Frame:
 def decode_log_file(data: bytes, *, path: str, torn: Literal["refuse", "skip"] = "refuse") -> tuple[LogBlock, ...]:
     """All blocks of a log file, in file order, as views on `data`.
 
-    A block whose frame does not hold together is refused, or, with `torn="skip"`, passed over up to the next
-    magic: writers of table version 6 append, after a crash, to the file that the crash left incomplete.
-    What a sound frame holds must be sound in both cases.
+    A block with an inconsistent frame raises CorruptTableError or, with `torn="skip"`, is skipped up to the next magic:
+    writers of table version 6 append to files that a crash left incomplete. The content of a consistent frame must be
+    valid in both cases.
     """
     return tuple(_decode_block(data, frame, path) for frame in _frames(data, path, skip=torn == "skip"))
 
 
 def block_kinds(source: ByteSource) -> Iterator[BlockKind]:
-    """The kinds of a log file's blocks, in file order, without reading what these hold."""
+    """The kinds of a log file's blocks, in file order, without reading their content."""
     at = 0
     while at < source.size:
         magic, size, version, kind = _BLOCK_HEAD.unpack(source.read(at, _BLOCK_HEAD.size))
         end = at + _BLOCK_START.size + size
-        if magic != MAGIC or size < _BLOCK_HEAD.size or end > source.size:
+        if magic != LOG_MAGIC or size < _BLOCK_HEAD.size or end > source.size:
             raise CorruptTableError("no complete log block", path=source.path, offset=at)
         if version != LOG_FORMAT_VERSION:
             raise _unknown("log format version", version, source.path, at)
@@ -110,7 +110,7 @@ def encode_log_block(kind: BlockKind, header: Mapping[HeaderKey, str], *content:
     before = (_VERSION_AND_KIND.pack(LOG_FORMAT_VERSION, kind), _INT.pack(len(entries)), *entries)
     parts = (*before, _LONG.pack(sum(map(len, content))), *content, _INT.pack(0))
     size = sum(map(len, parts)) + _LONG.size
-    return b"".join((_BLOCK_START.pack(MAGIC, size), *parts, _LONG.pack(len(MAGIC) + size)))
+    return b"".join((_BLOCK_START.pack(LOG_MAGIC, size), *parts, _LONG.pack(len(LOG_MAGIC) + size)))
 
 
 def _frames(data: bytes, path: str, *, skip: bool) -> Iterator[_Frame]:
@@ -123,25 +123,25 @@ def _frames(data: bytes, path: str, *, skip: bool) -> Iterator[_Frame]:
         elif not skip:
             raise CorruptTableError("no complete log block", path=path, offset=at)
         else:
-            following = data.find(MAGIC, at + 1)
+            following = data.find(LOG_MAGIC, at + 1)
             at = len(data) if following < 0 else following
 
 
 def _find_frame(data: bytes, start: int) -> _Frame | None:
-    """The block at `start`, if its two lengths agree and it leads to another block or to the end of the file."""
+    """The block at `start`, if its two lengths agree and another block or the end of the file follows."""
     if start + _BLOCK_START.size > len(data):
         return None
     magic, size = _BLOCK_START.unpack_from(data, start)
     end = start + _BLOCK_START.size + size
-    if magic != MAGIC or size < _LONG.size or end > len(data):
+    if magic != LOG_MAGIC or size < _LONG.size or end > len(data):
         return None
     (total,) = _LONG.unpack_from(data, end - _LONG.size)
-    leads_on = len(data) - end < len(MAGIC) or data.startswith(MAGIC, end)
-    return _Frame(start, end) if total == len(MAGIC) + size and leads_on else None
+    leads_on = len(data) - end < len(LOG_MAGIC) or data.startswith(LOG_MAGIC, end)
+    return _Frame(start, end) if total == len(LOG_MAGIC) + size and leads_on else None
 
 
 class _Fields:
-    """Reads the fields of one block in turn; a field that leaves the block raises CorruptTableError."""
+    """Reads the fields of a block in sequence; a field beyond the block raises CorruptTableError."""
 
     __slots__ = ("at", "data", "end", "path")
 
@@ -153,7 +153,7 @@ class _Fields:
         return layout.unpack_from(self.data, self.skip(layout.size))
 
     def skip(self, length: int) -> int:
-        """Passes over `length` bytes and gives the offset of the first."""
+        """Skips `length` bytes and returns the offset of the first."""
         start = self.at
         if length < 0 or length > self.end - start:
             raise CorruptTableError(f"a field of {length} bytes exceeds its log block", path=self.path, offset=start)

@@ -1,12 +1,12 @@
 """Column statistics of many files as Arrow columns, and the ranges of one column in its own type.
 
-A range is used to leave files out, so a bound that may not be one is null. These are not taken at their word:
+Ranges exclude files, so an unreliable bound becomes null. These are not trusted:
 
 * Bounds of bytes: Hudi orders bytes as signed numbers where it merges bounds, readers as unsigned ones.
-* A string bound whose place depends on the order: Hudi merges by UTF-16 code units, which put U+E000 to U+FFFF after
-  the characters beyond; UTF-8 puts them before. A minimum with a character beyond U+FFFF, or a maximum with one
-  from U+E000 to U+FFFF, may therefore hide values outside.
-* NaN, which orders differ about, and floats of a column that is double by now: 0.1 may be read as either number.
+* A string bound that depends on the sort order: Hudi merges by UTF-16 code units, where U+E000 to U+FFFF sort after
+  the characters above; in UTF-8 they sort before. A minimum with a character above U+FFFF, or a maximum with one
+  from U+E000 to U+FFFF, may therefore be wrong.
+* NaN, whose position differs between orders, and floats of a column that is double now: 0.1 may be either number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.types as pat
 
 from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.guard import decoding
-from lakebed.format.metadata.columns import decode_payloads, field_of, part_of, texts
+from lakebed.format.metadata.datum import decode_payloads, field_of, part_of, texts
 from lakebed.model.metadata import ValueType
 
 _WRAPPERS: dict[str, tuple[tuple[str, ...], pa.DataType]] = {
@@ -37,9 +37,9 @@ _WRAPPERS: dict[str, tuple[tuple[str, ...], pa.DataType]] = {
     "timestamp": (("TimestampMicrosWrapper",), pa.int64()),
 }
 BOUND = pa.struct([pa.field(name, kind) for name, (_, kind) in _WRAPPERS.items()])
-"""A stored bound: the one child that is set says how it is stored."""
+"""The type of a stored bound: the child that is set tells how it is stored."""
 
-COLUMN_STATS = pa.schema(
+COLUMN_STATS_SCHEMA = pa.schema(
     [
         pa.field("key", pa.string()),
         pa.field("file_name", pa.string()),
@@ -56,7 +56,7 @@ COLUMN_STATS = pa.schema(
         pa.field("additional_info", pa.string()),
     ]
 )
-"""Statistics of all table versions: fields that a version does not have are null."""
+"""Columns of statistics of all table versions; fields that a version lacks are null."""
 
 _SCALARS = {
     "file_name": "fileName",
@@ -70,20 +70,22 @@ _SCALARS = {
 }
 _DECIMAL_DIGITS_MAX, _DECIMAL_BYTES = 76, 32
 _SCALES_MAX = 100
-"""Hostile rows could have one each."""
+"""Maximum number of distinct scales; hostile rows could have one each."""
 _MISLEADING = {"min": r"[\x{10000}-\x{10FFFF}]", "max": r"[\x{E000}-\x{FFFF}]"}
 
 
 def decode_column_stats(keys: ArrowArray, values: ArrowArray, schema: str, *, path: str) -> pa.Table:
-    """One row per record of column or partition statistics, with the columns of `COLUMN_STATS`."""
+    """One row per record of column or partition statistics, with the columns of `COLUMN_STATS_SCHEMA`."""
     stats = decode_payloads(values, schema, "ColumnStatsMetadata", path=path, required=True)
     with decoding(path, "column statistics"):
-        columns = {name: field_of(stats, stored, COLUMN_STATS.field(name).type) for name, stored in _SCALARS.items()}
+        columns = {
+            name: field_of(stats, stored, COLUMN_STATS_SCHEMA.field(name).type) for name, stored in _SCALARS.items()
+        }
         columns["key"] = texts(keys)
         columns["min"], columns["max"] = _bound(stats, "minValue"), _bound(stats, "maxValue")
         columns["type_ordinal"] = _value_type(stats, "typeOrdinal", pa.int32())
         columns["additional_info"] = _value_type(stats, "additionalInfo", pa.string())
-        return pa.table([columns[name] for name in COLUMN_STATS.names], schema=COLUMN_STATS)
+        return pa.table([columns[name] for name in COLUMN_STATS_SCHEMA.names], schema=COLUMN_STATS_SCHEMA)
 
 
 def _value_type(stats: ArrowArray, name: str, kind: pa.DataType) -> ArrowArray:
@@ -104,10 +106,10 @@ def _unwrapped(union: ArrowArray | None, wrappers: tuple[str, ...], kind: pa.Dat
 
 
 def column_stats_values(stats: pa.Table, column: str, arrow_type: pa.DataType) -> pa.Table:
-    """What is known of one column, by file or partition: file_name, min, max, null_count, value_count, is_tight_bound.
+    """Statistics of one column by file or partition: file_name, min, max, null_count, value_count, is_tight_bound.
 
-    Bounds are of type `arrow_type`, the column's in the table as it is read; null where unknown or not to be trusted.
-    Statistics that were deleted are left out.
+    Bounds have type `arrow_type`, that of the column as it is read; null if unknown or unreliable. Deleted statistics
+    are left out.
     """
     rows = stats.filter(pc.and_(pc.equal(stats["column"], column), pc.invert(stats["is_deleted"]))).combine_chunks()
     bounds = {name: _in_type(rows, name, arrow_type) for name in ("min", "max")}
@@ -116,7 +118,7 @@ def column_stats_values(stats: pa.Table, column: str, arrow_type: pa.DataType) -
 
 
 def _in_type(rows: pa.Table, name: str, kind: pa.DataType) -> ArrowArray:
-    """A bound of all rows in the wanted type: each way of storing it is tried where its rows say that it is used."""
+    """A bound of all rows in the wanted type, decoded by the way in which each row stores it."""
     stored, ordinals, infos = (rows[column].combine_chunks() for column in (name, "type_ordinal", "additional_info"))
     inner = kind.value_type if pat.is_dictionary(kind) else kind
     found = [pa.nulls(len(stored), inner)]
@@ -144,11 +146,11 @@ def _trusted(array: ArrowArray, name: str) -> ArrowArray:
 
 
 def _cast(array: ArrowArray, meaning: pa.DataType | None, kind: pa.DataType) -> ArrowArray:
-    """Values by way of what they mean; all unknown if one does not fit, so that no bound is ever a wrong one."""
+    """Values cast to their meaning, then to `kind`; all null if one does not fit, so that no bound is ever wrong."""
     try:
         array.validate(full=True)
         values = array if meaning is None else pc.cast(array, meaning)
-        # Integers become the nearest float, as when rows are read: the order stays.
+        # Integers become the nearest float, as when rows are read: the order is preserved.
         return pc.cast(values, kind, safe=not pat.is_floating(kind))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return pa.nulls(len(array), kind)
@@ -156,7 +158,7 @@ def _cast(array: ArrowArray, meaning: pa.DataType | None, kind: pa.DataType) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A way of storing a bound: in a child of `BOUND`, under these types or (V1) none, as numbers with a meaning."""
+    """A way of storing a bound: the child of `BOUND`, the value types (none in V1), and the meaning of the number."""
 
     child: str
     value_types: tuple[ValueType, ...]
@@ -206,7 +208,7 @@ def _sources(kind: pa.DataType) -> tuple[_Source, ...]:
 
 
 def _decimals(unscaled: ArrowArray, infos: ArrowArray, kind: pa.DataType) -> Iterator[ArrowArray]:
-    """Decimals of V2: the scale stands in each row's additional info, and all rows of a column share a few."""
+    """Decimals of V2: each row's additional info has the scale; a column has few distinct ones."""
     for info in pc.unique(infos.drop_null()).to_pylist()[:_SCALES_MAX]:
         scale = info.partition(",")[2]
         if scale.isdecimal() and int(scale) <= _DECIMAL_DIGITS_MAX:
@@ -214,7 +216,7 @@ def _decimals(unscaled: ArrowArray, infos: ArrowArray, kind: pa.DataType) -> Ite
 
 
 def _decimal_array(unscaled: ArrowArray, scale: int) -> ArrowArray:
-    """Big-endian two's complements as decimals; null where there are more bytes than a decimal has."""
+    """Decimals from big-endian two's complement; null if there are too many bytes."""
     lengths = pc.fill_null(pc.binary_length(unscaled), 0).to_numpy(zero_copy_only=False)
     lengths = np.where(lengths <= _DECIMAL_BYTES, lengths, 0)
     _, offsets, data = unscaled.buffers()

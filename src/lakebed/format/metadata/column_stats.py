@@ -1,7 +1,7 @@
 """Column statistics, one record at a time: Avro datum to `ColumnStats` and back, and the merge of two.
 
-A bound is stored in a wrapper record of a union. Version V2 of the index knows wrappers of primitives alone, and says
-in `valueType` what they stand for: a date is an int of days, a decimal its unscaled bytes. V1 has a wrapper per type.
+A bound is stored in a wrapper record of a union. Version V2 of the index has wrappers only for primitives, and
+`valueType` gives their meaning: a date is an int of days, a decimal its unscaled bytes. V1 has a wrapper per type.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from lakebed.errors import InvalidInputError
-from lakebed.format.avro.numbers import encode_long
 from lakebed.format.metadata.datum import (
     NULL,
+    RecordKind,
     datum_around,
     encode_boolean,
     encode_bytes,
@@ -30,11 +30,11 @@ from lakebed.format.metadata.datum import (
     encode_optional_text,
     encode_text,
 )
-from lakebed.format.metadata.record_kinds import RecordKind
+from lakebed.format.varint import encode_long
 from lakebed.model.metadata import ColumnStats, StatValue, ValueType
 
 V1_DECIMAL_SCALE = 15
-"""Of every decimal in a V1 record, whatever the column's scale."""
+"""Scale of every decimal in a V1 record, whatever the column's scale."""
 
 _DECIMAL_BYTES_MAX, _DECIMAL_DIGITS_MAX = 32, 76
 _EXACT = Context(prec=2 * _DECIMAL_DIGITS_MAX)
@@ -63,7 +63,7 @@ _STORED_AS: dict[ValueType, tuple[type, ...]] = {
     ValueType.FIXED: (bytes,),
     ValueType.DECIMAL: (bytes,),
 }
-"""Types that are not here are stored as integers."""
+"""Python types of stored values; those of other types are integers."""
 _V1_TYPES = {
     "BooleanWrapper": ValueType.BOOLEAN,
     "IntWrapper": ValueType.INT,
@@ -106,7 +106,7 @@ _PRIMITIVE_BRANCHES = {
     ValueType.DATE: _INT,
     ValueType.TIME_MILLIS: _INT,
 }
-"""Of V2; types that are not here are longs."""
+"""Wrappers of V2; other types are longs."""
 _V1_BRANCHES = {
     ValueType.DATE: _DATE,
     ValueType.DECIMAL: _DECIMAL,
@@ -115,13 +115,13 @@ _V1_BRANCHES = {
 }
 """Where V1 differs from V2."""
 _V1_STAND_INS = {ValueType.TIMESTAMP_MILLIS: ValueType.TIMESTAMP_MICROS, ValueType.TIME_MILLIS: ValueType.TIME_MICROS}
-"""V1 counts microseconds alone."""
+"""Types that V1 stores as others: it has only microseconds."""
 
 
 def decode_column_stats_payload(payload: dict[str, Any]) -> ColumnStats:
-    """The statistics of a decoded `ColumnStatsMetadata` field; fields that its writer did not know have their default.
+    """The statistics of a decoded `ColumnStatsMetadata` field; fields that its writer did not know have defaults.
 
-    Values that do not fit together raise ValueError or LookupError.
+    Inconsistent values raise ValueError or LookupError.
     """
     wrapped = payload["minValue"], payload["maxValue"]
     value_type, info = _declared_type(payload.get("valueType"), wrapped)
@@ -167,7 +167,7 @@ def _scale(info: str | None) -> int:
 
 def _unwrap(pair: tuple[str, Any] | None, value_type: ValueType, scale: int) -> StatValue | None:
     if pair is None or _wrapper(pair) not in _V1_TYPES:
-        return None  # Arrays have a wrapper, too, which no release writes.
+        return None  # Arrays have a wrapper, which no release writes.
     stored = pair[1]["value"]
     if not isinstance(stored, _STORED_AS.get(value_type, int)):
         raise ValueError(f"a bound of type {value_type.name} in a {_wrapper(pair)}")
@@ -222,13 +222,13 @@ _PARTITION_HEAD, _ = datum_around(RecordKind.PARTITION_STATS)
 
 @lru_cache(maxsize=4096)
 def _encode_name(name: str) -> bytes:
-    """The name of a file or a column: a file has many columns, and columns are in many files."""
+    """The name of a file or a column. Cached: a file has many columns, and columns are in many files."""
     return encode_optional_text(name)
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How statistics of one type are stored: their bounds, and what the record says of the type."""
+    """How statistics of one type are stored: their bounds, and the type in the record."""
 
     encode_bound: Callable[[StatValue], bytes]
     value_type: bytes
@@ -246,7 +246,7 @@ def _form_of(value_type: ValueType, info: str | None, version: str) -> _Form:
 
 
 def _bound_encoder(branch: int, value_type: ValueType, info: str | None) -> Callable[[StatValue], bytes]:
-    """What encodes a bound: the branch of the union of wrappers, and what is in that one."""
+    """A function that encodes a bound: the branch of the union of wrappers, and its value."""
     head, encode = encode_long(branch), _ENCODERS[branch]
 
     def encode_decimal(value: StatValue) -> bytes:
@@ -274,7 +274,7 @@ def _stored(value: StatValue, value_type: ValueType) -> StatValue:
 
 
 def _unscaled_bytes(value: Any, scale: int) -> bytes:
-    """The shortest big-endian two's complement of a decimal's digits at that scale."""
+    """The shortest big-endian two's complement of a decimal's unscaled value at that scale."""
     unscaled = Decimal(value).scaleb(scale, _EXACT)
     if unscaled != unscaled.to_integral_value():
         raise InvalidInputError(f"{value} has more than {scale} decimal places", hint="leave the bound out")
@@ -283,7 +283,7 @@ def _unscaled_bytes(value: Any, scale: int) -> bytes:
 
 
 def merge_column_stats(older: ColumnStats, newer: ColumnStats) -> ColumnStats:
-    """The statistics of a partition after both records: a tight bound or a deletion stands alone, others widen."""
+    """Merges two records of a partition's statistics: a tight bound or a deletion replaces the older, others widen."""
     if newer.is_deleted or older.is_deleted or newer.is_tight_bound:
         return newer
     return widen_column_stats(older, newer, file_name=newer.file_name)
@@ -292,7 +292,7 @@ def merge_column_stats(older: ColumnStats, newer: ColumnStats) -> ColumnStats:
 def widen_column_stats(
     older: ColumnStats, newer: ColumnStats, *, file_name: str, is_tight_bound: bool = False
 ) -> ColumnStats:
-    """The statistics of what both are about, taken together, whether they would stand alone or not."""
+    """The union of two statistics, whether bounds are tight or not."""
     typed = newer if newer.value_type is not ValueType.NULL else older
     return ColumnStats(
         file_name,
@@ -310,7 +310,7 @@ def widen_column_stats(
 
 
 def _outer(lies_beyond: Callable[[Any, Any], bool], older: StatValue | None, newer: StatValue | None) -> Any:
-    """Of two bounds the one that lies beyond the other; NaN lies above all others."""
+    """The outer one of two bounds; NaN is above all others."""
     if older is None or newer is None:
         return newer if older is None else older
     try:
@@ -329,7 +329,7 @@ def _sum(older: int | None, newer: int | None) -> int | None:
 
 @lru_cache(maxsize=256)
 def value_type_of(kind: pa.DataType) -> tuple[ValueType, str | None] | None:
-    """How V2 statistics name the type of a column, and their additional info; None for a type without statistics."""
+    """The value type and additional info of a column in V2 statistics; None for a type without statistics."""
     if pat.is_dictionary(kind):
         return value_type_of(kind.value_type)
     if pat.is_decimal(kind):

@@ -62,7 +62,7 @@ __all__ = [
 
 ALL_PARTITIONS = "__all_partitions__"
 PARTITION_STAT_PREFIX = "__partition_stat__"
-"""Stands where the partition stands in the keys that an expression index has for whole partitions."""
+"""Marks keys of an expression index that are for whole partitions; stands before the partition."""
 
 _NOT_PARTITIONED = "."
 _SEED = 0xFFFFFFFF_DABADABA
@@ -95,7 +95,7 @@ def column_stats_key(column: str, partition: str, file_name: str) -> str:
 
 
 def column_stats_prefix(column: str, partition: str | None = None) -> str:
-    """What the keys of a column begin with: in all partitions, or in one."""
+    """The prefix of the keys of a column: in all partitions, or in one."""
     return _hash_text(column) + ("" if partition is None else _hash_text(partition_key(partition)))
 
 
@@ -116,20 +116,20 @@ def bloom_key(partition: str, file_name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _hash_text(text: str) -> str:
-    """Columns and partitions come again and again, with every file."""
+    """Cached: columns and partitions recur with every file."""
     return base64.b64encode(xxhash.xxh64_digest(text.encode(), _SEED)).decode()
 
 
 @lru_cache(maxsize=4096)
 def _md5_text(text: str) -> str:
-    """A file has statistics of many columns."""
+    """Cached: a file has statistics of many columns."""
     return base64.b64encode(hashlib.md5(text.encode(), usedforsecurity=False).digest()).decode()
 
 
 def group_file_id(mdt_partition: str, index: int, data_partition: str | None = None) -> str:
     """The file id of a metadata-table file group.
 
-    `data_partition` is given for a partitioned record index alone: each data partition has its own groups there.
+    `data_partition` is given only for a partitioned record index, where each data partition has its own groups.
     """
     assert data_partition is None or mdt_partition == "record_index", mdt_partition
     partition = "" if data_partition is None else f"{escape_partition(data_partition)}-"
@@ -147,7 +147,7 @@ def _file_id_prefix(mdt_partition: str) -> str:
 
 
 def group_index(file_id: str) -> int | None:
-    """Which of its (data) partition's groups a file id names; None when it names none. Old ids lack the last `-0`."""
+    """The number of a file group in its (data) partition; None for other file ids. Old ids lack the last `-0`."""
     match = _GROUP.fullmatch(file_id)
     return int(match["index"]) if match else None
 
@@ -159,19 +159,19 @@ def data_partition_of_group(file_id: str) -> str | None:
 
 
 def escape_partition(partition: str) -> str:
-    """A data partition as it stands in a file id: with no `-`, `_`, `/`, nor anything else that Hive escapes."""
+    """A data partition as part of a file id: `-`, `_`, `/` and all characters that Hive escapes are escaped."""
     return _TO_ESCAPE.sub(lambda match: f"%{ord(match[0]):02X}", partition)
 
 
 def unescape_partition(escaped: str) -> str:
-    """Inverse of `escape_partition`; a `%` that is no escape stays as it is."""
+    """Inverse of `escape_partition`; a `%` that begins no escape is kept."""
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), escaped)
 
 
 def instant_millis(instant: str, zone: tzinfo) -> int:
     """Milliseconds since 1970 of an instant time in the timeline's zone, as the record index stores it.
 
-    An instant of the seconds era is taken to be at the end of its second. One that is no date raises ValueError.
+    An instant without milliseconds counts as the end of its second. One that is not a date raises ValueError.
     """
     if not (instant.isascii() and instant.isdigit() and len(instant) in (14, 17)):
         raise ValueError(f"not an instant that has a date: {instant!r}")
@@ -186,9 +186,9 @@ def instant_of_millis(millis: int, zone: tzinfo) -> str:
 
 
 def uuid_bits(file_id: str) -> tuple[int, int, int] | None:
-    """A file id of a UUID and an index as two signed 64-bit halves and the index (-1 when there is none).
+    """A file id of a UUID and an index as two signed 64-bit halves and the index (-1 if there is none).
 
-    None when the id is not exactly of that form, so that the bits could not give it back.
+    None if the id does not have exactly that form and could not be restored from the bits.
     """
     uuid, index = file_id[:36], file_id[37:]
     if not _UUID.fullmatch(uuid) or file_id[36:37] not in ("", "-"):

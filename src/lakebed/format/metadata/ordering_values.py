@@ -1,8 +1,8 @@
-"""Ordering values at the end of stored record index entries, for many at once: most entries then differ.
+"""Ordering values of many record index entries, encoded and decoded as arrays.
 
-An entry is what comes before the ordering value, the value as a nullable long, and a null for the payload that follows.
-What comes before is the same for all keys of a file group and instant. So entries are put together, and taken apart,
-by Arrow and numpy, and only what comes before is left to be coded one by one.
+An entry is a head, the ordering value as a nullable long, and a null for the next payload. The head is the same for all
+keys of a file group and instant, but values differ by key. So Arrow and numpy join and split entries, and only
+distinct heads are encoded or decoded one by one.
 """
 
 from __future__ import annotations
@@ -14,26 +14,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray, pc
-from lakebed.format.hfile.arrow import binary_array
-from lakebed.format.hfile.order import binary_buffers
-
-Bytes = npt.NDArray[np.uint8]
-Int64s = npt.NDArray[np.int64]
+from lakebed.format.hfile.arrow import binary_array, binary_buffers
+from lakebed.kernels.buffers import Bytes, Int64s
 
 NO_ORDERING = -(2**63)
-"""Stands for no value where numbers lie in an array. As a value it is not told apart, which is safe: it is not used."""
+"""Stands for "no value" in arrays of numbers. An entry with this number counts as having none, which is safe."""
 
 _PIECE = 1 << 16
 _LONG_BYTES_MAX = 10
 _SET = 2
-"""The branch of a nullable long that is not null."""
+"""The union branch, as encoded, of a nullable long that is set."""
 _NULLS = b"\0\0"
-"""No ordering value, and no payload after it."""
+"""The end of an entry without ordering value: it is null, and so is the next payload."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitValues:
-    """Entries taken apart: entry i is `heads[ids[i]]` and the number `ordering[i]`."""
+    """Split entries: entry i is `heads[ids[i]]` and the number `ordering[i]`."""
 
     heads: list[bytes]
     ids: Int64s
@@ -50,7 +47,7 @@ def join_ordering(head: bytes, ordering: ArrowArray) -> ArrowArray:
 
 
 def head_of(entry: bytes) -> bytes:
-    """What comes before the ordering value of an entry that has none."""
+    """The head of an entry that has no ordering value."""
     assert entry.endswith(_NULLS), "an entry without an ordering value"
     return entry[: -len(_NULLS)]
 
@@ -61,10 +58,10 @@ def without_value(head: bytes) -> bytes:
 
 
 def split_ordering(values: ArrowArray) -> SplitValues | None:
-    """Entries (binary) taken apart; None if one is not of this form.
+    """Splits entries (binary); None if one does not have this form.
 
-    Where an entry is cut is told from its end, which may be wrong for bytes that only look alike. It was right if what
-    `without_value` makes of its head is an entry: a decoder that takes the head in gets to the cut.
+    The position of the split is found from the end of an entry, which may be wrong for other bytes. It is right if
+    `without_value(head)` can be decoded as an entry.
     """
     lengths = _tail_lengths(values)
     if lengths is None:
@@ -83,7 +80,7 @@ def split_ordering(values: ArrowArray) -> SplitValues | None:
 
 
 def _join_piece(head: bytes, numbers: ArrowArray) -> ArrowArray:
-    """One row of bytes per entry: the head, the branch, room for the number, the null; of these, those in use."""
+    """Entries from one row of bytes each (head, branch, ten bytes for the number, null), without the unused bytes."""
     is_set = np.asarray(numbers.is_valid())
     longs, lengths = _encode_longs(_to_zigzag(pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)))
     rows = np.zeros((len(numbers), len(head) + _LONG_BYTES_MAX + 2), np.uint8)
@@ -98,7 +95,7 @@ def _join_piece(head: bytes, numbers: ArrowArray) -> ArrowArray:
 
 
 def _tail_lengths(values: ArrowArray) -> Int64s | None:
-    """How many bytes of each entry are its ordering value and what follows."""
+    """The length in bytes of each entry's end, from the ordering value on."""
     data, offsets = binary_buffers(values)
     starts, lasts = offsets[:-1], offsets[1:] - len(_NULLS)
     if len(lasts) and np.min(lasts - starts) < _LONG_BYTES_MAX + 1:
@@ -130,7 +127,7 @@ def _to_zigzag(numbers: Int64s) -> npt.NDArray[np.uint64]:
 
 
 def _encode_longs(zigzag: npt.NDArray[np.uint64]) -> tuple[Bytes, Int64s]:
-    """The bytes of Avro longs, ten per number, and how many of them count."""
+    """The bytes of Avro longs, ten per number, and how many of them are used."""
     shifts = np.arange(0, 7 * _LONG_BYTES_MAX, 7, dtype=np.uint64)
     rest = zigzag[:, None] >> shifts
     lengths: Int64s = np.maximum((rest > 0).sum(axis=1), 1)

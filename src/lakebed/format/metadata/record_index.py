@@ -1,11 +1,11 @@
-"""Entries of the record index: where each record key lives.
+"""Entries of the record index: the location of each record key.
 
-In an HFile an entry is the record key and an Avro datum, the metadata record of kind 5, that holds the location. Of a
-whole file each distinct location is decoded once. Datums are decoded here by hand: their fields are all plain, a lookup
-of one key then needs light imports only, and no schema that a broken file holds can lead a general decoder astray.
+In an HFile an entry is the record key and an Avro datum, the metadata record of kind 5, with the location. In a whole
+file each distinct location is decoded once. Datums are decoded here by hand: all their fields are plain, and a hostile
+schema in a file then cannot misuse a general decoder.
 
 A stored schema may add an `orderingValue` to the location: a lower bound of the ordering value of the key's row. Ours
-is a nullable long after all other fields, where `ordering_values` takes care of many at once.
+is a nullable long after all other fields; `ordering_values` encodes and decodes many of them.
 """
 
 from __future__ import annotations
@@ -14,25 +14,40 @@ import json
 import struct
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakebed.errors import CorruptTableError
-from lakebed.format.avro.numbers import decode_long
-from lakebed.format.hfile.layout import BLOCK_BYTES_MAX, Codec
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import pyarrow as pa
-
-    from lakebed.format.arrow import ArrowArray
-    from lakebed.model.source import ByteSource
+from lakebed.format.arrow import ArrowArray
+from lakebed.format.guard import decoding
+from lakebed.format.hfile.arrow import all_records, key_order
+from lakebed.format.hfile.layout import HFILE_BLOCK_BYTES_MAX, Codec
+from lakebed.format.hfile.reader import HFile
+from lakebed.format.hfile.writer import encode_hfile
+from lakebed.format.metadata.datum import (
+    NULL,
+    ORDERING_VALUE,
+    RECORD_INDEX_PAYLOAD,
+    RecordKind,
+    encode_datum,
+    encode_optional_long,
+    encode_optional_text,
+    has_same_layout,
+    stored_schema,
+)
+from lakebed.format.metadata.keys import uuid_bits
+from lakebed.format.metadata.ordering_values import NO_ORDERING, head_of, join_ordering, split_ordering, without_value
+from lakebed.format.varint import decode_long, encode_long
+from lakebed.model.source import ByteSource, BytesSource
 
 ORDERING_COLUMN = "ordering_value"
-RECORD_INDEX_PAYLOAD, ORDERING_FIELD = "recordIndexMetadata", "orderingValue"
 _UUID_AND_INDEX, _RAW_FILE_ID = 0, 1
-"""How an entry spells its file id."""
+"""Encodings of the file id of an entry."""
 _NO_INDEX = -1
 _HALF = (1 << 64) - 1
 _PLAIN = ("string", "int", "long", "double", "float")
@@ -44,7 +59,7 @@ _BAD_BYTES = (struct.error, ValueError, LookupError, TypeError, AttributeError, 
 class RecordLocation:
     """The file group that holds a record key, and the instant (epoch milliseconds) that put it there.
 
-    `ordering` is a lower bound of the ordering value of the key's row, None where the entry has none.
+    `ordering` is a lower bound of the ordering value of the key's row; None if the entry has none.
     """
 
     partition: str
@@ -55,7 +70,7 @@ class RecordLocation:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A field of the stored schema. `kind` is its plain Avro type, or None where only a null is understood."""
+    """A field of the stored schema. `kind` is its plain Avro type, or None if only null is supported."""
 
     name: str
     kind: str | None
@@ -71,15 +86,11 @@ def decode_record_index_value(value: bytes, schema: str, *, path: str = "<record
 
 def encode_record_index_value(location: RecordLocation, *, has_ordering: bool = False) -> bytes:
     """Inverse of `decode_record_index_value`, for `stored_schema` with an ordering value, or without."""
-    from lakebed.format.metadata.datum import encode_optional_long
-
     return _encode_entry(location, encode_optional_long(location.ordering) if has_ordering else b"")
 
 
 def encode_ordered_entries(location: RecordLocation, ordering: ArrowArray) -> ArrowArray:
     """Entries of one location that have these ordering values (int64, null for none), as a dictionary."""
-    from lakebed.format.metadata.ordering_values import head_of, join_ordering
-
     return join_ordering(head_of(encode_record_index_value(location, has_ordering=True)), ordering)
 
 
@@ -88,8 +99,6 @@ def decode_record_index(source: ByteSource) -> pa.RecordBatch:
 
     If the stored schema has an ordering value, it is the fifth column, `ordering_value`.
     """
-    import pyarrow as pa
-
     keys, entries = decode_entries(source)
     ids, locations = pa.array(entries.ids), entries.locations
     columns: dict[str, ArrowArray] = {"key": keys}
@@ -103,7 +112,7 @@ def decode_record_index(source: ByteSource) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class DecodedEntries:
-    """Entries: entry i says `locations[ids[i]]`, and `ordering[i]` if the schema has ordering values of any type."""
+    """Entries: entry i has `locations[ids[i]]`, and `ordering[i]` if the schema has ordering values of any type."""
 
     ids: npt.NDArray[np.int64]
     locations: list[RecordLocation]
@@ -112,11 +121,6 @@ class DecodedEntries:
     @property
     def ordering_numbers(self) -> npt.NDArray[np.int64] | None:
         """Ordering values as numbers, `NO_ORDERING` for none; None if no entry has a number."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        from lakebed.format.metadata.ordering_values import NO_ORDERING
-
         if self.ordering is None or self.ordering.type != pa.int64() or self.ordering.null_count == len(self.ordering):
             return None
         numbers: npt.NDArray[np.int64] = pc.fill_null(self.ordering, NO_ORDERING).to_numpy(zero_copy_only=False)
@@ -125,13 +129,6 @@ class DecodedEntries:
 
 def decode_entries(source: ByteSource) -> tuple[ArrowArray, DecodedEntries]:
     """The keys of an HFile in their order, and their entries."""
-    import pyarrow as pa
-
-    from lakebed.format.guard import decoding
-    from lakebed.format.hfile import HFile
-    from lakebed.format.hfile.arrow import all_records
-    from lakebed.model.source import BytesSource
-
     file = HFile.open(BytesSource(source.read(0, source.size), source.path))
     records, schema = all_records(file), file.schema
     if schema is None and len(records):
@@ -145,9 +142,6 @@ def decode_entries(source: ByteSource) -> tuple[ArrowArray, DecodedEntries]:
 
 def decode_entry_values(values: ArrowArray, schema: str, *, path: str) -> DecodedEntries:
     """The entries in stored values (binary, or a dictionary of it), whose Avro schema is `schema`."""
-    import numpy as np
-    import pyarrow as pa
-
     if pa.types.is_dictionary(values.type):
         distinct = decode_entry_values(values.dictionary, schema, path=path)
         ids = values.indices.to_numpy()
@@ -167,10 +161,6 @@ def decode_entry_values(values: ArrowArray, schema: str, *, path: str) -> Decode
 
 def _decode_split(values: ArrowArray, schema: str, path: str) -> DecodedEntries | None:
     """Entries that end with an ordering value: each distinct location is decoded once."""
-    import pyarrow as pa
-
-    from lakebed.format.metadata.ordering_values import NO_ORDERING, split_ordering, without_value
-
     if not len(values) or not _ends_with_ordering(schema):
         return None
     split = split_ordering(values)
@@ -179,7 +169,7 @@ def _decode_split(values: ArrowArray, schema: str, path: str) -> DecodedEntries 
     try:
         locations = [_decode_entry(without_value(head), schema, path)[0] for head in split.heads]
     except CorruptTableError:
-        return None  # It was cut in the wrong place, or is broken; by itself it tells.
+        return None  # Split at the wrong position, or malformed: decoding entries one by one tells which.
     return DecodedEntries(split.ids, locations, pa.array(split.ordering, mask=split.ordering == NO_ORDERING))
 
 
@@ -190,7 +180,7 @@ def encode_record_index(
     created_ms: int,
     base_file: bool,
     codec: Codec = "gzip",
-    block_bytes_max: int = BLOCK_BYTES_MAX,
+    block_bytes_max: int = HFILE_BLOCK_BYTES_MAX,
     bloom: bytes | None = None,
 ) -> bytes:
     """Inverse of `decode_record_index`, in any order of rows: the HFile of entries whose keys are unique.
@@ -198,8 +188,6 @@ def encode_record_index(
     `schema` is the stored Avro schema, of table versions 8 or 9. If it has an ordering value, it must be a nullable
     long, and is taken from the column `ordering_value`.
     """
-    from lakebed.format.hfile import encode_hfile, key_order
-
     ordering = _ordering_field(schema)
     assert ordering is None or (ordering.kind, ordering.null_branch) == ("long", 0), ordering
     return encode_hfile(
@@ -217,10 +205,6 @@ def encode_record_index(
 
 def encode_record_index_values(entries: pa.RecordBatch, *, has_ordering: bool = False) -> ArrowArray:
     """The stored values of entries, as a dictionary: each distinct location is encoded once."""
-    import pyarrow as pa
-
-    from lakebed.format.metadata.datum import encode_optional_long
-
     columns = [entries["partition"], entries["file_id"], entries["instant_ms"]]
     assert all(column.null_count == 0 for column in columns)
     columns += [entries[ORDERING_COLUMN]] if has_ordering else []
@@ -233,18 +217,13 @@ def encode_record_index_values(entries: pa.RecordBatch, *, has_ordering: bool = 
 
 
 def _spread(distinct: list[str], ids: ArrowArray) -> ArrowArray:
-    """The dictionary array of texts taken by `ids`."""
-    import pyarrow as pa
-
+    """A dictionary array of texts, selected by `ids`."""
     encoded = pa.array(distinct, pa.string()).dictionary_encode()
     return pa.DictionaryArray.from_arrays(encoded.indices.take(ids), encoded.dictionary)
 
 
 def _number_rows(columns: list[ArrowArray]) -> tuple[ArrowArray, list[ArrowArray]]:
-    """Numbers that are equal for rows that are equal in all columns, and columns of the rows that numbers stand for."""
-    import numpy as np
-    import pyarrow as pa
-
+    """Numbers rows so that equal rows have equal numbers; returns the numbers, and the columns of the distinct rows."""
     ids, count = np.zeros(len(columns[0]), np.int64), min(len(columns[0]), 1)
     distinct: list[ArrowArray] = []
     for column in columns:
@@ -260,10 +239,7 @@ def _number_rows(columns: list[ArrowArray]) -> tuple[ArrowArray, list[ArrowArray
 
 
 def _renumber(numbers: npt.NDArray[np.int64], bound: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Positions of `numbers`, all below `bound`, among those that occur; and these."""
-    import numpy as np
-    import pyarrow as pa
-
+    """Renumbers `numbers`, all below `bound`, by the distinct ones; returns the new numbers and the distinct ones."""
     if bound > len(numbers):
         encoded = pa.array(numbers).dictionary_encode()
         return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_numpy()
@@ -273,16 +249,6 @@ def _renumber(numbers: npt.NDArray[np.int64], bound: int) -> tuple[npt.NDArray[n
 
 def _encode_entry(location: RecordLocation, after: bytes) -> bytes:
     """The datum of a location, with the bytes of fields `after` those of table version 9."""
-    from lakebed.format.avro.numbers import encode_long
-    from lakebed.format.metadata.datum import (
-        NULL,
-        encode_datum,
-        encode_optional_long,
-        encode_optional_text,
-    )
-    from lakebed.format.metadata.keys import uuid_bits
-    from lakebed.format.metadata.record_kinds import RecordKind
-
     bits = uuid_bits(location.file_id)
     high, low, index = bits or (-1, -1, -1)
     payload = (
@@ -293,7 +259,7 @@ def _encode_entry(location: RecordLocation, after: bytes) -> bytes:
         encode_optional_text("" if bits else location.file_id),
         encode_optional_long(location.instant_ms),
         encode_long(_UUID_AND_INDEX if bits else _RAW_FILE_ID),
-        NULL,  # The position in the file, which nobody writes.
+        NULL,  # The position in the file, which no writer sets.
         after,
     )
     return encode_datum(RecordKind.RECORD_INDEX, b"".join(payload))
@@ -309,7 +275,7 @@ def _decode_entry(value: bytes, schema: str, path: str) -> tuple[RecordLocation,
 
 @lru_cache(maxsize=1024)
 def _decode_fields(value: bytes, schema: str) -> tuple[RecordLocation, Any]:
-    """As `_decode_entry`; the shards of an index hold the same few values."""
+    """As `_decode_entry`. Cached: the shards of an index have the same few values."""
     location, at = None, 0
     for field in _schema_fields(schema):
         entry, at = _decode_field(value, at, field)
@@ -319,7 +285,7 @@ def _decode_fields(value: bytes, schema: str) -> tuple[RecordLocation, Any]:
     if location is None:
         raise ValueError("not an entry of the record index")
     partition, instant_ms = location["partitionName"] or "", _number(location["instantTime"])
-    return RecordLocation(partition, _file_id(location), instant_ms), location.get(ORDERING_FIELD)
+    return RecordLocation(partition, _file_id(location), instant_ms), location.get(ORDERING_VALUE)
 
 
 def _file_id(location: dict[str, Any]) -> str:
@@ -351,13 +317,11 @@ def _ordering_field(schema: str | None) -> _Field | None:
     except _BAD_BYTES:
         return None
     parts = (part for field in fields if field.name == RECORD_INDEX_PAYLOAD for part in field.parts)
-    return next((part for part in parts if part.name == ORDERING_FIELD), None)
+    return next((part for part in parts if part.name == ORDERING_VALUE), None)
 
 
 def _ordering_kind(schema: str) -> pa.DataType | None:
     """The Arrow type of the ordering values in the stored schema, if it has any."""
-    import pyarrow as pa
-
     field = _ordering_field(schema)
     if field is None or field.kind is None:
         return None
@@ -365,9 +329,7 @@ def _ordering_kind(schema: str) -> pa.DataType | None:
 
 
 def _ends_with_ordering(schema: str) -> bool:
-    """Whether entries of the schema end as those with an ordering value do that lakebed writes."""
-    from lakebed.format.metadata.schema import has_same_layout, stored_schema
-
+    """Whether entries of the schema have the layout that lakebed writes for entries with an ordering value."""
     try:
         return has_same_layout(schema, stored_schema(has_ordering=True))
     except _BAD_BYTES:

@@ -1,8 +1,7 @@
 """Records of the metadata table: one at a time, or all of a file as Arrow columns.
 
-Values are Avro datums as HFiles store them, `schema` the Avro JSON that is stored with them, `path` the file, for
-messages. Column statistics and the record index have modules of their own; what reads and writes their records can be
-imported from here, too.
+Values are Avro datums as HFiles store them, `schema` is the Avro JSON that is stored with them, `path` the file, for
+messages. Codecs of column statistics and of the record index have their own modules, and are re-exported here.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import ArrowArray, pc
-from lakebed.format.avro.numbers import encode_long
 from lakebed.format.guard import decoding
 from lakebed.format.metadata.column_ranges import column_stats_values, decode_column_stats
 from lakebed.format.metadata.column_stats import (
@@ -25,19 +23,22 @@ from lakebed.format.metadata.column_stats import (
     merge_column_stats,
     value_type_of,
 )
-from lakebed.format.metadata.columns import decode_payloads, field_of, texts
 from lakebed.format.metadata.datum import (
     NULL,
+    RecordKind,
     decode_datum,
+    decode_payloads,
     encode_boolean,
     encode_bytes,
     encode_datum,
     encode_text,
+    field_of,
+    texts,
 )
 from lakebed.format.metadata.keys import ALL_PARTITIONS
 from lakebed.format.metadata.record_index import RecordLocation, decode_record_index_value
 from lakebed.format.metadata.record_index import encode_record_index_value as encode_record_index_record
-from lakebed.format.metadata.record_kinds import RecordKind
+from lakebed.format.varint import encode_long
 from lakebed.model.metadata import BloomRecord, ColumnStats, FileEntry, SecondaryRecord
 
 __all__ = [
@@ -61,7 +62,7 @@ __all__ = [
 ]
 
 _FEW_BYTES = 64 << 10
-"""Of file lists: up to so many they are decoded one by one, which saves the set-up of columns."""
+"""Maximum size in bytes of file lists that are decoded one by one, which avoids the set-up of columns."""
 
 Payload: TypeAlias = Mapping[str, FileEntry] | BloomRecord | ColumnStats | RecordLocation | SecondaryRecord
 
@@ -107,7 +108,7 @@ def _payload(kind: RecordKind, datum: dict[str, Any]) -> Payload:
 
 
 def encode_files_record(entries: Mapping[str, FileEntry], *, kind: RecordKind = RecordKind.FILES) -> bytes:
-    """The datum that lists files of a partition, or partitions, in the order of `entries`."""
+    """The datum of a list of files of a partition, or of partitions, in the order of `entries`."""
     items = b"".join(
         encode_text(name) + encode_long(entry.size) + encode_boolean(entry.is_deleted)
         for name, entry in entries.items()
@@ -122,7 +123,7 @@ def encode_bloom_record(record: BloomRecord) -> bytes:
 
 
 def encode_secondary_record(*, is_deleted: bool = False) -> bytes:
-    """The datum of a secondary index entry: the same for all that live."""
+    """The datum of a secondary index entry, the same for all live entries."""
     return encode_datum(RecordKind.SECONDARY_INDEX, encode_boolean(is_deleted))
 
 
@@ -150,7 +151,7 @@ def decode_files(keys: ArrowArray, values: ArrowArray, schema: str, *, path: str
 
 
 def _decode_few_files(keys: ArrowArray, values: ArrowArray, schema: str, path: str) -> pa.Table:
-    """As `decode_files`, one record after the other."""
+    """As `decode_files`, one record at a time."""
     found: list[tuple[str, str, int, bool]] = []
     with decoding(path, "a list of files"):
         partitions = texts(keys).to_pylist()
@@ -189,8 +190,8 @@ def decode_secondary_records(keys: ArrowArray, values: ArrowArray, schema: str, 
 def merge_files(older: Mapping[str, FileEntry], newer: Mapping[str, FileEntry]) -> dict[str, FileEntry]:
     """The entries of a partition after both records, as Hudi keeps them.
 
-    Files only grow, so of two sizes the greater counts. A deletion goes once it met its file; before that it stays,
-    for an older record that may still have the file.
+    Files only grow, so the greater of two sizes counts. A deletion and the file it deletes cancel out; a deletion
+    without its file is kept, because an older record may have the file.
     """
     merged = dict(older)
     for name, entry in newer.items():
@@ -205,9 +206,9 @@ def merge_files(older: Mapping[str, FileEntry], newer: Mapping[str, FileEntry]) 
 
 
 def merge_file_entries(entries: pa.Table) -> pa.Table:
-    """The entries that live after all records, given oldest first with the columns of `decode_files`.
+    """The live entries after all records, given oldest first with the columns of `decode_files`.
 
-    An entry lives unless its newest mention is a deletion; its size is the greatest since it was last deleted.
+    An entry is live unless its newest record is a deletion; its size is the greatest since it was last deleted.
     """
     if entries.num_rows == 0:
         return entries

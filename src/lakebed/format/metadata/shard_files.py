@@ -1,9 +1,9 @@
-"""What the files of one shard of the metadata table hold.
+"""Files of a shard of the metadata table, encoded.
 
 base file      an HFile with all entries of the shard
-log file       an HFile block with new entries, then a DELETE block with the keys that go; either may be missing
-merged log     a DELETE block with keys that go first, then HFile blocks with entries; they name whom they stand for
-placeholder    a log file with an empty DELETE block: it says that the shard exists
+log file       an HFile block with new entries, then a DELETE block with deleted keys; either may be missing
+merged log     a DELETE block, then HFile blocks with entries; headers name the instants that they replace
+placeholder    a log file with an empty DELETE block, which makes the shard exist
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from lakebed.format.log.blocks import encode_deletes
 from lakebed.format.log.file import BlockKind, HeaderKey, encode_log_block
 
 BLOOM_KEYS = 10_000
-"""The keys for which Hudi sizes the bloom filter of such a base file.
+"""Number of keys for which Hudi sizes the Bloom filter of such a base file.
 
-Beyond, the filter grows row by row and takes longer to fill than all the rest, for readers that do not ask it: base
-files of more keys have none.
+For more keys the filter would take longer to build than the rest of the file, and readers do not use it: base files of
+more keys have none.
 """
 
 _NO_DELETES = bytes.fromhex("000000030000000100")
@@ -32,7 +32,7 @@ _NO_DELETES = bytes.fromhex("000000030000000100")
 def encode_shard_base(
     keys: ArrowArray, values: ArrowArray, *, schema: str, created_ms: int, in_order: bool = False
 ) -> bytes:
-    """The base file of entries with unique keys, given in ascending order or in any; also of none."""
+    """The base file of entries with unique keys, sorted (`in_order`) or not; there may be none."""
     bloom = encode_bloom(build_bloom(keys, capacity=BLOOM_KEYS)) if len(keys) <= BLOOM_KEYS else None
     return encode_hfile(
         keys,
@@ -57,9 +57,9 @@ def encode_shard_log(
     in_order: bool = False,
     packing: Packing | None = None,
 ) -> bytes:
-    """The log file that an instant writes: entries with unique keys, in ascending or any order, and keys to delete.
+    """The log file of an instant: entries with unique keys, sorted (`in_order`) or not, and deleted keys.
 
-    `packing` is for many entries, as in `encode_hfile`.
+    `packing` is for many entries, see `encode_hfile`.
     """
     header = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema}
     blocks = []
@@ -71,7 +71,7 @@ def encode_shard_log(
         blocks.append(encode_log_block(BlockKind.HFILE_DATA, header, hfile))
     if len(deletes):
         blocks.append(encode_log_block(BlockKind.DELETE, header, _delete_content(deletes, mdt_partition)))
-    assert blocks, "a log file says something"
+    assert blocks, "a log file has a block"
     return b"".join(blocks)
 
 
@@ -85,9 +85,9 @@ def encode_merged_log(
     schema: str,
     created_ms: int,
 ) -> bytes:
-    """The log file of a log compaction: keys that go, then blocks of entries, each with unique keys in ascending order.
+    """The log file of a log compaction: deleted keys, then blocks of entries, each with unique keys in ascending order.
 
-    It stands for the blocks of the `replaced` instants, newest first.
+    It replaces the blocks of the `replaced` instants, newest first.
     """
     times = {HeaderKey.COMPACTED_BLOCK_TIMES: ",".join(replaced)}
     header = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema, **times}
@@ -97,7 +97,7 @@ def encode_merged_log(
     for keys, values in entries:
         hfile = encode_hfile(keys, values, schema=schema, created_ms=created_ms, base_file=False, order=None)
         blocks.append(encode_log_block(BlockKind.HFILE_DATA, header, hfile))
-    assert blocks, "a log file says something"
+    assert blocks, "a log file has a block"
     return b"".join(blocks)
 
 
@@ -107,5 +107,5 @@ def _delete_content(deletes: ArrowArray, mdt_partition: str) -> bytes:
 
 
 def encode_placeholder_log(instant: str) -> bytes:
-    """The log file that brings a shard into being, without an entry."""
+    """The log file that creates a shard without entries."""
     return encode_log_block(BlockKind.DELETE, {HeaderKey.INSTANT_TIME: instant}, _NO_DELETES)

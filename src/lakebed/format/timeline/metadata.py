@@ -1,7 +1,7 @@
 """Contents of timeline files: Avro containers, except for the JSON commits of table version 6.
 
-`decode_document` and `encode_document` go between bytes and plain dictionaries for every schema of the timeline. The
-functions below them give the values of `lakebed.model.commit` for the files that reads and table services look into.
+`decode_document` and `encode_document` convert between bytes and dictionaries for every schema of the timeline. The
+functions below convert to and from the values of `lakebed.model.commit`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import fastavro
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.avro.container import MAGIC, decode_container, encode_container
+from lakebed.format.avro.container import AVRO_MAGIC, decode_container, encode_container
 from lakebed.format.guard import check_files, check_partitions, decode_json_object, decoding
 from lakebed.model.commit import (
     CleanedPartition,
@@ -36,7 +36,7 @@ _COMMIT = "HoodieCommitMetadata"
 _REPLACE_COMMIT = "HoodieReplaceCommitMetadata"
 
 _NO_PREV_COMMIT = "null"
-"""What the format writes, as a string, where a file has no predecessor."""
+"""The text that the format stores if a file has no predecessor."""
 
 _TYPED_STAT_FIELDS = frozenset(
     [
@@ -48,9 +48,9 @@ _TYPED_STAT_FIELDS = frozenset(
 
 
 def decode_document(data: bytes, schema_name: str, *, path: str) -> dict[str, Any]:
-    """The record of a timeline file whose schema is called `schema_name`, read with the schema in the file.
+    """The record of a timeline file with the schema `schema_name`, decoded with the schema in the file.
 
-    Fields have the types of the schema of that name; fields that the writer did not know are missing.
+    Fields have the types of our schema of that name; fields that the writer did not know are missing.
     """
     name, document = decode_container(data, path=path)
     if name != schema_name:
@@ -64,10 +64,10 @@ def encode_document(document: Mapping[str, Any], schema_name: str) -> bytes:
 
 
 def decode_commit(data: bytes, *, path: str) -> CommitMetadata:
-    """A commit, delta commit or replace commit, in Avro or JSON; an empty file says nothing about the write."""
+    """A commit, delta commit or replace commit, in Avro or JSON; an empty file gives empty metadata."""
     if not data:
         return CommitMetadata()
-    if data.startswith(MAGIC):
+    if data.startswith(AVRO_MAGIC):
         name, document = decode_container(data, path=path)
         if name not in (_COMMIT, _REPLACE_COMMIT):
             raise CorruptTableError(f"{_COMMIT} is expected, not {name}", path=path)
@@ -92,7 +92,7 @@ def encode_commit(metadata: CommitMetadata, *, replace: bool) -> bytes:
         partition: [_encode_stat(stat) for stat in stats] for partition, stats in metadata.write_stats.items()
     }
     document = {
-        # Each with its branch of a union: else all that is in them would be looked through to find that.
+        # Values name their union branch; otherwise the encoder would search all of their content for it.
         "partitionToWriteStats": ("map", write_stats),
         "compacted": metadata.compacted,
         "extraMetadata": ("map", dict(metadata.extra_metadata)),
@@ -251,7 +251,7 @@ def _schema(schema_name: str) -> Any:
 
 
 def _checked(document: dict[str, Any], schema_name: str, path: str) -> dict[str, Any]:
-    """`document`, if its fields have the types of our schema, whatever types the file claimed for them."""
+    """`document`; CorruptTableError if its fields do not have the types of our schema, whatever the file's schema."""
     with decoding(path, schema_name):
         if not fastavro.validate(document, _schema(schema_name), raise_errors=False):
             raise CorruptTableError(f"fields of {schema_name} have wrong types", path=path)
@@ -262,7 +262,7 @@ def _decode_json_commit(data: bytes, path: str) -> dict[str, Any]:
     document = decode_json_object(data, path=path, what="commit metadata")
     extra = document.get("extraMetadata")
     if isinstance(extra, dict):
-        # JSON lets a writer store a key without a value, which Avro does not know.
+        # In JSON a key may have no value, which Avro does not allow.
         document["extraMetadata"] = {key: value for key, value in extra.items() if value is not None}
     return document
 
@@ -296,7 +296,7 @@ def _encode_stat(stat: WriteStat) -> dict[str, Any]:
         **stat.extra,
         "fileId": stat.file_id,
         "path": stat.path or None,
-        # The workload profile of an inflight instant has neither: its files have yet to get a path.
+        # The workload profile of an inflight instant has neither: its files have no path yet.
         "partitionPath": stat.partition if stat.path else None,
         "prevCommit": _NO_PREV_COMMIT if stat.prev_commit is None else stat.prev_commit,
         "numWrites": stat.num_writes,

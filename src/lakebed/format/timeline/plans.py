@@ -1,4 +1,4 @@
-"""Plans of table services and restores that timeline files carry: what is to be done, before it is done."""
+"""Plans of table services and restores, as timeline files store them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def decode_rollback_plan(data: bytes, *, path: str) -> RollbackPlan:
 
 
 def encode_rollback_plan(plan: RollbackPlan, *, table_url: str) -> bytes:
-    """The plan of a rollback; the format asks for absolute paths, which begin with `table_url`."""
+    """The plan of a rollback; the format requires absolute paths, which begin with `table_url`."""
     requests = [
         {
             "partitionPath": partition,
@@ -75,7 +75,7 @@ def decode_clean_plan(data: bytes, *, path: str) -> CleanPlan:
 
 
 def encode_clean_plan(plan: CleanPlan, *, table_url: str) -> bytes:
-    """The plan of a clean; the format asks for absolute paths, which begin with `table_url`."""
+    """The plan of a clean; the format requires absolute paths, which begin with `table_url`."""
     earliest = plan.earliest_to_retain
     document = {
         "earliestInstantToRetain": earliest
@@ -115,7 +115,7 @@ def decode_clustering_plan(data: bytes, *, path: str) -> ClusteringPlan:
 
 
 def encode_clustering_plan(plan: ClusteringPlan, *, table_url: str) -> bytes:
-    """The plan of a clustering; the format asks for absolute paths, which begin with `table_url`."""
+    """The plan of a clustering; the format requires absolute paths, which begin with `table_url`."""
     clustering = {
         "inputGroups": [_encode_clustering_group(group, table_url) for group in plan.groups],
         "strategy": {"strategyClassName": plan.strategy, "strategyParams": dict(plan.params), "version": 1},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakebed.engine.threads import map_bounded
+from lakebed.engine.engines import map_bounded
 from lakebed.format.metadata.keys import bloom_key
 from lakebed.index.bloom.probe import BLOOM_FILTERS
 from lakebed.index.check import Checked, Tally

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lakebed.format.bloom import BloomFilter, decode_bloom
-from lakebed.format.java_hash import shard_of
+from lakebed.format.java import shard_of
 from lakebed.format.metadata.keys import bloom_key
 from lakebed.format.metadata.records import decode_bloom_record
 from lakebed.metadata.table import MetadataTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakebed.engine.threads import map_bounded
+from lakebed.engine.engines import map_bounded
 from lakebed.index.check import Checked, Tally
 from lakebed.index.column_stats.build import file_stats
 from lakebed.index.column_stats.ranges import COLUMN_STATS

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from lakebed.format.arrow import identity
-from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.hfile.arrow import binary_buffers
 from lakebed.format.metadata.column_stats import value_type_of
 from lakebed.format.parquet_encode import Spread
 from lakebed.kernels.ordering import find_bounds

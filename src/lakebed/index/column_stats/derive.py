@@ -8,8 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakebed.errors import InvalidInputError
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.records import decode_metadata_record
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.column_stats.definition import column_stats_definition
 from lakebed.index.column_stats.ranges import COLUMN_STATS
 from lakebed.index.definitions import metadata_of

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from lakebed.errors import InvalidInputError
-from lakebed.format.metadata.record_kinds import RecordKind
+from lakebed.format.metadata.datum import RecordKind
 from lakebed.format.metadata.records import MetadataRecord, encode_column_stats_record
 from lakebed.index.build import Build, IndexRequest, Source
 from lakebed.index.change import MetadataChange

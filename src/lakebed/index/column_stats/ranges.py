@@ -6,11 +6,10 @@ from functools import reduce
 
 import pyarrow as pa
 
-from lakebed.format.metadata.column_ranges import COLUMN_STATS as COLUMN_STATS_SCHEMA
-from lakebed.format.metadata.column_ranges import column_stats_values, decode_column_stats
+from lakebed.format.metadata.column_ranges import COLUMN_STATS_SCHEMA, column_stats_values, decode_column_stats
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.keys import column_stats_prefix
 from lakebed.format.metadata.records import decode_metadata_record, encode_column_stats_record, merge_column_stats
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.metadata.shard import StoredValue
 from lakebed.metadata.table import MetadataTable
 from lakebed.model.metadata import ColumnStats

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from lakebed.format.metadata.datum import RecordKind
 from lakebed.format.metadata.keys import ALL_PARTITIONS, partition_key
-from lakebed.format.metadata.record_kinds import RecordKind
 from lakebed.format.metadata.records import encode_files_record
 from lakebed.metadata.entries import Entries
 from lakebed.model.metadata import FileEntry

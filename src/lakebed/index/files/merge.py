@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakebed.errors import CorruptTableError
+from lakebed.format.metadata.datum import RecordKind, stored_schema
 from lakebed.format.metadata.keys import ALL_PARTITIONS, partition_key
-from lakebed.format.metadata.record_kinds import RecordKind
 from lakebed.format.metadata.records import decode_metadata_record, encode_files_record, merge_files
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.metadata.files import live_files
 from lakebed.metadata.merging import PLAIN, Form, Merged, MergedLogs
 from lakebed.metadata.shard import DeleteLayer, EntryLayer, Shard, StoredValue

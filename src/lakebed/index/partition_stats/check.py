@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakebed.engine.threads import map_bounded
+from lakebed.engine.engines import map_bounded
 from lakebed.index.check import Checked, Tally
 from lakebed.index.column_stats.build import file_stats
 from lakebed.index.column_stats.check import compare_stats, stored_stats

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Protocol
 
-from lakebed.format.java_hash import shard_of
+from lakebed.format.java import shard_of
+from lakebed.format.metadata.datum import is_own
 from lakebed.format.metadata.keys import column_stats_key, partition_stats_key
 from lakebed.format.metadata.records import decode_metadata_record, merge_column_stats
-from lakebed.format.metadata.schema import is_own
 from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS
 from lakebed.index.partition_stats.written import PartitionStats, find_written, note_written
 from lakebed.metadata.shard import StoredValue

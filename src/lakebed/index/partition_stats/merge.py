@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import ArrowArray
+from lakebed.format.metadata.datum import is_own
 from lakebed.format.metadata.records import decode_metadata_record, encode_column_stats_record, merge_column_stats
-from lakebed.format.metadata.schema import is_own
 from lakebed.index.column_stats.kind import encode_again
 from lakebed.index.column_stats.ranges import PARTITION_STATS
 from lakebed.metadata.entries import concat_texts

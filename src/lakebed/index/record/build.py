@@ -15,11 +15,11 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from lakebed.engine.threads import map_bounded, map_tasks
+from lakebed.engine.engines import map_bounded, map_tasks
 from lakebed.errors import InvalidInputError
 from lakebed.format.arrow import ArrowArray
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.record_index import RecordLocation, decode_entry_values
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.index.build import IndexRequest, Scan, Scanner, Source, join_sorted
 from lakebed.index.layout import Layout, global_layout, partitioned_layout

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray, pc
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.record_index import decode_entry_values
-from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.check import DIFFERENT, EXTRA, MISSING, REPEATED, Checked, Tally
 from lakebed.index.layout import Layout
 from lakebed.index.record.build import count_rows, key_source

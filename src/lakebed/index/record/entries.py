@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray, number_array, pc
-from lakebed.format.hfile.order import SMALL_COUNT, binary_buffers
+from lakebed.format.hfile.arrow import SMALL_COUNT, binary_buffers
 from lakebed.format.metadata.record_index import RecordLocation, encode_ordered_entries, encode_record_index_value
 from lakebed.kernels.key_numbers import number_keys
 from lakebed.metadata.entries import Entries, concat_texts, concat_values, split_entries, split_in_order

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray
-from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.hfile.arrow import binary_buffers
 from lakebed.format.metadata.record_index import decode_record_index_value
 from lakebed.index.record.key_table import KeyTable, slot_bytes
 from lakebed.kernels.key_table import enter_keys

@@ -17,17 +17,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakebed.engine.threads import map_tasks, start
+from lakebed.engine.engines import map_tasks, start
 from lakebed.format.arrow import ArrowArray
-from lakebed.format.java_hash import shards_of
+from lakebed.format.java import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.format.metadata.record_index import decode_record_index_value
 from lakebed.index.record.key_table import HashedKeys, KeyTable, KeyTables, UInt32s, build_key_table, fingerprints
 from lakebed.index.record.probe import RECORD_INDEX, KeyShards, is_partitioned
 from lakebed.index.record.shard_cache import ShardCache, file_identity, find_or_build
-from lakebed.kernels.grouping import group_rows
 from lakebed.kernels.key_table import find_entries
+from lakebed.kernels.ordering import group_rows
 from lakebed.metadata.shard import load_whole_shard, open_file
 from lakebed.metadata.table import ROOT, ShardFiles
 from lakebed.model.files import BaseFile, FileGroupId, LogFile

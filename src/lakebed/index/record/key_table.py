@@ -20,7 +20,7 @@ import pyarrow as pa
 import xxhash
 
 from lakebed.format.arrow import ArrowArray, without_unused
-from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.hfile.arrow import binary_buffers
 from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.format.metadata.record_index import (
     DecodedEntries,
@@ -28,7 +28,6 @@ from lakebed.format.metadata.record_index import (
     decode_entries,
     decode_entry_values,
 )
-from lakebed.kernels.java_hash import find_shards
 from lakebed.kernels.key_table import (
     GONE,
     SLOT_BYTES,
@@ -38,6 +37,7 @@ from lakebed.kernels.key_table import (
     insert_entries,
     mark_keys,
 )
+from lakebed.kernels.sharding import find_shards
 from lakebed.metadata.shard import DeleteLayer, Layer
 from lakebed.model.files import FileGroupId
 from lakebed.private_folder import open_private

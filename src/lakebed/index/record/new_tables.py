@@ -11,7 +11,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.metadata.schema import stored_schema
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.index.record.key_table import KeyTable, build_entries_table, slot_bytes
 from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.index.record.shard_cache import ShardCache, file_identity

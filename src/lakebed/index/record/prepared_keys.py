@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from lakebed.engine.threads import start
+from lakebed.engine.engines import start
 from lakebed.index.change import MetadataChange
 from lakebed.index.kind import Update
 from lakebed.index.record.entries import KeyChanges, is_same_keys

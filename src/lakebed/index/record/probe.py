@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from lakebed.format.java_hash import shard_of
+from lakebed.format.java import shard_of
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.record_index import (
     ORDERING_COLUMN,

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from lakebed.engine.exchange import Label, Run, Shelf, StagedFile, runs
 from lakebed.format.arrow import ArrowArray
-from lakebed.format.java_hash import shards_of
+from lakebed.format.java import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group, group_file_id
 from lakebed.index.record.entries import KeyChanges, record_index_shards
-from lakebed.kernels.grouping import group_rows
+from lakebed.kernels.ordering import group_rows
 from lakebed.metadata.entries import Entries
 from lakebed.model.index import IndexWindow
 

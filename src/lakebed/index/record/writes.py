@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from lakebed.errors import WriteConflictError
 from lakebed.format.hfile import best_packing
+from lakebed.format.hfile.arrow import SMALL_COUNT
 from lakebed.format.hfile.layout import Packing
-from lakebed.format.hfile.order import SMALL_COUNT
 from lakebed.index.change import MetadataChange
 from lakebed.index.kind import Update
 from lakebed.index.record.entries import record_index_shards

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.metadata.records import encode_secondary_record
-from lakebed.format.metadata.secondary_columns import secondary_keys, secondary_value_texts
+from lakebed.format.metadata.secondary_keys import secondary_keys, secondary_value_texts
 from lakebed.metadata.entries import Entries, split_entries
 
 

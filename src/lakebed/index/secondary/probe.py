@@ -7,10 +7,9 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.format.java_hash import shard_of
+from lakebed.format.java import shard_of
 from lakebed.format.metadata.records import decode_secondary_records
-from lakebed.format.metadata.secondary_columns import split_secondary_keys
-from lakebed.format.metadata.secondary_keys import secondary_prefix, split_secondary_key
+from lakebed.format.metadata.secondary_keys import secondary_prefix, split_secondary_key, split_secondary_keys
 from lakebed.metadata.shard import StoredValue
 from lakebed.metadata.table import MetadataTable
 

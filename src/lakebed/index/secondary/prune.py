@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from lakebed.filter.partitions import columns_from_path
+from lakebed.filter.keys import columns_from_path
 from lakebed.filter.predicate import wanted_values
 from lakebed.format.metadata.secondary_keys import has_certain_text, secondary_value_text
 from lakebed.index.prune import KEYS_MAX, Kept, NotUsed, Query, Slices, counted

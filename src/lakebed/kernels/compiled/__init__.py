@@ -1,1 +1,1 @@
-"""The compiled implementations. Loading a module of this package loads numba: only `kernels.choice` does."""
+"""The compiled implementations. Importing a module of this package loads numba: only `choice` and `warm` do."""

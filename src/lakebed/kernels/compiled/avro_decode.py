@@ -1,10 +1,10 @@
 """The compiled loop that decodes Avro datums: one interpreter for all schemas, so that it is compiled once.
 
-It runs twice over the same bytes. The first pass writes nothing: its cursors end at the size of each stream, and every
-check is made. The second pass starts the cursors at each stream's place in the arena and writes.
+It runs twice over the same bytes. The first pass makes every check and finds the size of each stream, but writes
+nothing. The second pass writes each stream to its place in one buffer.
 
-Positions are addresses, for the sake of speed: arrays handed between compiled functions are counted in and out. Steps
-return the position after what they read, or a negative number that says what is wrong there.
+Positions are addresses, for speed: passing arrays between compiled functions costs reference counting. Steps return the
+position after what they read, or a fault as a negative number.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def decode(
 
 
 def _arena(sizes: Int64s) -> tuple[Bytes, Int64s]:
-    """Room for streams of those sizes, and where each begins: at a multiple of eight, with eight bytes of zeros."""
+    """A buffer for streams of those sizes, and where each begins: at a multiple of eight, with eight zero bytes."""
     room = (sizes + 15) // 8 * 8
     bases = np.cumsum(room) - room
     arena = np.empty(int(room.sum()), np.uint8)
@@ -205,7 +205,7 @@ def _fixed(pos: int, end: int, streams: int, a: int, size: int, fill: bool) -> i
     if a >= 0:
         at = load_long(streams + 8 * a)
         store(streams + 8 * a, at + size)
-        if fill and size == 8:  # A copy of known length is one instruction.
+        if fill and size == 8:  # A copy of constant length is one instruction.
             store(at, load_long(pos))
         elif fill:
             copy(at, pos, size)
@@ -258,14 +258,14 @@ def _decimal(pos: int, end: int, streams: int, a: int, width: int, size: int, fi
 
 @kernel
 def _push(frame: int) -> None:
-    """A frame has two numbers: how many items of the block are left, and where the block says it ends (0: nowhere)."""
+    """A frame has two numbers: the items left in the block, and the end that the block states (0: none)."""
     store(frame, np.int64(0))
     store(frame + 8, np.int64(0))
 
 
 @kernel
 def _next(pos: int, end: int, frame: int, total: int, least_bytes: int, free: int) -> tuple[int, int]:
-    """Moves to the next item, reading the head of a block where one begins; -1 items left say that there is none."""
+    """Moves to the next item, and reads the header of a block where one begins; the loop ends at -1 items left."""
     left = load_long(frame)
     if left == 0:
         pos, left = _block(pos, end, frame, least_bytes, free)
@@ -278,7 +278,7 @@ def _next(pos: int, end: int, frame: int, total: int, least_bytes: int, free: in
 
 @kernel
 def _block(pos: int, end: int, frame: int, least_bytes: int, free: int) -> tuple[int, int]:
-    """The position after the head of a block, and the number of its items: 0 for none, 0 with a fault."""
+    """The position after the header of a block, and the number of its items: 0 at the end of the loop or on a fault."""
     stated_end = load_long(frame + 8)
     if stated_end != 0 and stated_end != pos:
         return BLOCK_SIZE, 0

@@ -1,7 +1,7 @@
 """The compiled loop that encodes Arrow columns as Avro datums: one interpreter for all schemas.
 
 It runs twice. The first pass writes nothing and finds the size of every datum; the second writes each in its place.
-Positions are addresses; a step returns the position after what it wrote, or a negative number that says what is wrong.
+Positions are addresses; a step returns the position after what it wrote, or a fault as a negative number.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from lakebed.kernels.avro_encode import (
     LONG,
     NEXT,
     NOT_ONE_BRANCH,
-    NULL_VALUE,
     NULLABLE,
     PRESENT,
     TOO_WIDE,
+    UNEXPECTED_NULL,
     UNION,
     Memory,
     RowError,
@@ -58,9 +58,9 @@ def encode(code: Int64s, rows: int, loop_depth: int, memory: Sequence[Memory]) -
 
 @kernel
 def _encode(code: Any, positions: Any, frames: Any, write: bool) -> tuple[int, int, int]:
-    """Runs the program for every row; `positions` holds where each datum begins, and after it where it ends.
+    """Runs the program for every row; the start of each datum is read from `positions`, its end stored after it.
 
-    Gives (0, …), or (fault, row, instruction) of the first fault.
+    Returns (0, …), or (fault, row, instruction) of the first fault.
     """
     for row in range(positions.size):
         pos, pc, index, frame = positions[row], 0, row, frames.ctypes.data - _FRAME_BYTES
@@ -136,7 +136,7 @@ def _bytes(pos: int, offsets: int, data: int, write: bool) -> int:
 
 @kernel
 def _fixed(pos: int, value: int, size: int, write: bool) -> int:
-    if write and size == 8:  # A copy of known length is one instruction.
+    if write and size == 8:  # A copy of constant length is one instruction.
         store(pos, load_long(value))
     elif write:
         copy(pos, value, size)
@@ -145,7 +145,7 @@ def _fixed(pos: int, value: int, size: int, write: bool) -> int:
 
 @kernel
 def _blocks(pos: int, offsets: int, frame: int, index: int, write: bool) -> int:
-    """Opens a loop over items; a frame has the index to come back to, the next item and the end of the items."""
+    """Opens a loop over items; a frame has the index of the outer item, the next item and the end of the items."""
     first, end = np.int64(load_int(offsets)), np.int64(load_int(offsets + 4))
     store(frame, np.int64(index))
     store(frame + 8, first)
@@ -155,9 +155,9 @@ def _blocks(pos: int, offsets: int, frame: int, index: int, write: bool) -> int:
 
 @kernel
 def _chosen(rows: Any, index: int) -> int:
-    """Which row says what to write for a union: 0 for null, else that of the one child that is set."""
+    """The row of the branch to write for a union: 0 for null, else that of the one child that is set."""
     if not _is_valid(rows[0, 1], rows[0, 2], index):
-        return 0 if rows[0, 3] >= 0 else NULL_VALUE
+        return 0 if rows[0, 3] >= 0 else UNEXPECTED_NULL
     chosen = 0
     for row in range(1, rows.shape[0]):
         if _is_valid(rows[row, 1], rows[row, 2], index):
@@ -172,7 +172,7 @@ def _other(pos: int, op: int, a: int, b: int, c: int, index: int, write: bool) -
     if op == CONSTANT:
         return _varint(pos, a, write)
     if op == PRESENT:
-        return pos if _is_valid(a, b, index) else NULL_VALUE
+        return pos if _is_valid(a, b, index) else UNEXPECTED_NULL
     if op == BOOLEAN:
         if write:
             store(pos, np.uint8(_is_valid(a, b, index)))
@@ -182,7 +182,7 @@ def _other(pos: int, op: int, a: int, b: int, c: int, index: int, write: bool) -
 
 @kernel
 def _decimal(pos: int, value: int, width: int, size: int, write: bool) -> int:
-    """A little-endian number of `width` bytes as a big-endian one of `size`, or of as few as hold it."""
+    """A little-endian number of `width` bytes as a big-endian one of `size`; if that is -1, of as few as fit."""
     sign = np.uint8(255) if load_byte(value + width - 1) > 127 else np.uint8(0)
     least = width
     while least > 1 and load_byte(value + least - 1) == sign and (load_byte(value + least - 2) ^ sign) < 128:

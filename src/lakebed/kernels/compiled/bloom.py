@@ -1,4 +1,4 @@
-"""Bits of many keys, hashed side by side."""
+"""Inserts and probes many keys in Bloom filters; keys of one length are hashed together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Longs = npt.NDArray[np.int64]
 _inlined = partial(kernel, inline="always")
 _M = np.uint32(0x5BD1E995)
 _IN_STEP = 256
-"""Keys that are hashed side by side: enough to fill vector registers, few enough to stay in the first cache."""
+"""Number of keys hashed together: enough to fill vector registers, few enough to stay in the L1 cache."""
 
 
 def insert(data: _Bytes, offsets: _Longs, row_of: _Longs, rows: _Bytes, hash_count: int, bit_count: int) -> None:
@@ -25,7 +25,7 @@ def insert(data: _Bytes, offsets: _Longs, row_of: _Longs, rows: _Bytes, hash_cou
 
 
 def _by_length(offsets: _Longs) -> _Longs:
-    """Numbers of keys, those of equal length together."""
+    """Positions of keys, grouped by length."""
     lengths = np.diff(offsets)
     return np.arange(len(lengths)) if lengths.min() == lengths.max() else np.argsort(lengths, kind="stable")
 
@@ -59,7 +59,7 @@ def _bit(hashed: np.uint32, bit_count: int) -> int:
 def _insert(
     data: _Bytes, offsets: _Longs, order: _Longs, row_of: _Longs, rows: _Bytes, hash_count: int, bit_count: int
 ) -> None:
-    """Set the bits of each key in its row. `order` brings keys of equal length together, which are hashed in step."""
+    """Set the bits of each key in its row. In `order`, keys of equal length are neighbours and hashed together."""
     words = np.empty((np.max(np.diff(offsets)) // 4 + 1, _IN_STEP), np.uint32)
     tails = np.empty(_IN_STEP, np.uint32)
     bits = np.empty(_IN_STEP, np.int64)
@@ -82,7 +82,7 @@ def _insert(
 
 @kernel
 def _load(data: _Bytes, start: int, length: int, words: Any) -> Any:
-    """Fills in the words of a key, mixed as far as the seed does not matter; its last, lone bytes as one number."""
+    """Fills in the words of a key, mixed as far as that is independent of the seed; returns its trailing bytes."""
     at = start
     for i in range(length // 4):
         word = np.uint32(data[at]) | np.uint32(data[at + 1]) << 8 | np.uint32(data[at + 2]) << 16
@@ -97,7 +97,7 @@ def _load(data: _Bytes, start: int, length: int, words: Any) -> Any:
 
 @kernel
 def _hash_in_step(hashes: Any, words: Any, tails: Any, length: int) -> None:
-    """MurmurHash2 of keys of one length, each with its own seed: loops that the processor runs many keys at a time."""
+    """MurmurHash2 of keys of one length, each with its own seed, in loops that compile to vector instructions."""
     for i in range(len(hashes)):
         hashes[i] ^= np.uint32(length)
     for w in range(length // 4):
@@ -113,7 +113,7 @@ def _hash_in_step(hashes: Any, words: Any, tails: Any, length: int) -> None:
 
 @kernel
 def _bits_in_step(hashes: Any, bits: _Longs, bit_count: int) -> None:
-    """`_bit` of many hashes, by floating-point arithmetic, which is exact here: integers cannot be divided in step."""
+    """`_bit` of many hashes, by floating-point arithmetic, exact here: there is no vector division of integers."""
     share = 1.0 / bit_count
     for i in range(len(hashes)):
         size = abs(np.float64(np.int32(hashes[i])))

@@ -1,10 +1,10 @@
-"""Deflate for blocks of records whose values repeat, with next to no searching: the good matches are known.
+"""Deflate for blocks of records whose values repeat, almost without searching: the good matches are known.
 
 A record-index block is a run of records `header key suffix value` with few distinct values. The last record with
 the same value matches everything from the end of the key to deep into the next record's key, because keys are
-sorted. What is left is the middle of each key, where the record before, at the same place, may match. That makes a
-smaller stream than a general deflate finds, in a fraction of its time. For blocks of another shape a general one is
-better, so the caller tries both.
+sorted. What remains is the middle of each key, which may match the previous record at the same position. The stream is
+smaller than that of a general deflate, in a fraction of its time. For other blocks a general deflate is better, so the
+caller tries both.
 
 One dynamic Huffman block (RFC 1951, 3.2.7) per stream.
 """
@@ -35,14 +35,13 @@ from lakebed.kernels.compiled.jit import (
     Entry,
     kernel,
 )
-from lakebed.kernels.compiled.native import leading_zeros, load_word, store_word, trailing_zeros
-from lakebed.kernels.hfile_records import FramedBlocks
-from lakebed.kernels.record_layout import RECORD_HEADER_BYTES
+from lakebed.kernels.compiled.memory import leading_zeros, load_word, store_word, trailing_zeros
+from lakebed.kernels.hfile_records import RECORD_HEADER_BYTES, FramedBlocks
 
 _DISTANCE_MAX = 32768
 _LENGTH_MIN, _LENGTH_MAX = 3, 258
 _RUN_MIN = 4
-"""Shorter matches inside a key cost as much as their literals."""
+"""Minimum length in bytes of a match inside a key; shorter ones cost as much as their literals."""
 _END_OF_BLOCK, _FIRST_LENGTH, _LAST_LENGTH = 256, 257, 285
 _LITERAL_SYMBOLS, _DISTANCE_SYMBOLS = 286, 30
 _HEADER_BYTES_MAX = 1024
@@ -78,7 +77,7 @@ def _deflate_blocks(
     out: Bytes,
     ends: Int64s,
 ) -> None:
-    """Fill `out` with the streams, and `ends`, behind a zero, with where each ends."""
+    """Fill `out` with the streams, and `ends`, which begins with a zero, with the end of each."""
     for block in range(len(block_ends) - 1):
         first, end = record_ends[block], record_ends[block + 1]
         last_tails[:] = -1
@@ -126,7 +125,7 @@ def _find_matches(
     sequences: Int32s,
 ) -> int:
     """Fill `sequences` with (literals, match length, match distance), the last one without a match; their number."""
-    count = anchor = np.int64(0)  # `anchor`: where the literals begin that no sequence holds yet.
+    count = anchor = np.int64(0)  # `anchor`: start of the literals that are in no sequence yet.
     for at in range(len(value_ids)):
         start, tail, end = starts[at], tails[at], starts[at + 1]
         last_tail = last_tails[value_ids[at]]
@@ -221,7 +220,7 @@ def _count_symbols(data: Bytes, sequences: Int32s) -> tuple[Int64s, Int64s]:
     at = 0
     for row in range(len(sequences)):
         stop = at + sequences[row, 0]
-        while at + 2 <= stop:  # Two tables, since a count waits for the one before of the same symbol.
+        while at + 2 <= stop:  # Two tables, so that consecutive counts of one symbol need not wait for each other.
             even[data[at]] += 1
             odd[data[at + 1]] += 1
             at += 2

@@ -1,4 +1,4 @@
-"""The loop of the plain module, compiled."""
+"""The loop of `plain.events`, compiled."""
 
 from __future__ import annotations
 

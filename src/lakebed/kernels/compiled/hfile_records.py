@@ -1,7 +1,4 @@
-"""Records of a data block in compiled code: taken apart, and put together.
-
-int32 key length, int32 value length, int16 row length, row, 10-byte suffix, value, one byte 0
-"""
+"""Decodes and encodes records of HFile data blocks in compiled code. `kernels.hfile_records` shows their layout."""
 
 from __future__ import annotations
 
@@ -27,19 +24,28 @@ from lakebed.kernels.compiled.jit import (
     Entry,
     kernel,
 )
-from lakebed.kernels.compiled.native import copy_bytes, fold_product, load_word, prefetch, store_word, swap_bytes
+from lakebed.kernels.compiled.memory import copy_bytes, fold_product, load_word, prefetch, store_word, swap_bytes
 from lakebed.kernels.compiled.ordering import compare_keys
-from lakebed.kernels.hfile_records import BrokenRecordError, FramedBlocks, MeasuredRecords, Records
-from lakebed.kernels.record_layout import KEY_SUFFIX, RECORD_BYTES, RECORD_BYTES_MIN, RECORD_HEADER_BYTES, ROW_BYTES_MAX
+from lakebed.kernels.hfile_records import (
+    KEY_SUFFIX,
+    RECORD_BYTES,
+    RECORD_BYTES_MIN,
+    RECORD_HEADER_BYTES,
+    ROW_BYTES_MAX,
+    BrokenRecordError,
+    FramedBlocks,
+    MeasuredRecords,
+    Records,
+)
 
 _SUFFIX_BYTES = len(KEY_SUFFIX)
 _SUFFIX_START = np.uint64(0xFFFFFFFFFFFF7F00)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _PROBES_MAX = 32
 _AHEAD = 32
-"""So many records before a row is copied it is asked for, and where it lies twice as many before.
+"""Prefetch distance of a row in records; its offset is prefetched twice as early.
 
-Rows come in any order, and memory takes as long to answer as a record takes to write.
+Rows are in random order, and a cache miss takes as long as writing a record.
 """
 _PAIR_BYTES = 16
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -47,7 +53,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 _RUN_BYTES = 1 << 20
 _RUN_BLOCKS_MAX = 64
-"""Blocks that are framed and compressed at once: each call takes longer than it should look from outside."""
+"""Maximum number of blocks encoded per call."""
 _Item = TypeVar("_Item", bound=np.generic)
 
 
@@ -115,7 +121,7 @@ class _Values:
         return self._ids[: self._count], self._data[: offsets[-1]].copy(), offsets
 
     def _reserve(self, count: int, size: int) -> None:
-        """Room for `count` distinct values of `size` bytes together, whatever the block brings."""
+        """Reserve memory for `count` more distinct values of `size` bytes in total."""
         self._data = _grown(self._data, size)
         if count > len(self._hashes):
             self._hashes = _grown(self._hashes, count)
@@ -125,7 +131,7 @@ class _Values:
 
 
 def _grown(array: npt.NDArray[_Item], length: int) -> npt.NDArray[_Item]:
-    """The array itself if it has the length, else a copy with room for as much again."""
+    """The array itself if it is long enough, else a copy of twice the length."""
     if len(array) >= length:
         return array
     grown = np.empty(2 * length, array.dtype)
@@ -142,7 +148,7 @@ def measure_records(records: Records) -> tuple[int, int, int, int] | None:
 
 
 def frame_blocks(sizes: MeasuredRecords, block_bytes_max: int) -> Iterator[tuple[Int64s, FramedBlocks]]:
-    """As many blocks at a time as are worth a call."""
+    """Encodes several blocks per call."""
     records = sizes.content
     rows, values = (records.rows, records.row_offsets), (records.values, records.value_offsets)
     value_ids, order = records.value_ids, records.order
@@ -210,9 +216,9 @@ def _number_values(
 ) -> int:
     """Give equal values equal numbers; how many values are known then.
 
-    Value i is `data[offsets[i]:offsets[i + 1]]`, its hash `hashes[i]`; `slots` (a power of two of them, twice the
-    values at least) is an open hash table of i + 1. After some probes a value counts as new without being looked for
-    further, so that hashes made to collide cost memory in proportion, not time.
+    Value i is `data[offsets[i]:offsets[i + 1]]`, its hash `hashes[i]`; `slots` (a power of two, at least twice the
+    number of values) is an open hash table of i + 1. After some probes a value counts as new, so that hashes made to
+    collide cost memory, not time.
     """
     mask = np.uint64(len(slots) - 1)
     for span in range(len(spans)):
@@ -251,7 +257,7 @@ def _fill_slots(hashes: Words, slots: Int32s) -> None:
 
 @kernel
 def _hash(data: Bytes, start: int, length: int) -> np.uint64:
-    """A sum of terms that do not wait for each other, one per pair of words; the last pair may overlap another."""
+    """A sum of independent terms, one per pair of words; the last pair may overlap another."""
     mixed = salt = np.uint64(length) * _MIX
     if length < _PAIR_BYTES:
         for at in range(start, start + length):
@@ -325,11 +331,11 @@ def _frame_blocks(
     block_ends: Int64s,
     record_ends: Int64s,
 ) -> int:
-    """Write blocks of the rows `order[first:]`, as long as `out` has room and the ends have; their number.
+    """Write blocks of the rows `order[first:]` until `out` or the arrays of ends are full; returns their number.
 
-    Of each block `starts` has one element more than it has records: where these start in the block, and where they
-    end. The last two arrays begin with a zero, and get where blocks end in `out` and among the records. No block takes
-    more than `room`, all records that there are take what is `left`. The rest is as in `frame_records`.
+    `starts` gets, per block, the start of each record in the block and the end of the last. The last two arrays begin
+    with a zero and get the ends of the blocks in `out` and among the records. A block takes at most `room` bytes, all
+    remaining records take `left`. For the other arguments see `frame_records`.
     """
     blocks, at, record = 0, np.int64(0), np.int64(0)
     while blocks + 1 < len(block_ends) and first + record < len(order) and len(out) - at >= min(room, left - at):
@@ -369,11 +375,11 @@ def frame_records(
     tails: Int64s,
     value_ids: Int32s,
 ) -> int:
-    """Write the records of the rows `order[first:]`, at least one, and no more than fit in `bytes_max`; their number.
+    """Write records of the rows `order[first:]`, at least one, up to `bytes_max` in total; returns their number.
 
-    `row_values` has the number of each row's value. Of each record `starts` gets where it starts and, last, where
-    they end, `tails` where its row ends, and `value_ids` the number of its value. `out` has room for any one record,
-    and for `bytes_max` or all of them. Negative, -1 - position in `order`, if the row there is not above the last one.
+    `row_values` has the number of each row's value. `starts` gets the start of each record and the end of the last,
+    `tails` the end of each row, `value_ids` the number of each value. `out` has room for any one record, and for
+    `bytes_max` or all records. Returns -1 - position in `order` if the row there does not ascend.
     """
     count, at = 0, np.int64(0)
     while first + count < len(order):
@@ -414,7 +420,7 @@ def _put_record(
     value_start: int,
     value_length: int,
 ) -> int:
-    """Write one record at `at`; where it ends."""
+    """Write one record at `at`; returns its end."""
     lengths = np.uint64(row_length + 2 + _SUFFIX_BYTES) << np.uint64(32) | np.uint64(value_length)
     store_word(out, at, swap_bytes(lengths))
     out[at + 8], out[at + 9] = row_length >> 8, row_length & 0xFF

@@ -6,10 +6,10 @@ import numpy as np
 
 from lakebed.kernels.buffers import Bytes, Int64s, Words
 from lakebed.kernels.compiled.jit import kernel
-from lakebed.kernels.compiled.native import store_word
+from lakebed.kernels.compiled.memory import store_word
 
 CODE_BITS_MAX = 14
-"""Deflate allows 15, which in blocks of our size costs more in the header than it saves."""
+"""Maximum length of a code in bits. Deflate allows 15, which costs more in the header of our blocks than it saves."""
 BITS_SHIFT = np.uint64(32)
 CODE_MASK = np.uint64(0xFFFFFFFF)
 """A packed code is `bits << 32 | code`, the code's bits reversed as deflate sends them; 0 for an unused symbol."""

@@ -1,8 +1,7 @@
-"""Functions as machine code: `kernel` for those that other kernels call, `Entry` for those that Python calls.
+"""Compiled functions: `kernel` for those that other kernels call, `Entry` for those that Python calls.
 
-An entry has one signature, so that what is compiled ahead is all there ever is: input arrays are read-only and
-contiguous, output arrays can be written. Its code is loaded from the folder of the cache, or not at all: only
-`Entry.compile_into` compiles.
+An entry has one signature, so everything can be compiled ahead: input arrays are read-only and contiguous, output
+arrays are writable. Its code is loaded from the cache folder or not at all: only `Entry.compile_into` compiles.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from lakebed.kernels import cache
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 ENTRIES: list[Entry] = []
-"""All entries of the modules that are loaded."""
+"""All entries of the imported modules."""
 
 
 def _input(kind: Any, dimensions: int = 1) -> Any:
@@ -30,22 +29,22 @@ def _input(kind: Any, dimensions: int = 1) -> Any:
 BYTES, INT8S, BOOLS = _input(types.uint8), _input(types.int8), _input(types.boolean)
 INT32S, INT64S, UINT32S, WORDS = (_input(kind) for kind in (types.int32, types.int64, types.uint32, types.uint64))
 TABLE_OF_INT32S, TABLE_OF_INT64S, TABLE_OF_BYTES = (_input(k, 2) for k in (types.int32, types.int64, types.uint8))
-"""What is only read."""
+"""Types of input arrays, which are read-only."""
 OUT_BYTES, OUT_BOOLS, OUT_INT32S = types.uint8[::1], types.boolean[::1], types.int32[::1]
 OUT_INT64S, OUT_UINT32S, OUT_WORDS = types.int64[::1], types.uint32[::1], types.uint64[::1]
 OUT_TABLE_OF_INT32S, OUT_TABLE_OF_INT64S = types.int32[:, ::1], types.int64[:, ::1]
 OUT_TABLE_OF_BYTES = types.uint8[:, ::1]
-"""What is written."""
+"""Types of output arrays."""
 INT, WORD, FLAG = types.int64, types.uint64, types.boolean
 PAIR = types.UniTuple(types.int64, 2)
 
 
 class NotReadyError(RuntimeError):
-    """Code that should lie in the cache does not."""
+    """Compiled code is missing in the cache."""
 
 
 def kernel(function: _Function, **options: Any) -> _Function:
-    """`function` as machine code, during which other threads may run."""
+    """`function` as compiled code that releases the GIL."""
     return cast(_Function, njit(nogil=True, **options)(function))
 
 
@@ -62,12 +61,12 @@ class Entry:
         ENTRIES.append(self)
 
     def __call__(self, *args: Any) -> Any:
-        """Call it; arguments of other types than its own are refused, never compiled for."""
+        """Call it. Arguments are converted to its signature; it is never compiled for other types."""
         assert self._is_loaded, f"{self.name} was not loaded"
         return self._dispatcher(*[fit(value) for fit, value in zip(self._fits, args, strict=True)])
 
     def load_from(self, folder: str) -> None:
-        """Load its code; NotReadyError if it is not there."""
+        """Load its code; NotReadyError if it is missing."""
         if not self._is_loaded:
             self._dispatcher._cache = _Folder(self._python, folder, may_compile=False)
             self._dispatcher.compile(self.kinds)
@@ -75,7 +74,7 @@ class Entry:
             self._is_loaded = True
 
     def compile_into(self, folder: str) -> bool:
-        """Compile it unless it lies in the folder; whether that was needed."""
+        """Compile it unless the folder has its code; returns whether it was compiled."""
         kept = _Folder(self._python, folder, may_compile=True)
         self._dispatcher._cache = kept
         self._dispatcher.compile(self.kinds)
@@ -84,17 +83,17 @@ class Entry:
 
 
 def load_entries(module: ModuleType) -> None:
-    """Load the code of all entries that a module has."""
+    """Load the code of all entries in a module's namespace."""
     folder = cache.find_ready()
     for entry in vars(module).values():
         if isinstance(entry, Entry):
             if folder is None:
-                raise NotReadyError("no compiled code lies in the cache")
+                raise NotReadyError("there is no compiled code in the cache")
             entry.load_from(folder)
 
 
 def _fit(kind: Any) -> Callable[[Any], Any]:
-    """What brings an argument into the one type that code was compiled for."""
+    """A function that converts an argument to the type the code was compiled for."""
     if isinstance(kind, types.Array):
         return partial(_output if kind.mutable else _input_of, np.dtype(str(kind.dtype).replace("boolean", "bool")))
     return {types.int64: int, types.uint64: np.uint64, types.boolean: bool}.get(kind, tuple)
@@ -102,7 +101,7 @@ def _fit(kind: Any) -> Callable[[Any], Any]:
 
 def _output(dtype: np.dtype[Any], array: Any) -> Any:
     assert array.dtype == dtype, f"results are of type {dtype}, not {array.dtype}"
-    assert array.flags.carray, "results would go to a copy"
+    assert array.flags.carray, "results would be written to a copy"
     return array
 
 
@@ -117,7 +116,7 @@ def _input_of(dtype: np.dtype[Any], array: Any) -> Any:
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]
-    """A folder that is named by all that code depends on, so that nothing in it is ever stale."""
+    """Tells numba which folder to use. It is named by everything the code depends on, so nothing in it is stale."""
 
     def __init__(self, folder: str, file: str) -> None:
         self._folder, self._py_file = folder, file
@@ -127,16 +126,16 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
         return self._folder
 
     def get_source_stamp(self) -> str:
-        """The name of the folder says all."""
+        """The key of the folder."""
         return cache.key()
 
     def get_disambiguator(self) -> str:
-        """Names of functions are enough."""
+        """Empty: the names of functions are unique."""
         return ""
 
 
 class _Format(CompileResultCacheImpl):  # type: ignore[misc]
-    """How code is stored: as numba does."""
+    """Stores code in numba's own format."""
 
     def __init__(self, function: Callable[..., Any], folder: str) -> None:
         code = cast(Any, function).__code__
@@ -144,7 +143,7 @@ class _Format(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Folder(FunctionCache):  # type: ignore[misc]
-    """The code of one function in a folder. What is not there is compiled only by those who may."""
+    """The code of one function in a folder. Missing code is compiled only if `may_compile`."""
 
     def __init__(self, function: Callable[..., Any], folder: str, *, may_compile: bool) -> None:
         self._name, self._py_func, self._cache_path = repr(function), function, folder
@@ -156,7 +155,7 @@ class _Folder(FunctionCache):  # type: ignore[misc]
         self.enable()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The code for these argument types; NotReadyError if it is not there and must not be compiled now."""
+        """The code for these argument types; NotReadyError if it is missing and must not be compiled."""
         try:
             found = super().load_overload(sig, target_context)
         except Exception:  # Unpickling a damaged file may raise anything.
@@ -165,7 +164,7 @@ class _Folder(FunctionCache):  # type: ignore[misc]
             self.flush()
             found = None
         if found is None and not self._may_compile:
-            raise NotReadyError(f"{self._name} does not lie in {self.cache_path}")
+            raise NotReadyError(f"there is no code for {self._name} in {self.cache_path}")
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:

@@ -1,7 +1,6 @@
-"""Finding equal keys in compiled code.
+"""Finds equal keys in compiled code.
 
-Functions that look at a key are told where it lies in memory: those that are handed arrays count references to them,
-which takes longer than all that is done to a key.
+Inner functions take addresses: passing arrays costs reference counting, which takes longer than the work on a key.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ import numpy as np
 
 from lakebed.kernels.buffers import Bytes, Int32s, Int64s, Words
 from lakebed.kernels.compiled.jit import BYTES, INT64S, OUT_INT32S, OUT_INT64S, Entry, kernel
-from lakebed.kernels.compiled.memory import load_byte, load_int, load_long
-from lakebed.kernels.compiled.native import fold_product
+from lakebed.kernels.compiled.memory import fold_product, load_byte, load_int, load_long
 
 _SEED, _SALT = np.uint64(0xA0761D6478BD642F), np.uint64(0xE7037ED1A0B428DB)
 _HALF = np.uint64(32)
@@ -41,7 +39,7 @@ def place_keys(data: Bytes, offsets: Int64s, wanted: Bytes, wanted_offsets: Int6
 
 @kernel
 def _number_keys(data: Bytes, offsets: Int64s, paths: Int64s, groups: Int64s) -> int:
-    """Number the distinct pairs of key and path in order of appearance, and say how many there are.
+    """Number the distinct pairs of key and path by first appearance; returns how many there are.
 
     Key `i` is `data[offsets[i]:offsets[i + 1]]`; `paths` has a number per key, or is empty. Fills `groups`,
     which is shorter than 2³² - 1.
@@ -72,7 +70,7 @@ def _number_keys(data: Bytes, offsets: Int64s, paths: Int64s, groups: Int64s) ->
 
 @kernel
 def _number_few(data: Bytes, offsets: Int64s, numbers: Int32s, firsts: Int64s) -> int:
-    """Number the distinct texts in order of appearance, and say how many there are; -1 if `firsts` has no room for all.
+    """Number the distinct texts by first appearance; returns how many there are, or -1 if `firsts` is too short.
 
     Text `i` is `data[offsets[i]:offsets[i + 1]]`. Fills `numbers`, and `firsts` with the first row that has each.
     """
@@ -104,13 +102,15 @@ def _number_few(data: Bytes, offsets: Int64s, numbers: Int32s, firsts: Int64s) -
 
 @kernel
 def _place_keys(data: Bytes, offsets: Int64s, wanted: Bytes, wanted_offsets: Int64s, places: Int64s) -> None:
-    """Fill `places` with the row of each wanted key among those in `data`, the first of several; -1 if it is not there.
+    """Fill `places` with the first row of `data` that has each wanted key, or -1.
 
-    Of wanted keys that are equal, the first has a place. There are fewer than 2³² - 1 of them.
+    If several wanted keys are equal, only the first of them gets a row. There are fewer than 2³² - 1 of them.
     """
     table, keys = _new_table(len(places)), wanted.ctypes.data
     last, stored = len(table) - 1, data.ctypes.data
-    flags = np.zeros(_FLAGS_PER_SLOT * len(table), np.bool_)  # Of hashes that occur: most stored keys are not wanted.
+    flags = np.zeros(
+        _FLAGS_PER_SLOT * len(table), np.bool_
+    )  # Set for hashes of wanted keys: most stored keys are not wanted.
     for row in range(len(places)):
         places[row] = -1
         value = _hash(keys + wanted_offsets[row], wanted_offsets[row + 1] - wanted_offsets[row], 0)
@@ -139,7 +139,7 @@ def _place_keys(data: Bytes, offsets: Int64s, wanted: Bytes, wanted_offsets: Int
 
 @kernel
 def _new_table(count: int) -> Words:
-    """Slots for so many keys, half of them free: half of a hash above the number of a row, so one load per look."""
+    """Slots for `count` keys, half of them free. A slot packs half of a hash and a row number: one load per probe."""
     slots = 16
     while slots < 2 * count:
         slots *= 2
@@ -148,7 +148,7 @@ def _new_table(count: int) -> Words:
 
 @kernel
 def _hash(key: int, length: int, seed: int) -> np.uint64:
-    """A hash of the bytes of a key that differs for another seed, in the way of wyhash: by folded products."""
+    """A seeded hash of the bytes of a key by folded products, like wyhash."""
     value, at = np.uint64(seed) ^ _SEED, 0
     while at + 16 < length:
         first, second = np.uint64(load_long(key + at)), np.uint64(load_long(key + at + 8))

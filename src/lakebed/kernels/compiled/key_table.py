@@ -1,7 +1,6 @@
-"""Hash tables of keys, one key after the other.
+"""Hash tables of keys in compiled code.
 
-Functions that look at a key or slot are told where it lies in memory: those that are handed arrays count references to
-them, which takes half as long again.
+Inner functions take addresses: passing arrays costs reference counting, which adds half to the run time.
 """
 
 from __future__ import annotations
@@ -26,18 +25,17 @@ from lakebed.kernels.compiled.jit import (
     Entry,
     kernel,
 )
-from lakebed.kernels.compiled.memory import load_byte, load_int, load_long, prefetch_at, store
-from lakebed.kernels.compiled.native import prefetch
+from lakebed.kernels.compiled.memory import load_byte, load_int, load_long, prefetch, prefetch_at, store
 from lakebed.kernels.compiled.siphash_lanes import LANES, VECTORS, finish, take_words
-from lakebed.kernels.key_table import GONE, MARK_BITS, MARK_FIELDS, SLOT_BYTES, SLOT_WORDS, TABLE_FIELDS, Tables
+from lakebed.kernels.key_table import GONE, MARK_BITS, MARK_FIELDS, SLOT_BYTES, SLOT_WORDS, TABLE_FIELDS, ShardTables
 
 _PRINT_BYTES, _ENTRY = 16, 16
 _LANE_BYTES, _NEXT_WORDS = 8 * LANES, 8 * LANES * (VECTORS - 1)
-"""Of a state of several messages."""
+"""Size in bytes of a vector of the SipHash state, and offset in bytes of its last vector."""
 _AHEAD = 16
 """Prefetch distance in keys; a cache miss costs about as much as probing ten keys."""
 _NEXT = 40
-"""So many bytes behind it lies what is looked at, too, if other keys have the first slots."""
+"""Distance in bytes of a second prefetch, for searches that go beyond the first slot."""
 
 
 @kernel
@@ -61,7 +59,7 @@ def _rounds(
 
 @kernel
 def _rest(at: int, end: int, length: int) -> np.uint64:
-    """The last word of a message of that length: what is left of it between two addresses, and the length."""
+    """The last word of a message: the bytes left between two addresses, and the length of the message."""
     last, left = np.uint64(length) << np.uint64(56), end - at
     if left > 0 and length >= 8:
         return last | np.uint64(load_long(end - 8)) >> np.uint64(64 - 8 * left)
@@ -72,7 +70,7 @@ def _rest(at: int, end: int, length: int) -> np.uint64:
 
 @kernel
 def _fingerprint(at: int, end: int, low_seed: np.uint64, high_seed: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """The two halves of the fingerprint of a key that lies between two addresses."""
+    """The two halves of the fingerprint of the key between two addresses."""
     length = end - at
     a = low_seed ^ np.uint64(0x736F6D6570736575)
     b = high_seed ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE)
@@ -93,9 +91,9 @@ def _fingerprint(at: int, end: int, low_seed: np.uint64, high_seed: np.uint64) -
 
 @kernel
 def _fingerprint_lanes(data: int, offsets: int, low_seed: np.uint64, high_seed: np.uint64, state: int) -> bool:
-    """Whether the next keys have equally many whole words; their fingerprints are then in the first two vectors.
+    """Fingerprint the next `LANES` keys together, into the first two vectors of the state.
 
-    Keys begin and end where the offsets at an address say, from another one.
+    Returns False if they do not have equally many whole words. `offsets` is the address of their offsets into `data`.
     """
     at = load_long(offsets)
     count = (load_long(offsets + 8) - at) >> 3
@@ -121,7 +119,7 @@ def _fingerprint_lanes(data: int, offsets: int, low_seed: np.uint64, high_seed: 
 
 @kernel
 def _fingerprint_keys(data: Bytes, offsets: Int64s, low_seed: np.uint64, high_seed: np.uint64, found: UInt32s) -> None:
-    """Fill `found`, four words per key, with the fingerprints of keys that lie in `data` between `offsets`."""
+    """Fill `found` with the fingerprint of each key, four words per key."""
     keys, key, count = data.ctypes.data, 0, len(offsets) - 1
     state = np.empty(VECTORS * LANES, np.uint64)
     lanes, prints, bounds = state.ctypes.data, found.ctypes.data, offsets.ctypes.data
@@ -141,13 +139,13 @@ def _fingerprint_keys(data: Bytes, offsets: Int64s, low_seed: np.uint64, high_se
 
 @kernel
 def _home(print_at: int, slot_count: int) -> int:
-    """The slot that a key is looked for first, by its fingerprint at an address."""
+    """The slot in which the search for a key begins; `print_at` is the address of its fingerprint."""
     return np.int64(np.uint64(np.uint32(load_int(print_at))) * np.uint64(slot_count) >> np.uint64(32))
 
 
 @kernel
 def _find_slot(slots: int, slot_count: int, print_at: int) -> int:
-    """The address of a key's slot: the one that has it, or the empty one where it would go."""
+    """The address of the slot that has a key, or of the empty one where it would go."""
     low, high = load_long(print_at), load_long(print_at + 8)
     slot = _home(print_at, slot_count)
     while True:
@@ -159,7 +157,7 @@ def _find_slot(slots: int, slot_count: int, print_at: int) -> int:
 
 @kernel
 def _insert_entries(slots: UInt32s, prints: UInt32s, entries: UInt32s) -> None:
-    """Enter keys, each over what it had before. `slots` has more room than there are keys."""
+    """Insert keys; a key that is there gets the new entry. There are more slots than keys."""
     slot_count = len(slots) // SLOT_WORDS
     table, first = slots.ctypes.data, prints.ctypes.data
     for key in range(len(entries)):
@@ -174,7 +172,7 @@ def _insert_entries(slots: UInt32s, prints: UInt32s, entries: UInt32s) -> None:
 
 @kernel
 def _mark(print_at: int) -> tuple[np.uint64, int]:
-    """The bits of a key's mark, and a number that leads to their word, by the fingerprint at an address."""
+    """The bits of a key's mark, and a number that selects their word; `print_at` is the address of its fingerprint."""
     bits = np.uint64(load_long(print_at + 8))
     mark = np.uint64(0)
     for _ in range(MARK_BITS):
@@ -185,7 +183,7 @@ def _mark(print_at: int) -> tuple[np.uint64, int]:
 
 @kernel
 def _mark_keys(slots: int, slot_count: int, marks: Words) -> None:
-    """Mark every key that a table has, whose slots lie at an address. `marks` are as many words as a power of two."""
+    """Set the mark of every key of the table at an address. The number of words in `marks` is a power of two."""
     for slot in range(slot_count):
         at = slots + SLOT_BYTES * slot
         if load_int(at + _ENTRY) != 0:
@@ -195,7 +193,7 @@ def _mark_keys(slots: int, slot_count: int, marks: Words) -> None:
 
 @kernel
 def _has_mark(marks: int, word: int, mark: np.uint64) -> bool:
-    """Whether all bits of a mark are set in a word of the marks at an address."""
+    """Whether all bits of a mark are set in its word; `marks` is an address."""
     return np.uint64(load_long(marks + 8 * word)) & mark == mark
 
 
@@ -214,13 +212,12 @@ def _find_entries(
     instants_ms: Int64s,
     ordering: Int64s,
 ) -> int:
-    """Fill in where keys live, by the newest table of their shard that has them, and say how many are somewhere.
+    """Look up keys, each in the newest table of its shard that has it; returns how many were found.
 
-    The keys of shard s are `order[bounds[s] : bounds[s + 1]]`; only those from the first to before the last place
-    of `span` in that order are looked for. The tables of shard s, the newest one first, are the rows
-    `tables_of[s] : tables_of[s + 1]` of `tables`, and its marks the row s of `marks` (see `tables_at` and `marks_at` of
-    `key_table.KeyTables`): they tell most keys that the largest table, or all the others, do not have. The number of
-    place p of the shard is `numbers[numbers_of[s] + p]`.
+    The keys of shard s are `order[bounds[s] : bounds[s + 1]]`; only positions in `span` of that order are looked up.
+    The tables of shard s, newest first, are the rows `tables_of[s] : tables_of[s + 1]` of `tables`, and its marks the
+    row s of `marks` (see `kernels.key_table.Tables`): they reject most keys that are absent from the largest table, or
+    from all others. The number of place p of the shard is `numbers[numbers_of[s] + p]`.
     """
     hits, first_print = 0, prints.ctypes.data
     for shard in range(len(bounds) - 1):
@@ -263,7 +260,7 @@ def _find_entries(
 def _enter_keys(
     data: Bytes, offsets: Int64s, ids: Int32s, low: np.uint64, high: np.uint64, numbers: UInt32s, slots: UInt32s
 ) -> None:
-    """Number the values that occur, and enter the keys with these numbers."""
+    """Number the values that occur, and insert the keys with these numbers."""
     for key in range(len(ids)):
         numbers[ids[key]] = 1
     count = 0
@@ -278,7 +275,7 @@ def _enter_keys(
 
 
 def find_entries(
-    shards: Sequence[Tables],
+    shards: Sequence[ShardTables],
     numbers: Int32s,
     numbers_of: Int64s,
     prints: UInt32s,
@@ -287,7 +284,7 @@ def find_entries(
     span: tuple[int, int],
     found: tuple[Int32s, Int64s, Int64s],
 ) -> int:
-    """Look for the keys of each shard in its tables, by where these lie in memory."""
+    """Look up the keys of each shard in its tables, by the addresses of these."""
     tables = np.concatenate([np.empty(0, np.int64), *(shard.tables_at for shard in shards)])
     tables_of = np.cumsum([0, *(len(shard.tables) for shard in shards)])
     marks = np.array([shard.marks_at for shard in shards], np.int64).reshape(-1)

@@ -1,4 +1,4 @@
-"""Records behind their lengths, one after the other."""
+"""Length-prefixed records in compiled code."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ def walk_lengths(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
     """Where each record begins and ends; None if they do not fill `data` to its end."""
     starts, ends = np.empty(count, np.int64), np.empty(count, np.int64)
-    return (starts, ends) if fill_bounds(data, start, starts, ends) == len(data) else None
+    return (starts, ends) if fill_record_bounds(data, start, starts, ends) == len(data) else None
 
 
 @kernel
 def _walk_lengths(
     data: npt.NDArray[np.uint8], start: int, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> int:
-    """Fill in where each length-prefixed record lies, from `start` on; gives where the last ends, or -1.
+    """Fill in the bounds of each length-prefixed record from `start` on; returns the end of the last.
 
-    It is -1 if a record leaves `data`: then what was filled in means nothing.
+    Returns -1 if a record exceeds `data`; then the bounds are not valid.
     """
     at = start
     for record in range(len(starts)):
@@ -36,7 +36,7 @@ def _walk_lengths(
             | np.int64(data[at + 3])
         )
         at += 4
-        if length > len(data) - at:  # a negative length reads as more than any file has
+        if length > len(data) - at:  # Also if the length is negative: it is read as unsigned.
             return -1
         starts[record] = at
         at += length
@@ -61,5 +61,5 @@ def _put_records(
         at += 4 + length
 
 
-fill_bounds = Entry(_walk_lengths, BYTES, INT, OUT_INT64S, OUT_INT64S)
+fill_record_bounds = Entry(_walk_lengths, BYTES, INT, OUT_INT64S, OUT_INT64S)
 put_records = Entry(_put_records, BYTES, INT64S, OUT_BYTES, INT)

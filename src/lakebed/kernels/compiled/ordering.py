@@ -1,17 +1,46 @@
-"""Sorting byte strings in compiled code, seven bytes at a time.
+"""Groups rows and sorts byte strings in compiled code, seven bytes at a time.
 
 A word holds seven bytes of a key and, lowest, how many bytes of the key were left (8: more than seven). So words
-compare as the keys do up to there, and equal words with more to come are the only ties. Each round on a tied run
-looks at the next seven bytes: long common prefixes cost their length, not its square.
+compare as the keys do up to there, and equal words with more bytes to come are the only ties. Each round on a run of
+ties looks at the next seven bytes: long common prefixes cost their length, not its square.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from lakebed.kernels.buffers import Bytes, Int32s, Int64s, Words
 from lakebed.kernels.compiled.jit import BYTES, INT, INT32S, INT64S, OUT_INT64S, OUT_WORDS, WORD, WORDS, Entry, kernel
-from lakebed.kernels.compiled.native import load_word, swap_bytes
+from lakebed.kernels.compiled.memory import load_word, swap_bytes
+
+
+def group_rows(groups: npt.NDArray[np.integer], count: int) -> tuple[Int64s, Int64s]:
+    """Row numbers by group, and where each group begins among them and the last ends."""
+    order, bounds = np.empty(len(groups), np.int64), np.zeros(count + 1, np.int64)
+    fill_order(groups.astype(np.int32, copy=False), bounds, order)
+    return order, bounds
+
+
+@kernel
+def _fill_order(groups: Int32s, bounds: Int64s, order: Int64s) -> None:
+    """Fill `order` with row numbers sorted by group, and `bounds` with the bounds of the groups.
+
+    `bounds` is all zeros, with one element more than there are groups; the numbers of groups are in range.
+    """
+    for row in range(len(groups)):
+        bounds[groups[row] + 1] += 1
+    for group in range(len(bounds) - 1):
+        bounds[group + 1] += bounds[group]
+    free = bounds.copy()
+    for row in range(len(groups)):
+        group = groups[row]
+        order[free[group]] = row
+        free[group] += 1
+
+
+fill_order = Entry(_fill_order, INT32S, OUT_INT64S, OUT_INT64S)
+
 
 _STEP = 7
 _MORE = np.uint64(8)
@@ -20,13 +49,13 @@ _INSERTION_MAX = 16
 
 
 def sort_groups(data: Bytes, offsets: Int64s, groups: Int32s, group_count: int) -> Int64s:
-    """Positions of the keys in ascending order of their groups, then of the keys.
+    """Positions of the keys, sorted by group, then by key.
 
-    `groups` has a number below `group_count` per key, or is empty: all keys are of one group.
+    `groups` has a number below `group_count` per key, or is empty if there is one group.
     """
     count = len(offsets) - 1
     words, merged, order = np.empty(count, np.uint64), np.empty(count, np.uint64), np.empty(count, np.int64)
-    # Whole words sort several times faster than positions by their words, so positions take the words' low bits.
+    # Sorting words is several times faster than sorting positions by words, so the low bits hold the position.
     low_bits, group_bits = np.uint64((1 << max(count - 1, 0).bit_length()) - 1), (group_count - 1).bit_length()
     depth = merge_words(data, offsets, groups, group_bits, low_bits, words, merged)
     merged.sort()
@@ -44,7 +73,7 @@ def find_bounds(data: Bytes, offsets: Int64s) -> tuple[int, int]:
 def _merge_words(
     data: Bytes, offsets: Int64s, groups: Int32s, group_bits: int, low_bits: np.uint64, words: Words, merged: Words
 ) -> int:
-    """Fill `words`, and `merged` with group, as much as there is room for of the word, and position; words' depth."""
+    """Fill `words`, and `merged` with group, the bits of the word that fit, and position; returns the words' depth."""
     depth = _common_prefix(data, offsets)
     for key in range(len(words)):
         words[key] = key_word(data, offsets[key] + depth, offsets[key + 1])
@@ -85,7 +114,7 @@ def key_word(data: Bytes, start: int, end: int) -> np.uint64:
 
 @kernel
 def has_more(word: np.uint64) -> bool:
-    """Whether keys that have the word in common may differ behind it."""
+    """Whether keys with this word may differ after it."""
     return word & _LOW_BYTE == _MORE
 
 
@@ -119,11 +148,11 @@ def compare_keys(data: Bytes, offsets: Int64s, left: int, right: int, depth: int
 def _sort_ties(
     data: Bytes, offsets: Int64s, words_of: Words, merged: Words, order: Int64s, low_bits: np.uint64, depth: int
 ) -> None:
-    """Fill `order` with the positions in `low_bits` of what is `merged`; sort each run of those that tie but for these.
+    """Fill `order` with the positions in the `low_bits` of `merged`, and sort each run that is equal in the other bits.
 
-    `words_of` has the word of each key. Quicksort on words in three parts: below, above, and equal, whose words then
-    become their next seven bytes. The ranges still to be sorted stand on a stack. They do not overlap and have two keys
-    at least, so its size suffices.
+    `words_of` has the word of each key. Three-way quicksort on words; keys with equal words continue with their next
+    seven bytes. Ranges still to be sorted are on a stack. They are disjoint and have at least two keys each, so its
+    size suffices.
     """
     stack, height = np.empty((len(order) // 2 + 3, 3), np.int64), np.int64(0)
     words = np.empty_like(words_of)
@@ -163,7 +192,7 @@ def _push_ties(
     stack: Int64s,
     height: int,
 ) -> int:
-    """Push each run of equal words with more to come, its words advanced; the stack's new height."""
+    """Push each run of equal words with more bytes to come, with its next words; returns the stack's new height."""
     start = low
     for at in range(low + 1, high + 1):
         if at == high or words[at] != words[start]:
@@ -177,7 +206,7 @@ def _push_ties(
 
 @kernel
 def _partition(words: Words, order: Int64s, low: int, high: int) -> tuple[int, int]:
-    """Move keys by their words: those below a pivot first, those above it last; where the equal ones start and end."""
+    """Partition keys by their words around a pivot; returns where the keys equal to it start and end."""
     first, middle, last = words[low], words[(low + high) // 2], words[high - 1]
     pivot = max(min(first, middle), min(max(first, middle), last))
     at, below, above = low, low, high
@@ -212,7 +241,7 @@ def _insertion_sort(data: Bytes, offsets: Int64s, words: Words, order: Int64s, l
 
 @kernel
 def _find_bounds(data: Bytes, offsets: Int64s) -> tuple[int, int]:
-    """The numbers of the least and the greatest text, by their bytes, of one or more between `offsets` in `data`."""
+    """The positions of the least and the greatest byte string; there must be at least one."""
     low, high = 0, 0
     least = greatest = key_word(data, offsets[0], offsets[1])
     for text in range(1, len(offsets) - 1):

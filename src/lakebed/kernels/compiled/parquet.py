@@ -1,7 +1,7 @@
-"""Pages of Parquet columns in compiled code: which rows have a value, the values one after the other, and their bounds.
+"""Encodes pages of Parquet columns in compiled code: definition levels, values, and the rows of minimum and maximum.
 
-A page is told by numbers, in the order of `parquet_encode.PageTask`; where its column lies, by addresses. Nothing here
-checks these: whoever makes them has the arrays, and room for what they come to.
+A page is described by numbers in the order of `parquet_encode.PageTask`, addresses of its column among them. Nothing
+here checks these: the caller holds the arrays and has allocated enough memory for the output.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ import numpy as np
 
 from lakebed.kernels.buffers import Int64s
 from lakebed.kernels.compiled.jit import INT, INT64S, OUT_INT64S, Entry, kernel
-from lakebed.kernels.compiled.memory import copy, load_byte, load_int, load_long, prefetch_at, store
-from lakebed.kernels.compiled.native import swap_bytes
+from lakebed.kernels.compiled.memory import copy, load_byte, load_int, load_long, prefetch_at, store, swap_bytes
 
 _SIGNED, _FLOAT, _TEXT, _LARGE_TEXT, _BITS, _CODES, _DECIMAL, _NUMBERED, _SNAPPY_NUMBERED = 0, 1, 2, 3, 4, 5, 6, 7, 8
 """See `PageTask` of `format.parquet_encode`."""
 _FIELDS, _FOUND = 10, 4
 _AHEAD = 12
-"""So many rows before a text is copied it is asked for: rows of one file are spread over the columns."""
+"""Prefetch distance of a text in rows: the rows of one file are scattered over the columns."""
 _LEAST, _GREATEST = np.int64(-(2**63)), np.int64(2**63 - 1)
 
 
 @kernel
 def _measure_pages(tasks: Int64s, sizes: Int64s) -> None:
-    """The bytes that each page of `tasks`, ten numbers each, takes at most."""
+    """Fill `sizes` with the maximum size in bytes of each page of `tasks`."""
     for page in range(len(sizes)):
         kind, width, _, offsets, validity, first, count, is_optional, picked, _ = _task(tasks, page)
         size = np.int64(64)
@@ -47,11 +46,11 @@ def _measure_pages(tasks: Int64s, sizes: Int64s) -> None:
 
 @kernel
 def _encode_pages(tasks: Int64s, out: int, found: Int64s) -> None:
-    """Write the pages of `tasks` to where they belong behind `out`.
+    """Write each page of `tasks` to its offset after the address `out`.
 
-    What is `found` of each: its size, how many values are there, and the rows with the least and the greatest of them,
-    -1 if there is none. Of codes it is these themselves. Numbered texts may be compressed at once; how long they were
-    before takes the place of the least.
+    `found` gets per page: its size, the number of values, and the rows of the least and the greatest value, -1 if there
+    is none; for codes, the least and greatest code themselves. Numbered texts may be compressed here; then their size
+    before compression replaces the row of the least.
     """
     for page in range(len(tasks) // _FIELDS):
         kind, width, values, offsets, validity, first, count, is_optional, picked, place = _task(tasks, page)
@@ -98,7 +97,7 @@ def _task(tasks: Int64s, page: int) -> tuple[int, int, int, int, int, int, int, 
 
 @kernel
 def _row(picked: int, first: int, number: int) -> int:
-    """Of the rows that were picked, the one of a number."""
+    """The row at a position among the picked rows, whose numbers count from `first`."""
     return first + load_long(picked + 8 * number)
 
 
@@ -132,7 +131,7 @@ def _put_varint(at: int, value: int) -> int:
 
 @kernel
 def _put_levels(validity: int, first: int, count: int, picked: int, at: int) -> int:
-    """Definition levels with their length before them: one run, or a bit each; where they end."""
+    """Definition levels after their length: one run, or one bit each. Returns their end."""
     start = at + 4
     if validity == 0:
         end = _put_varint(start, count << 1)
@@ -152,7 +151,7 @@ def _put_levels(validity: int, first: int, count: int, picked: int, at: int) -> 
 
 @kernel
 def _rank(address: int, width: int, is_float: bool) -> int:
-    """A whole number whose order is that of the numbers at addresses; NaN is above all others."""
+    """An integer that sorts like the number at an address; NaN is above all others."""
     bits = load_long(address) if width == 8 else np.int64(load_int(address))
     if not is_float:
         return bits
@@ -166,7 +165,7 @@ def _rank(address: int, width: int, is_float: bool) -> int:
 def _put_numbers(
     values: int, width: int, is_float: bool, validity: int, first: int, count: int, picked: int, at: int
 ) -> tuple[int, int, int]:
-    """Numbers as they are; where they end, and the rows with the least and the greatest."""
+    """Plain numbers. Returns their end, and the rows with the least and the greatest."""
     low, high, least, greatest = np.int64(-1), np.int64(-1), _GREATEST, _LEAST
     for number in range(count):
         row = _row(picked, first, number)
@@ -190,7 +189,7 @@ def _put_numbers(
 def _put_decimals(
     values: int, width: int, validity: int, first: int, count: int, picked: int, at: int
 ) -> tuple[int, int, int]:
-    """Numbers of 128 bits by their last bytes, the lowest last; where they end, and the rows with the bounds."""
+    """Low bytes of 128-bit numbers, big-endian. Returns their end, and the rows with the least and the greatest."""
     low, high, least, greatest = np.int64(-1), np.int64(-1), np.int64(0), np.int64(0)
     least_rest = greatest_rest = np.uint64(0)
     for number in range(count):
@@ -219,7 +218,7 @@ def _start(offsets: int, kind: int, row: int) -> int:
 def _put_texts(
     values: int, offsets: int, kind: int, validity: int, first: int, count: int, picked: int, at: int
 ) -> tuple[int, int, int]:
-    """Texts, each with its length before it; where they end, and the rows with the least and the greatest."""
+    """Length-prefixed texts. Returns their end, and the rows with the least and the greatest."""
     low, high, low_start, high_start, low_end, high_end = np.int64(-1), np.int64(-1), 0, 0, 0, 0
     least = greatest = np.uint64(0)
     for number in range(count):
@@ -243,7 +242,7 @@ def _put_texts(
 
 @kernel
 def _first_word(text: int, length: int) -> np.uint64:
-    """The first eight bytes, such that their order is that of the numbers; zeros where a text has fewer."""
+    """The first eight bytes as a number that sorts like them, padded with zeros."""
     if length >= 8:
         return swap_bytes(np.uint64(load_long(text)))
     word = np.uint64(0)
@@ -267,7 +266,7 @@ def _is_less(values: int, start: int, end: int, other: int, other_end: int) -> b
 
 @kernel
 def _put_bits(values: int, validity: int, first: int, count: int, picked: int, at: int) -> tuple[int, int, int]:
-    """Truth values, a bit each; where they end, a row that is the least and one that is the greatest."""
+    """Booleans, one bit each. Returns their end, and the rows of a least and a greatest one."""
     byte, places, low, high, is_low_true, is_high_true = np.int64(0), 0, np.int64(-1), np.int64(-1), True, False
     for number in range(count):
         row = _row(picked, first, number)
@@ -293,9 +292,9 @@ def _put_bits(values: int, validity: int, first: int, count: int, picked: int, a
 def _put_codes(
     values: int, width: int, validity: int, first: int, count: int, picked: int, present: int, at: int
 ) -> tuple[int, int, int]:
-    """Codes of a dictionary, of 32 bits each: their width in bits, then one run of the same or of all, packed.
+    """Dictionary codes, from 32-bit numbers: their width in bits, then one run, repeated or bit-packed.
 
-    Where they end, the least and the greatest.
+    Returns their end, the least and the greatest.
     """
     low, high = _GREATEST, np.int64(-1)
     for number in range(count):
@@ -347,7 +346,7 @@ def _put_number(number: int, digits: int, at: int) -> None:
 
 @kernel
 def _put_literal(length: int, at: int) -> int:
-    """The head of so many bytes that follow as they are, in the format of snappy: at most 256."""
+    """The header of a snappy literal of `length` bytes, at most 256."""
     if length <= 60:
         store(at, np.uint8(length - 1 << 2))
         return at + 1
@@ -358,7 +357,7 @@ def _put_literal(length: int, at: int) -> int:
 
 @kernel
 def _numbered_size(length: int, first: int, count: int) -> int:
-    """The bytes of texts with their lengths."""
+    """Size in bytes of the length-prefixed texts."""
     size, number = np.int64(0), first
     while number < first + count:
         digits = _digits(number)
@@ -370,7 +369,7 @@ def _numbered_size(length: int, first: int, count: int) -> int:
 
 @kernel
 def _put_numbered(prefix: int, length: int, first: int, count: int, at: int) -> int:
-    """Texts that end with consecutive numbers, each with its length before it; where they end."""
+    """Length-prefixed texts that end with consecutive numbers. Returns their end."""
     for number in range(first, first + count):
         digits = _digits(number)
         store(at, np.int32(length + digits))
@@ -382,9 +381,9 @@ def _put_numbered(prefix: int, length: int, first: int, count: int, at: int) -> 
 
 @kernel
 def _compress_numbered(prefix: int, length: int, first: int, count: int, at: int) -> tuple[int, int]:
-    """The page that `_put_numbered` makes, as snappy stores it: each text is the one before but for its last digits.
+    """The page of `_put_numbered`, snappy-compressed: each text equals the previous one but for its last digits.
 
-    Where it ends, and its size before. None is null, which is told as `_put_levels` does.
+    There are no nulls; definition levels are those of `_put_levels`. Returns its end, and its uncompressed size.
     """
     levels = at + 32
     head = _put_levels(0, 0, count, 0, levels) - levels

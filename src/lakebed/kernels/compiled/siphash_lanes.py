@@ -1,6 +1,6 @@
-"""SipHash-2-4 of several messages at once: what is done to one is done to all, in vectors of the processor.
+"""SipHash-2-4 of several messages at once, with vector instructions.
 
-The state of `LANES` messages is five vectors, one behind the other: four words of each, then the next word to take in.
+The state of `LANES` messages is five consecutive vectors: four words of each message, then its next input word.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _pointer(builder: Any, state: Any, number: int) -> Any:
 
 
 take_words: Callable[[int], None] = intrinsic(_take_words)
-"""Take the next words into the state at an address."""
+"""Absorb the input words of the state at an address."""
 
 finish: Callable[[int], None] = intrinsic(_finish)
-"""Put the lower halves of the hashes in place of the first vector of the state at an address, the upper after them."""
+"""Replace the first two vectors of the state at an address with the lower and the upper halves of the hashes."""

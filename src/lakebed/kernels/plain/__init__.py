@@ -1,1 +1,1 @@
-"""The plain implementations: Arrow, numpy and Python. They are the reference, and right for every size."""
+"""The plain implementations, in Arrow, numpy and Python: the reference, correct for calls of every size."""

@@ -1,4 +1,4 @@
-"""The program that decodes Avro datums, run by Python."""
+"""Interpreter in Python for the program that decodes Avro datums."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class _FaultError(Exception):
 
 
 class _Machine:
-    """A program at work: the bytes, where it reads and must not read on, and what it has found."""
+    """The state of a running program: the bytes, the read position and its limit, and the streams so far."""
 
     def __init__(self, data: bytes, streams: list[bytearray], tallies: list[int], free: int) -> None:
         self.data, self.streams, self.tallies, self.free = data, streams, tallies, free
         self.pos = self.end = 0
         self.frames: list[list[int]] = []
-        """Of each open loop: how many items of the block are left, and where the block says it ends (-1: nowhere)."""
+        """Per open loop: the items left in the block, and the end that the block states (-1: none)."""
         self.steps: dict[int, Callable[[int, tuple[int, ...]], int]] = {
             ops.JUMP: lambda _pc, row: row[1],
             ops.NULLABLE: self.op_nullable,
@@ -69,12 +69,12 @@ class _Machine:
 
     @staticmethod
     def require(holds: bool, fault: int) -> None:
-        """Stop with a fault, unless it holds."""
+        """Stop with a fault unless the condition holds."""
         if not holds:
             raise _FaultError(fault)
 
     def put(self, stream: int, content: bytes) -> None:
-        """Append to a stream, unless what is read is dropped."""
+        """Append to a stream; -1 drops the content."""
         if stream >= 0:
             self.streams[stream] += content
 
@@ -98,7 +98,7 @@ class _Machine:
         return self.data[self.pos - size : self.pos]
 
     def length(self) -> int:
-        """A length, of bytes that are there."""
+        """A length that does not exceed the bytes left."""
         length = self.varint()
         self.require(length >= 0, ops.LENGTH)
         self.require(length <= self.end - self.pos, ops.CUT)
@@ -170,7 +170,7 @@ class _Machine:
         return row[1]
 
     def op_next(self, pc: int, row: tuple[int, ...]) -> int:
-        """Go on with the next item, the first one of the next block, or behind the loop."""
+        """Continue with the next item, with the first one of the next block, or after the loop."""
         frame = self.frames[-1]
         if frame[0] == 0:
             frame[0] = self.block(frame, row[4])

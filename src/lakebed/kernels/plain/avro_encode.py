@@ -1,6 +1,6 @@
-"""The program that encodes Arrow columns as Avro datums, run by Python.
+"""Interpreter in Python for the program that encodes Arrow columns as Avro datums.
 
-Its addresses are looked up among the buffers of the columns, so that nothing outside of them is ever read.
+Addresses are looked up among the buffers of the columns, so that nothing outside of them is ever read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def encode(code: Int64s, rows: int, loop_depth: int, memory: Sequence[Memory]) -
 
 
 class _Program:
-    """Instructions, with the values that they refer to."""
+    """Instructions with their operands resolved to values."""
 
     def __init__(self, code: list[list[int]], memory: Sequence[Memory]) -> None:
         self._code = code
@@ -87,14 +87,14 @@ class _Program:
         if op == ops.CONSTANT:
             return _varint(a)
         if not self._is_valid(pc, index):
-            raise RowError(ops.NULL_VALUE, row, pc)
+            raise RowError(ops.UNEXPECTED_NULL, row, pc)
         return b""
 
     def _chosen(self, row: int, pc: int, index: int) -> int:
-        """Which instruction, from `pc` on, says what to write for a union: 0 for null, else that of the child."""
+        """The offset from `pc` of the branch to write for a union: 0 for null, else that of the child."""
         if not self._is_valid(pc, index):
             if self._code[pc][3] < 0:
-                raise RowError(ops.NULL_VALUE, row, pc)
+                raise RowError(ops.UNEXPECTED_NULL, row, pc)
             return 0
         chosen = [at for at in range(1, self._code[pc][5] + 1) if self._is_valid(pc + at, index)]
         if len(chosen) != 1:
@@ -106,7 +106,7 @@ class _Program:
         return bits is None or bool(bits[index])
 
     def _resolve(self, row: list[int]) -> Any:
-        """What an instruction refers to, from its first value on."""
+        """The values that an instruction refers to."""
         op, a, b = row[:3]
         if op in (ops.INT, ops.LONG, ops.BLOCKS):
             return self._numbers(a, np.int64 if op == ops.LONG else np.int32)
@@ -122,13 +122,13 @@ class _Program:
         return np.frombuffer(content[: len(content) // width * width], kind).tolist()
 
     def _bits(self, address: int, first: int) -> list[int] | None:
-        """The bits from the first on; None if there are none, which stands for all of them."""
+        """The bits from the first on; None if there is no bitmap, which means that all are set."""
         if address == 0:
             return None
         return np.unpackbits(np.frombuffer(self._content(address), np.uint8), bitorder="little")[first:].tolist()
 
     def _content(self, address: int) -> memoryview:
-        """What lies at an address, up to the end of its buffer; nothing at 0."""
+        """The bytes from an address to the end of its buffer; none for address 0."""
         if address == 0:
             return memoryview(b"")
         at = bisect_right(self._addresses, address) - 1
@@ -150,7 +150,7 @@ def _varint(value: int) -> bytes:
 
 
 def _decimal(content: bytes, size: int, row: int, pc: int) -> bytes:
-    """A little-endian number as a big-endian one of `size` bytes, or of as few as hold it, behind their number."""
+    """A little-endian number as a big-endian one of `size` bytes; if -1, as few as fit, after their length."""
     value = int.from_bytes(content, "little", signed=True)
     least = ((value if value >= 0 else ~value).bit_length() + 8) // 8
     if size >= 0 and least > size:

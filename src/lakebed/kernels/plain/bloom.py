@@ -35,7 +35,7 @@ def probe(data: Bytes, offsets: Int64s, rows: Bytes, hash_count: int, bit_count:
 
 
 def _bits(keys: Strings, hash_count: int, bit_count: int) -> Iterator[Int64s]:
-    """One bit of each key after the other; keys come in the order of `keys`."""
+    """For each hash in turn, the bit of every key, in the order of `keys`."""
     words = [(some, _mixed(word)) for some, word in keys.words()]
     tails, lengths = _tails(keys), keys.lengths.astype(np.uint32)
     has_tail = keys.lengths % 4 > 0
@@ -57,7 +57,7 @@ def _mixed(words: npt.NDArray[np.uint32]) -> UInt32s:
 
 
 def _tails(keys: Strings) -> UInt32s:
-    """The lone bytes at the end of each key as Hudi takes them: the last one lowest, all of them signed."""
+    """The trailing bytes of each key as Hudi reads them: the last one lowest, all of them signed."""
     rest, left = keys.rest(), keys.lengths % 4
     tails = np.zeros(len(left), np.uint32)
     for place in range(3):

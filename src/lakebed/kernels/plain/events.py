@@ -16,13 +16,13 @@ _EVENT_TIME, _EVENT_TIME_V6 = 1, 3
 
 def accept_events(starts: Int64s, kinds: npt.NDArray[np.int8], ranks: Int64s, is_base: Bools, rules: int) -> Bools:
     """Whether each event is accepted."""
-    accepted = [False] * len(kinds)  # Lists are several times as fast, where numbers are looked at one by one.
+    accepted = [False] * len(kinds)  # Element access is several times faster in lists than in arrays.
     fill_accepted(starts.tolist(), kinds.tolist(), ranks.tolist(), is_base.tolist(), rules, accepted)
     return np.array(accepted, np.bool_)
 
 
 def fill_accepted(starts: Any, kinds: Any, ranks: Any, is_base: Any, rules: int, accepted: Any) -> None:
-    """Note for each event whether it is accepted."""
+    """Set `accepted` for each event."""
     for k in range(len(starts)):
         end = starts[k + 1] if k + 1 < len(starts) else len(kinds)
         if rules == _EVENT_TIME:
@@ -34,7 +34,7 @@ def fill_accepted(starts: Any, kinds: Any, ranks: Any, is_base: Any, rules: int,
 def accept_by_event_time(
     start: int, end: int, kinds: Sequence[int], ranks: Sequence[int], accepted: MutableSequence[bool]
 ) -> None:
-    """Events of one key in tables of today."""
+    """Events of one key, in tables of version 8 and later."""
     current = -1
     for i in range(start, end):
         if current < 0 or kinds[i] == _DELETE_ALWAYS or kinds[current] == _DELETE_ALWAYS or ranks[i] >= ranks[current]:

@@ -1,4 +1,4 @@
-"""Records of HFile blocks, one after the other in Python."""
+"""Records of HFile blocks, one at a time in Python."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from lakebed.kernels.buffers import Bytes, Int32s, Int64s, require
-from lakebed.kernels.hfile_records import BrokenRecordError, FramedBlocks, MeasuredRecords, Records
-from lakebed.kernels.record_layout import KEY_SUFFIX, RECORD_BYTES, RECORD_BYTES_MIN, RECORD_HEADER, RECORD_HEADER_BYTES
+from lakebed.kernels.hfile_records import (
+    KEY_SUFFIX,
+    RECORD_BYTES,
+    RECORD_BYTES_MIN,
+    RECORD_HEADER,
+    RECORD_HEADER_BYTES,
+    BrokenRecordError,
+    FramedBlocks,
+    MeasuredRecords,
+    Records,
+)
 
 
 def decode_records(blocks: Iterable[Bytes]) -> tuple[Bytes, Int64s, Int32s, Bytes, Int64s]:
@@ -33,7 +42,7 @@ def _records(number: int, block: bytes) -> Iterator[tuple[bytes, bytes]]:
         key_length, value_length, row_length = unpack(block, at)
         row_at, value_at = at + RECORD_HEADER_BYTES, at + 8 + key_length
         following = value_at + value_length + 1
-        # A length that is read as negative is longer than any block.
+        # A negative length is malformed, too.
         is_whole = 0 <= row_length <= key_length - 2 and value_length >= 0 and following <= end
         if not is_whole or block[following - 1] != 0:
             raise BrokenRecordError(number, at)

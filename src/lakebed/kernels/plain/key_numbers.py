@@ -1,4 +1,4 @@
-"""Finding equal keys with Arrow's hash tables."""
+"""Finds equal keys with Arrow's hash tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.kernels.buffers import Bytes, Int32s, Int64s
-from lakebed.kernels.plain.arrays import binaries
+from lakebed.kernels.plain.strings import binaries
 
 
 def number_keys(data: Bytes, offsets: Int64s, paths: Int64s) -> tuple[Int64s, int]:
@@ -27,7 +27,7 @@ def number_few(data: Bytes, offsets: Int64s, few_max: int) -> tuple[Int32s, Int6
         return None
     numbers = encoded.indices.to_numpy().astype(np.int32, copy=False)
     firsts = np.empty(len(encoded.dictionary), np.int64)
-    firsts[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # Of repeated places, the last assignment stays.
+    firsts[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # Of repeated indices, the last assignment wins.
     return numbers, firsts
 
 
@@ -37,11 +37,11 @@ def place_keys(data: Bytes, offsets: Int64s, wanted: Bytes, wanted_offsets: Int6
     numbers = pc.fill_null(pc.index_in(binaries(data, offsets), value_set=keys), -1).to_numpy(zero_copy_only=False)
     found = np.flatnonzero(numbers >= 0)[::-1]
     places = np.full(len(keys), -1)
-    places[numbers[found]] = found  # Of repeated places, the last assignment stays: that of the first row.
+    places[numbers[found]] = found  # Of repeated indices, the last assignment wins: that of the first row.
     return places
 
 
 def _dense(paths: Int64s) -> Int64s:
-    """Numbers below their count, equal where paths are."""
+    """Dense numbers that are equal where paths are."""
     codes: Int64s = pa.array(paths).dictionary_encode().indices.to_numpy().astype(np.int64)
     return codes

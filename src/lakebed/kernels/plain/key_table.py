@@ -1,4 +1,4 @@
-"""Hash tables of keys with numpy: all keys take a step of their search at once."""
+"""Hash tables of keys with numpy: all keys take each step of their search together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.kernels.buffers import Bytes, Int32s, Int64s, UInt32s, Words
-from lakebed.kernels.key_table import GONE, MARK_BITS, SLOT_ENTRY, SLOT_WORDS, Table, Tables
+from lakebed.kernels.key_table import GONE, MARK_BITS, SLOT_ENTRY, SLOT_WORDS, ShardTables, SlotTable
 from lakebed.kernels.plain.strings import Strings
 
 _SIPHASH = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
@@ -16,7 +16,7 @@ _FREE = np.iinfo(np.int64).max
 
 
 def fingerprint_keys(data: Bytes, offsets: Int64s, low: np.uint64, high: np.uint64, found: UInt32s) -> None:
-    """SipHash-2-4-128 of all keys: word after word, as long as keys have one."""
+    """SipHash-2-4-128 of all keys, word by word."""
     keys = Strings(data, offsets, width=8)
     count = len(offsets) - 1
     seeds = (low, high ^ np.uint64(0xEE), low, high)
@@ -50,11 +50,11 @@ def _rounds(a: Words, b: Words, c: Words, d: Words, count: int) -> tuple[Words, 
 
 
 def insert_entries(slots: UInt32s, prints: UInt32s, entries: UInt32s) -> None:
-    """Enter keys as if one after the other: an earlier key takes a free slot from a later one, which moves on."""
+    """Insert keys as if one after the other: if two want a slot, the earlier gets it and the later moves on."""
     table, words = slots.reshape(-1, SLOT_WORDS), prints.reshape(-1, 4)
     keys, entries = _distinct(words, entries)
     words = words[keys]
-    holder = np.where(table[:, SLOT_ENTRY] != 0, -1, _FREE)  # Of each slot: a key, -1 if it was taken before.
+    holder = np.where(table[:, SLOT_ENTRY] != 0, -1, _FREE)  # Per slot: the key that takes it; -1: taken before.
     waiting, slot = np.arange(len(keys)), _homes(words, len(table))
     while len(waiting):
         at = slot[waiting]
@@ -73,27 +73,27 @@ def insert_entries(slots: UInt32s, prints: UInt32s, entries: UInt32s) -> None:
 
 
 def _distinct(words: UInt32s, entries: UInt32s) -> tuple[Int64s, UInt32s]:
-    """Of each key where it comes first, and its last entry."""
+    """The first position of each distinct key, and its last entry."""
     prints = pa.Array.from_buffers(pa.binary(16), len(words), [None, pa.py_buffer(np.ascontiguousarray(words))])
     encoded = prints.dictionary_encode()
     if len(encoded.dictionary) == len(words):
         return np.arange(len(words)), entries
     numbers = encoded.indices.to_numpy()
     firsts, lasts = np.empty(len(encoded.dictionary), np.int64), np.empty(len(encoded.dictionary), np.int64)
-    lasts[numbers] = np.arange(len(words))  # Of repeated places, the last assignment stays.
+    lasts[numbers] = np.arange(len(words))  # Of repeated indices, the last assignment wins.
     firsts[numbers[::-1]] = np.arange(len(words) - 1, -1, -1)
     return firsts, entries[lasts]
 
 
 def _homes(words: UInt32s, slot_count: int) -> Int64s:
-    """The slot in which each key is looked for first."""
+    """The slot in which the search for each key begins."""
     return (words[:, 0].astype(np.uint64) * np.uint64(slot_count) >> np.uint64(32)).astype(np.int64)
 
 
 def enter_keys(
     data: Bytes, offsets: Int64s, ids: Int32s, low: np.uint64, high: np.uint64, numbers: UInt32s, slots: UInt32s
 ) -> None:
-    """Number the values that occur, and enter the keys with these numbers."""
+    """Number the values that occur, and insert the keys with these numbers."""
     numbers[ids] = 1
     numbers *= np.cumsum(numbers, dtype=np.uint32)
     prints = np.empty(4 * len(ids), np.uint32)
@@ -114,7 +114,7 @@ def mark_keys(slots: UInt32s, marks: Words) -> None:
 
 
 def find_entries(
-    shards: Sequence[Tables],
+    shards: Sequence[ShardTables],
     numbers: Int32s,
     numbers_of: Int64s,
     prints: UInt32s,
@@ -141,7 +141,7 @@ def find_entries(
     return hits
 
 
-def _look(table: Table, words: UInt32s) -> UInt32s:
+def _look(table: SlotTable, words: UInt32s) -> UInt32s:
     """The entry of each key, 0 if the table does not have it."""
     slots = table.slots.reshape(-1, SLOT_WORDS)
     entries, slot = np.zeros(len(words), np.uint32), _homes(words, len(slots))

@@ -1,4 +1,4 @@
-"""Records behind their lengths, one after the other."""
+"""Length-prefixed records, one at a time in Python."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def walk_lengths(data: Bytes, start: int, count: int) -> tuple[Int64s, Int64s] |
 
 
 def put_records(data: Bytes, offsets: Int64s, out: Bytes, start: int) -> None:
-    """Write each record behind its length."""
+    """Write each record after its length."""
     content = data.tobytes()
     parts = [_LENGTH.pack(end - at) + content[at:end] for at, end in pairwise(offsets.tolist())]
     joined = np.frombuffer(b"".join(parts), np.uint8)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from lakebed.model.files import BaseFile, LogFile
 from lakebed.model.instant import InstantTime
-from lakebed.view.slices import Completions
-from lakebed.view.versions import group_versions, superseded
+from lakebed.view.slices import Completions, group_versions, superseded
 
 COMMITS_RETAINED = 20
 """Hudi keeps the metadata table readable as of that many commits, or 1.2 times those of the data table if more."""

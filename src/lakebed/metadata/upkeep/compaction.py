@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from lakebed.format.file_names import decode_data_file_name, encode_base_file_name
-from lakebed.format.metadata.schema import stored_schema
+from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.shard_files import encode_shard_base
 from lakebed.metadata.merging import PLAIN, Form, Merged, MergeRule
 from lakebed.metadata.shard import load_whole_shard

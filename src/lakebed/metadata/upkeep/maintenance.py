@@ -14,7 +14,7 @@ from functools import partial
 from lakebed.engine.engines import Engine
 from lakebed.engine.randomness import new_write_token
 from lakebed.format.file_names import decode_data_file_name
-from lakebed.format.metadata.schema import committed_schema
+from lakebed.format.metadata.datum import committed_schema
 from lakebed.format.timeline.metadata import (
     decode_compaction_plan,
     encode_clean,

@@ -10,8 +10,7 @@ from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Word
 from lakebed.options import parse_option
 from lakebed.transaction.times import shift_time
-from lakebed.view.slices import Completions
-from lakebed.view.versions import Version, group_versions, superseded
+from lakebed.view.slices import Completions, Version, group_versions, superseded
 
 NEVER = InstantTime("9" * 17)
 """After every completion time."""

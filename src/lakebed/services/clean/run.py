@@ -14,7 +14,7 @@ from lakebed.commit.commit import commit
 from lakebed.commit.prepared import PreparedCommit
 from lakebed.engine.engines import Engine
 from lakebed.errors import InvalidInputError, UnsupportedTableError
-from lakebed.format.partition_metafile import PARTITION_METAFILE
+from lakebed.format.properties import PARTITION_METAFILE
 from lakebed.format.timeline.metadata import decode_compaction_plan, decode_savepoint
 from lakebed.format.timeline.plans import decode_clean_plan, decode_clustering_plan, encode_clean_plan
 from lakebed.metadata import MetadataTable

@@ -40,8 +40,8 @@ from lakebed.services.indexing.validate import validate_index
 from lakebed.storage import Storage, open_storage
 from lakebed.table import TableHandle
 from lakebed.table.transactions import choose_timing, open_ports
-from lakebed.timeline.active import list_instants
 from lakebed.timeline.config import load_config
+from lakebed.timeline.timeline import list_instants
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.locks.options import parse_lock_options
 from lakebed.transaction.ports import Ports

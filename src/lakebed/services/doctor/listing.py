@@ -18,7 +18,7 @@ from lakebed.table import TableState
 from lakebed.timeline import Archive, Snapshot, Timeline
 from lakebed.transaction.section import METADATA
 from lakebed.view import latest_slices
-from lakebed.view.listing import parse_data_files
+from lakebed.view.slices import parse_data_files
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 
 from lakebed.errors import CorruptTableError, LakebedError
-from lakebed.format.timeline.instant_names import encode_instant_name
+from lakebed.format.file_names import encode_instant_name
 from lakebed.format.timeline.metadata import decode_index_plan
 from lakebed.format.timeline.plans import decode_clean_plan, decode_restore_plan, decode_rollback_plan
 from lakebed.metadata import MetadataTable
@@ -28,8 +28,8 @@ from lakebed.storage.port import TICKETS, decode_ticket
 from lakebed.table import TableHandle, TableState
 from lakebed.table.definitions import load_definitions, undefined_indexes
 from lakebed.timeline import Timeline
-from lakebed.timeline.active import list_instants, load_timeline
 from lakebed.timeline.config import BACKUP, PROPERTIES, decode_config
+from lakebed.timeline.timeline import list_instants, load_timeline
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing
 from lakebed.transaction.leases import FOLDER as LEASES

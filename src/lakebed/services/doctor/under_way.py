@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from lakebed.errors import LakebedError
-from lakebed.format.timeline.instant_names import encode_instant_name
+from lakebed.format.file_names import encode_instant_name
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import Instant
 from lakebed.model.words import Action, State
 from lakebed.services.doctor.look import by_name
 from lakebed.storage import Storage
 from lakebed.timeline import Timeline
-from lakebed.timeline.active import list_instants
+from lakebed.timeline.timeline import list_instants
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing, storage_time
 from lakebed.transaction.markers import marker_folder

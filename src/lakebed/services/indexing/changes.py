@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakebed.engine.threads import map_bounded
+from lakebed.engine.engines import map_bounded
 from lakebed.format.file_names import decode_data_file_name, log_merge_order
 from lakebed.index.kinds import kind_of, merge_logs
 from lakebed.index.layout import Layout

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptTableError
-from lakebed.format.index_definitions import salvage_index_definitions
-from lakebed.format.metadata.partitions import needs_columns
+from lakebed.format.index_definitions import needs_columns, salvage_index_definitions
 from lakebed.index.keys import KEY_INDEX
 from lakebed.index.kinds import kind_of
 from lakebed.metadata import MetadataTable

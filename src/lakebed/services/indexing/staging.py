@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lakebed.engine.engines import map_bounded
 from lakebed.engine.randomness import new_write_token
-from lakebed.engine.threads import map_bounded
 from lakebed.format.arrow import pc
 from lakebed.format.hfile import decode_hfile
-from lakebed.format.metadata.columns import texts
+from lakebed.format.metadata.datum import texts
 from lakebed.index.build import Source, Target, join_unique, map_shards
 from lakebed.metadata.bootstrap import store_encoded
 from lakebed.metadata.entries import Entries, concat_texts

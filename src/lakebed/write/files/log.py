@@ -11,7 +11,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.engine.threads import aside, map_bounded, start
+from lakebed.engine.engines import aside, map_bounded, start
 from lakebed.errors import WriteConflictError
 from lakebed.format.file_names import encode_log_file_name, log_merge_order
 from lakebed.index.facts import FileFacts

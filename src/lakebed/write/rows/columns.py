@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakebed.engine.threads import map_tasks
+from lakebed.engine.engines import map_tasks
 from lakebed.format.arrow import identity
 
 Ints = npt.NDArray[np.int64]

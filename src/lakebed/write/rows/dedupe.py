@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.hfile.arrow import binary_buffers
 from lakebed.kernels.key_numbers import number_keys
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, MergeMode
 from lakebed.write.rows.columns import joined

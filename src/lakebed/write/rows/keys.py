@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.format.record_keys import composite_keys, has_value_text, value_texts
-from lakebed.model.config import TableConfig
-from lakebed.model.key_generator import KeyGenerator, find_key_generator, names_key_fields
+from lakebed.model.config import KeyGenerator, TableConfig, find_key_generator, names_key_fields
 from lakebed.model.words import RECORD_KEY
 from lakebed.write.rows.names import suggest_names
 from lakebed.write.rows.numbered import numbered_texts

@@ -16,12 +16,11 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from lakebed.errors import InvalidInputError, UnsupportedTableError
-from lakebed.filter.partitions import NO_VALUE
-from lakebed.format.hfile.order import binary_buffers
+from lakebed.filter.keys import NO_VALUE
+from lakebed.format.hfile.arrow import binary_buffers
 from lakebed.format.record_keys import has_value_text, value_texts
 from lakebed.kernels.key_numbers import number_few
-from lakebed.model.config import TableConfig
-from lakebed.model.key_generator import KeyGenerator
+from lakebed.model.config import KeyGenerator, TableConfig
 from lakebed.write.rows.keys import find_column, find_field, get_key_generator
 from lakebed.write.rows.names import suggest_names
 from lakebed.write.rows.time_paths import TimeFormat, parse_time_format, time_texts

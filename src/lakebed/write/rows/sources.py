@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.engine.threads import map_tasks
+from lakebed.engine.engines import map_tasks
 from lakebed.errors import InvalidInputError
 from lakebed.model.text import check_texts
 from lakebed.model.words import META_COLUMNS

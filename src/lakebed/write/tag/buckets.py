@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakebed.engine.exchange import Ints, Label, Split
 from lakebed.format.arrow import ArrowArray
-from lakebed.format.java_hash import shards_of
+from lakebed.format.java import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.index.keys import KEY_INDEX, find_key_index
 from lakebed.model.words import RECORD_KEY

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.index.key_batches import ProbeCounts
-from lakebed.kernels.grouping import group_rows
+from lakebed.kernels.ordering import group_rows
 from lakebed.model.files import FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_keys, read_slice

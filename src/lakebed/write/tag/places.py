@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.hfile.arrow import binary_buffers
 from lakebed.kernels.key_numbers import place_keys
 
 Ints = npt.NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Arrow columns bound to a writer schema: the program that encodes them, with the addresses of their buffers in it."""
+"""Compiles Arrow columns and a writer schema to the program that encodes them, with the addresses of their buffers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN = {Wire.BOOLEAN: ops.BOOLEAN, Wire.INT: ops.INT, Wire.LONG: ops.LONG, Wir
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The program, the field each instruction is for, and the arrays that must live while it runs."""
+    """The program, the field of each instruction, and the arrays that must be kept alive while it runs."""
 
     code: npt.NDArray[np.int64]
     wheres: tuple[str, ...]
@@ -40,8 +40,8 @@ class Binding:
 def bind(batch: pa.RecordBatch, record: Record) -> Binding:
     """The program that writes the batch's rows as datums of `record`.
 
-    Columns are found by name and cast where their type is another than the schema's. A column that is missing is null,
-    if it may be; one that the schema does not have raises InvalidInputError, and so does one that cannot be cast.
+    Columns are found by name and cast to the schema's types. A missing column is null if it is nullable; a column that
+    the schema lacks, or that cannot be cast, raises InvalidInputError.
     """
     binder = _Binder()
     binder.fields(record.fields, batch.schema.names, batch.columns, "")
@@ -49,7 +49,7 @@ def bind(batch: pa.RecordBatch, record: Record) -> Binding:
 
 
 class _Binder:
-    """Appends instructions; a jump forward gets its target once that is reached."""
+    """Appends instructions; targets of forward jumps are filled in later."""
 
     def __init__(self) -> None:
         self._code: list[list[int]] = []
@@ -187,7 +187,7 @@ class _Binder:
                 self._emit(where, _PLAIN[wire], self._address(array, 1, array.type.byte_width))
 
     def _address(self, array: pa.Array, buffer: int, width: int) -> int:
-        """Where the buffer's items for this array begin."""
+        """The address of the array's first item in a buffer."""
         self._arrays.append(array)
         found = array.buffers()[buffer]
         return 0 if found is None else int(found.address) + array.offset * width
@@ -200,7 +200,7 @@ class _Binder:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Without a dictionary, which may have nulls of its own."""
+    """The array without a dictionary, whose values may be null, too."""
     return array.dictionary_decode() if pat.is_dictionary(array.type) else array
 
 

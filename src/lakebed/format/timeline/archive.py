@@ -1,26 +1,35 @@
-"""The archived timeline of layout 2: Parquet files in levels, listed by a manifest.
+"""The archived timeline: in layout 2 Parquet files in levels, listed by a manifest; in layout 1 log files.
 
-    _version_                      the number n of the manifest that counts, as text
-    manifest_<n>                   JSON: names and sizes of the files that make up the history
+    _version_                      the number n of the current manifest, as text
+    manifest_<n>                   JSON: names and sizes of the files of the history
     <min>_<max>_<level>.parquet    one row per instant, sorted by requested time; min and max are requested times
 
 Level 0 is written by archiving; files of one level are merged into one of the next. Merged files and old manifests
 may linger, so only what the current manifest lists is history.
+
+A log file of layout 1 has Avro blocks with one entry per instant and state: usually three entries per instant
+(requested, inflight, completed), possibly in different files. An entry contains the content of its timeline file as a
+nested record. It is returned as the Avro container file of table versions 8 and 9, so that one decoder serves both.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptTableError
+from lakebed.format.avro.container import decode_nested_record, decode_writer_schema
 from lakebed.format.guard import decode_json_object, decoding, encode_json_object
+from lakebed.format.log.file import BlockKind, HeaderKey, LogBlock, decode_log_file
+from lakebed.format.timeline.metadata import encode_document
 from lakebed.model.instant import Instant, InstantTime, instant_time
 from lakebed.model.words import Action, State
 
@@ -51,7 +60,7 @@ class ManifestEntry:
 
 @dataclass(frozen=True, slots=True)
 class HistoryFile:
-    """What the name of a history file says: the range of requested times in it, and its level."""
+    """The fields of a history file's name: the range of requested times in it, and its level."""
 
     min: InstantTime
     max: InstantTime
@@ -60,7 +69,7 @@ class HistoryFile:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedInstant:
-    """An archived instant, with the bytes of its completed file and of its plan, as far as it had them."""
+    """An archived instant, with the bytes of its completed file and of its plan; None if it had none."""
 
     instant: Instant
     metadata: bytes | None = None
@@ -68,7 +77,7 @@ class ArchivedInstant:
 
 
 def decode_version(data: bytes, *, path: str) -> int:
-    """The number of the manifest that counts."""
+    """The number of the current manifest."""
     text = data.decode("latin-1").strip()
     if not _VERSION.fullmatch(text):
         raise CorruptTableError(f"not a manifest version: {text!r:.40}", path=path)
@@ -81,7 +90,7 @@ def encode_version(version: int) -> bytes:
 
 
 def decode_manifest(data: bytes, *, path: str) -> tuple[ManifestEntry, ...]:
-    """The files that make up the history."""
+    """The files of the history."""
     content = decode_json_object(data, path=path, what="history manifest")
     with decoding(path, "history manifest"):
         return tuple(_manifest_entry(entry["fileName"], entry["fileLen"]) for entry in content["files"])
@@ -93,7 +102,7 @@ def encode_manifest(entries: Iterable[ManifestEntry]) -> bytes:
 
 
 def decode_history_name(name: str) -> HistoryFile | None:
-    """What a file name of the history folder says; None for other files."""
+    """The fields of a history file's name; None for other files."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -161,7 +170,7 @@ def decode_completions(data: bytes, *, path: str) -> dict[InstantTime, InstantTi
 
 
 def archived_instants(table: pa.Table, *, path: str) -> Iterator[ArchivedInstant]:
-    """The completed instants in rows that `decode_history` gave; actions that we do not know are left out.
+    """The completed instants in the rows of `decode_history`; unknown actions are skipped.
 
     Without the columns `metadata` and `plan`, only the instants themselves.
     """
@@ -185,9 +194,88 @@ def _read_parquet(data: bytes, columns: list[str]) -> pa.Table:
 
 
 def _manifest_entry(name: object, size: object) -> ManifestEntry:
-    # The name becomes part of a path: nothing but a history file of this folder will do.
+    # The name becomes part of a path, so it must be that of a history file in this folder.
     if not isinstance(name, str) or decode_history_name(name) is None:
         raise ValueError(f"{name!r:.80} is not the name of a history file")
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         raise ValueError(f"{name} cannot have {size!r:.20} bytes")
     return ManifestEntry(name, size)
+
+
+_INT = struct.Struct(">i")
+_METADATA = {
+    Action.COMMIT: ("hoodieCommitMetadata", "HoodieCommitMetadata"),
+    Action.DELTA_COMMIT: ("hoodieCommitMetadata", "HoodieCommitMetadata"),
+    Action.REPLACE_COMMIT: ("hoodieReplaceCommitMetadata", "HoodieReplaceCommitMetadata"),
+    Action.CLEAN: ("hoodieCleanMetadata", "HoodieCleanMetadata"),
+    Action.ROLLBACK: ("hoodieRollbackMetadata", "HoodieRollbackMetadata"),
+    Action.SAVEPOINT: ("hoodieSavePointMetadata", "HoodieSavepointMetadata"),
+    Action.INDEXING: ("hoodieIndexCommitMetadata", "HoodieIndexCommitMetadata"),
+}
+_PLANS = {
+    Action.COMPACTION: ("hoodieCompactionPlan", "HoodieCompactionPlan"),
+    Action.LOG_COMPACTION: ("hoodieCompactionPlan", "HoodieCompactionPlan"),
+    Action.REPLACE_COMMIT: ("hoodieRequestedReplaceMetadata", "HoodieRequestedReplaceMetadata"),
+    Action.CLEAN: ("hoodieCleanerPlan", "HoodieCleanerPlan"),
+}
+_PROGRESS = {state: order for order, state in enumerate(State)}
+
+
+def decode_archived_log(data: bytes, *, path: str) -> tuple[ArchivedInstant, ...]:
+    """The instants of an archived log file in file order, each in its furthest state; unknown actions are skipped."""
+    merged: dict[tuple[str, Action], ArchivedInstant] = {}
+    for block in decode_log_file(data, path=path, torn="skip"):
+        for entry in _entries(block, path):
+            with decoding(path, "archived instant", offset=block.offset):
+                archived = _decode_entry(entry)
+            if archived is not None:
+                # A savepoint has the requested time of the commit it keeps, hence the action.
+                key = archived.instant.requested_at, archived.instant.action.when_completed
+                merged[key] = _merge(merged[key], archived) if key in merged else archived
+    return tuple(merged.values())
+
+
+def _entries(block: LogBlock, path: str) -> Iterator[dict[str, Any]]:
+    """The records of a block: version, count, then length-prefixed records."""
+    if block.kind is not BlockKind.AVRO_DATA:
+        raise CorruptTableError("an archive holds Avro blocks only", path=path, offset=block.offset)
+    schema = decode_writer_schema(block.header.get(HeaderKey.SCHEMA, ""), path=path)
+    at = 2 * _INT.size
+    with decoding(path, "archive block", offset=block.content_offset):
+        (count,) = _INT.unpack_from(block.content, _INT.size)
+    for _ in range(count):
+        with decoding(path, "archive block", offset=block.content_offset + at):
+            (size,) = _INT.unpack_from(block.content, at)
+            at += _INT.size
+            if not 0 <= size <= len(block.content) - at:
+                raise ValueError(f"a record of {size} bytes exceeds the block")
+        yield decode_nested_record(
+            bytes(block.content[at : at + size]), schema, path=path, offset=block.content_offset + at
+        )
+        at += size
+
+
+def _decode_entry(entry: dict[str, Any]) -> ArchivedInstant | None:
+    action = _ACTIONS.get(entry["actionType"])
+    if action is None:
+        return None
+    requested_at = instant_time(entry["commitTime"])
+    # Old entries have no state: their instants are completed.
+    state = State((entry.get("actionState") or "completed").lower())
+    if state is State.COMPLETED:
+        # As in the names of layout 1. The entry may know when the instant completed, but the times of
+        # archived and active instants are compared with each other.
+        instant = Instant(requested_at, action, state, requested_at)
+        return ArchivedInstant(instant, metadata=_nested(entry, _METADATA.get(action)))
+    return ArchivedInstant(Instant(requested_at, action, state), plan=_nested(entry, _PLANS.get(action)))
+
+
+def _nested(entry: dict[str, Any], place: tuple[str, str] | None) -> bytes | None:
+    field, schema_name = place or ("", "")
+    content = entry.get(field)
+    return None if content is None else encode_document(content, schema_name)
+
+
+def _merge(one: ArchivedInstant, other: ArchivedInstant) -> ArchivedInstant:
+    furthest = max(one, other, key=lambda archived: _PROGRESS[archived.instant.state])
+    return ArchivedInstant(furthest.instant, one.metadata or other.metadata, one.plan or other.plan)
