@@ -15,7 +15,7 @@ from lakebed.api import Table, open_table
 from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.index.kinds import merge_shard
 from lakebed.index.layout import Layout
-from lakebed.index.record.current_entries import are_current
+from lakebed.index.record.definition import are_current
 from lakebed.index.stored import data_partition
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.upkeep import maintenance as maintenance_module

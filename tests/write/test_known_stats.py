@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed.index.partition_stats import current as current_stats
-from lakebed.index.partition_stats.written import find_written, note_written
+from lakebed.index.partition_stats.current import find_written, note_written
 from lakebed.model.metadata import ColumnStats
 from lakebed.storage import cache
 from lakebed.storage.cache import FileCache

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from lakebed.index.record.definition import find_ordering, ordering_numbers
 from lakebed.index.record.entries import ShardSizing
-from lakebed.index.record.ordering import find_ordering, ordering_numbers
 from lakebed.index.record.probe import RECORD_INDEX as KEY_INDEX
 from lakebed.index.record.probe import KeyShards, find_locations, is_partitioned
 from lakebed.index.record.probe import record_index_files as key_index_files

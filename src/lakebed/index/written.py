@@ -16,8 +16,8 @@ from lakebed.index.column_stats.kind import COLUMN_STATS
 from lakebed.index.facts import FileFacts
 from lakebed.index.kind import Expected
 from lakebed.index.kinds import wanted_of
+from lakebed.index.record.definition import find_ordering
 from lakebed.index.record.kind import RECORD_INDEX
-from lakebed.index.record.ordering import find_ordering
 from lakebed.index.wanted import Wanted, gather_all
 from lakebed.model.commit import WriteStat
 from lakebed.model.config import TableConfig

@@ -102,6 +102,13 @@ class TableState:
             self.storage, self.config, self.timeline, self.definitions, self._cache, self._metadata_timeline
         )
 
+    def metadata_with(self, definitions: Mapping[str, IndexDefinition]) -> MetadataTable:
+        """The metadata table with these index definitions, for a table whose stored ones are lost or broken."""
+        found = find_metadata_table(self.storage, self.config, self.timeline, definitions)
+        if not isinstance(found, MetadataTable):
+            raise CorruptTableError(found.reason, path=self.config.index_definitions_path)
+        return found
+
     @cached_property
     def files(self) -> DataFiles:
         """All data files by partition path, whichever instant wrote them."""

@@ -14,13 +14,10 @@ from lakebed.format.metadata.records import MetadataRecord, encode_column_stats_
 from lakebed.index.build import Build, IndexRequest, Source
 from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
-from lakebed.index.column_stats.build import column_stats_source, file_stats
-from lakebed.index.column_stats.check import check_column_stats
-from lakebed.index.column_stats.definition import column_stats_definition
-from lakebed.index.column_stats.derive import derive_column_stats
-from lakebed.index.column_stats.entries import column_stats_entries
-from lakebed.index.column_stats.prune import prune_by_column_stats
+from lakebed.index.column_stats.definition import column_stats_definition, derive_column_stats
+from lakebed.index.column_stats.entries import check_column_stats, column_stats_entries, column_stats_source, file_stats
 from lakebed.index.column_stats.ranges import COLUMN_STATS as PARTITION
+from lakebed.index.column_stats.ranges import prune_by_column_stats
 from lakebed.index.data_files import StoredFile
 from lakebed.index.facts import FileFacts
 from lakebed.index.kind import Expected, IndexKind, Update, unsupported
@@ -35,7 +32,7 @@ from lakebed.options import IndexOptions
 from lakebed.table import TableState
 
 
-def encode_again(record: MetadataRecord, form: Form) -> bytes | None:
+def encode_current_stats(record: MetadataRecord, form: Form) -> bytes | None:
     """Statistics of an older schema in that of today."""
     if not isinstance(record.payload, ColumnStats):
         return None
@@ -74,7 +71,7 @@ class ColumnStatistics(IndexKind):
     shards = 2
     takes_columns = True
     has_few = True
-    merge = NewestWins("ColumnStatsMetadata", encode_again)
+    merge = NewestWins("ColumnStatsMetadata", encode_current_stats)
 
     def is_defined(self, definitions: Mapping[str, IndexDefinition]) -> bool:
         """Apache Hudi defines the columns only when it has built the index."""

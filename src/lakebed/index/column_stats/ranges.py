@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from functools import reduce
 
+import numpy as np
 import pyarrow as pa
 
+from lakebed.filter.ranges import may_match
 from lakebed.format.metadata.column_ranges import COLUMN_STATS as COLUMN_STATS_SCHEMA
 from lakebed.format.metadata.column_ranges import column_stats_values, decode_column_stats
 from lakebed.format.metadata.keys import column_stats_prefix
 from lakebed.format.metadata.records import decode_metadata_record, encode_column_stats_record, merge_column_stats
 from lakebed.format.metadata.schema import stored_schema
+from lakebed.index.prune import Kept, NotUsed, Query, Slices, align, masked, ranged_columns, serving
 from lakebed.metadata.shard import StoredValue
 from lakebed.metadata.table import MetadataTable
 from lakebed.model.metadata import ColumnStats
@@ -56,3 +59,25 @@ def read_column_stats(metadata: MetadataTable, partition: str) -> pa.Table:
 def _empty_ranges(arrow_type: pa.DataType) -> pa.Table:
     columns = {"file_name": pa.string(), "min": arrow_type, "max": arrow_type, "null_count": pa.int64()}
     return pa.schema([*columns.items(), ("value_count", pa.int64()), ("is_tight_bound", pa.bool_())]).empty_table()
+
+
+def prune_by_column_stats(query: Query, slices: Slices) -> Kept | NotUsed:
+    """The slices of which some file may have a matching row."""
+    metadata = serving(query, COLUMN_STATS)
+    if isinstance(metadata, NotUsed):
+        return metadata
+    names = [path.rpartition("/")[2] for file_slice in slices for path in file_slice.paths]
+    ranges = {}
+    for column, kind in ranged_columns(query):
+        table = find_column_ranges(metadata, COLUMN_STATS, column, kind)
+        if table.num_rows:
+            ranges[column] = align(table, names)
+    if not ranges:
+        return NotUsed("it has no ranges of the filter's columns")
+    matching = may_match(query.predicate, ranges, len(names))
+    owner = np.repeat(np.arange(len(slices)), [len(file_slice.paths) for file_slice in slices])
+    # A slice goes only if every file of it is excluded: the newest file that a row has values from cannot be, since it
+    # has no ranges for columns that it does not carry.
+    kept = np.zeros(len(slices), bool)
+    kept[owner[matching]] = True
+    return Kept(masked(slices, kept), f"by ranges of {', '.join(sorted(ranges))} per file")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Protocol
@@ -12,10 +12,10 @@ from lakebed.format.metadata.keys import column_stats_key, partition_stats_key
 from lakebed.format.metadata.records import decode_metadata_record, merge_column_stats
 from lakebed.format.metadata.schema import is_own
 from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS
-from lakebed.index.partition_stats.written import PartitionStats, find_written, note_written
 from lakebed.metadata.shard import StoredValue
 from lakebed.metadata.table import MetadataTable
 from lakebed.model.metadata import ColumnStats
+from lakebed.storage.cache import FileCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +126,38 @@ def _merged(layers: Sequence[StoredValue]) -> ColumnStats | None:
 def _stats(stored: StoredValue) -> ColumnStats | None:
     payload = decode_metadata_record(stored.value, stored.schema, path=stored.path).payload
     return payload if isinstance(payload, ColumnStats) else None
+
+
+PartitionStats = Mapping[str, tuple[ColumnStats, ...]]
+"""Statistics of columns by data partition."""
+_KEY = ("partition stats",)
+_STATS_BYTES = 512
+"""About what the statistics of a column take in memory, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """Statistics that a commit wrote to files of these names, added to those `before` (completion times by name)."""
+
+    before: Mapping[str, str]
+    names: frozenset[str]
+    columns: tuple[str, ...]
+    stats: PartitionStats
+
+
+def find_written(cache: FileCache, files: Mapping[str, str], columns: Sequence[str]) -> PartitionStats:
+    """Statistics of partitions, of some or none, if these files of theirs count (completion times by name)."""
+    known = cache.get(_KEY, _Written)
+    if known is None or known.columns != tuple(columns) or not known.names <= files.keys():
+        return {}
+    older = {name: completed_at for name, completed_at in files.items() if name not in known.names}
+    return known.stats if older == known.before else {}
+
+
+def note_written(
+    cache: FileCache, before: Mapping[str, str], names: Iterable[str], columns: Sequence[str], stats: PartitionStats
+) -> None:
+    """Caches statistics that were written to new files, whose names nobody else has, on top of the files before."""
+    known = {**find_written(cache, before, columns), **stats}
+    written = _Written(dict(before), frozenset(names), tuple(columns), known)
+    cache.put(_KEY, written, _STATS_BYTES * sum(map(len, known.values())))

@@ -21,10 +21,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 
+from lakebed.engine.threads import map_bounded
+from lakebed.errors import InvalidInputError
 from lakebed.format.metadata.column_stats import encode_column_stats_record, widen_column_stats
 from lakebed.format.metadata.keys import partition_stats_key
+from lakebed.index.build import Source, pieces_source
+from lakebed.index.check import Checked, Tally
+from lakebed.index.column_stats.entries import compare_stats, file_stats, stored_stats
+from lakebed.index.column_stats.ranges import COLUMN_STATS, PARTITION_STATS
+from lakebed.index.data_files import StoredFile, current_files, stored_files
+from lakebed.index.partition_stats.current import CurrentStats
+from lakebed.metadata import MetadataTable
 from lakebed.metadata.entries import Entries
+from lakebed.model.index import IndexDefinition
 from lakebed.model.metadata import ColumnStats
+from lakebed.observe import Meter
+from lakebed.table import TableState
 
 
 def partition_stats_entries(
@@ -50,6 +62,48 @@ def partition_stats_entries(
     }
     deletes = [partition_stats_key(column, partition) for partition in removed_partitions for column in columns]
     return Entries.of(records, deletes)
+
+
+def partition_stats_source(
+    state: TableState, metadata: MetadataTable, definition: IndexDefinition, file_ids: Sequence[str]
+) -> Source:
+    """Statistics of every column and partition, from those of its current files.
+
+    A file that has none, such as another engine's log file of deletes, is read. Apache Hudi leaves a partition out that
+    has no entry where others have one: there is one of each partition, or there are no statistics of partitions.
+    """
+    current = current_files(state)
+    known = CurrentStats(metadata, lambda partition: current[partition])
+    columns, version = definition.source_fields, definition.version
+    stored = {each.path: each for each in stored_files(state)}
+
+    def entries(partition: str) -> Entries:
+        stats = [*known.of_files(partition, current[partition], columns)]
+        for name in sorted(set(current[partition]) - {each.file_name for each in stats}):
+            stats += _known_stats(stored[f"{partition}/{name}" if partition else name], columns)
+        return partition_stats_entries({partition: stats_of_files(partition, stats)}, columns=columns, version=version)
+
+    return pieces_source(list(current), entries, file_ids)
+
+
+def check_partition_stats(checked: Checked, tally: Tally) -> None:
+    """Those of partitions and of their current files, as far as they exclude rows."""
+    state, columns = checked.state, checked.metadata.definitions[COLUMN_STATS].source_fields
+    current = current_files(state)
+    wanted = [s for s in stored_files(state) if s.file.name in current.get(s.partition, ())]
+    meter = Meter(PARTITION_STATS, len(wanted), checked.observer)
+    by_partition: dict[str, list[ColumnStats]] = {}
+    for stored, stats in zip(wanted, map_bounded(wanted, lambda s: file_stats(s, columns)), strict=True):
+        meter.step()
+        by_partition.setdefault(stored.partition, []).extend(stats)
+    found = {
+        (partition, each.column): each
+        for partition, stats in by_partition.items()
+        for each in stats_of_files(partition, stats)
+    }
+    # Of a partition that has no rows any more Hudi leaves statistics behind: there is nothing they could exclude.
+    indexed = {key: each for key, each in stored_stats(checked).items() if key[0] in by_partition}
+    compare_stats(indexed, found, tally, is_exact=False)
 
 
 def stats_of_files(partition: str, stats: Iterable[ColumnStats]) -> tuple[ColumnStats, ...]:
@@ -91,3 +145,13 @@ def _loose(stats: ColumnStats) -> ColumnStats:
 def _nulls(part: Mapping[str, ColumnStats], column: str) -> ColumnStats:
     rows = max((each.value_count or 0 for each in part.values()), default=0)
     return ColumnStats("", column, None, None, value_count=rows, null_count=rows)
+
+
+def _known_stats(stored: StoredFile, columns: Sequence[str]) -> tuple[ColumnStats, ...]:
+    found = file_stats(stored, columns)
+    if not found:
+        raise InvalidInputError(
+            f"{stored.path} has no column statistics, so its partition cannot have any",
+            hint="partition_stats need Parquet base files: do not create them for this table",
+        )
+    return found

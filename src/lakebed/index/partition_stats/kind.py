@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar
 
+import pyarrow.compute as pc
+
 from lakebed.errors import InvalidInputError
 from lakebed.index.build import Build, IndexRequest, Source
 from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
 from lakebed.index.column_stats.kind import has_columns, with_stats
-from lakebed.index.column_stats.ranges import COLUMN_STATS
+from lakebed.index.column_stats.ranges import COLUMN_STATS, find_column_ranges
 from lakebed.index.column_stats.ranges import PARTITION_STATS as PARTITION
 from lakebed.index.data_files import StoredFile
 from lakebed.index.facts import FileFacts
 from lakebed.index.kind import Expected, IndexKind, Update, unsupported
-from lakebed.index.partition_stats.build import partition_stats_source
-from lakebed.index.partition_stats.check import check_partition_stats
 from lakebed.index.partition_stats.current import StatsReader
-from lakebed.index.partition_stats.entries import partition_stats_entries, stats_of_files, widened_stats
+from lakebed.index.partition_stats.entries import (
+    check_partition_stats,
+    partition_stats_entries,
+    partition_stats_source,
+    stats_of_files,
+    widened_stats,
+)
 from lakebed.index.partition_stats.merge import WIDENING
-from lakebed.index.partition_stats.prune import prune_by_partition_stats
-from lakebed.index.prune import Kept, NotUsed, Query, Slices
+from lakebed.index.prune import Kept, NotUsed, Query, Slices, align, keep_partitions, ranged_columns, serving
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.entries import Entries
 from lakebed.model.index import IndexDefinition
@@ -96,6 +101,26 @@ class PartitionStatistics(IndexKind):
 
 
 PARTITION_STATS = PartitionStatistics()
+
+
+def prune_by_partition_stats(query: Query, slices: Slices) -> Kept | NotUsed:
+    """The slices of partitions that may have a matching row."""
+    metadata = serving(query, PARTITION, latest_only=True)
+    if isinstance(metadata, NotUsed):
+        return metadata
+    if metadata.has(COLUMN_STATS):
+        # Another engine's may lack files of a write that overtook its own; those of files exclude as much.
+        return NotUsed("column_stats exclude the same, file by file")
+    paths = sorted({file_slice.group.partition for file_slice in slices})
+    ranges = {}
+    for column, kind in ranged_columns(query):
+        table = find_column_ranges(metadata, PARTITION, column, kind)
+        table = table.filter(pc.fill_null(table["is_tight_bound"], False))  # Others are no bound on today's files.
+        if table.num_rows:
+            ranges[column] = align(table, paths)
+    if not ranges:
+        return NotUsed("it has no ranges of the filter's columns")
+    return keep_partitions(query, slices, paths, ranges, f"by ranges of {', '.join(sorted(ranges))} per partition")
 
 
 def _stats_while_building(change: MetadataChange, columns: Sequence[str], version: str) -> Entries:

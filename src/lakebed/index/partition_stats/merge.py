@@ -12,7 +12,7 @@ from lakebed.errors import CorruptTableError
 from lakebed.format.arrow import ArrowArray
 from lakebed.format.metadata.records import decode_metadata_record, encode_column_stats_record, merge_column_stats
 from lakebed.format.metadata.schema import is_own
-from lakebed.index.column_stats.kind import encode_again
+from lakebed.index.column_stats.kind import encode_current_stats
 from lakebed.index.column_stats.ranges import PARTITION_STATS
 from lakebed.metadata.entries import concat_texts
 from lakebed.metadata.merging import PLAIN, Form, Merged, MergedLogs, NewestWins, flags
@@ -22,7 +22,7 @@ from lakebed.model.metadata import ColumnStats
 _PAYLOAD = "ColumnStatsMetadata"
 _STAND_ALONE = ("isTightBound", "isDeleted")
 """Statistics of a partition that are one of these are the whole truth; others widen older ones."""
-_NEWEST = NewestWins(_PAYLOAD, encode_again)
+_NEWEST = NewestWins(_PAYLOAD, encode_current_stats)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.index.build import IndexRequest, Scan, Scanner, Source, join_sorted
 from lakebed.index.layout import Layout, global_layout, partitioned_layout
+from lakebed.index.record.definition import ordering_numbers
 from lakebed.index.record.entries import KeyChanges, ShardSizing, key_entries, shard_count
-from lakebed.index.record.ordering import ordering_numbers
 from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata.entries import Entries, split_entries
 from lakebed.model.files import FileGroupId, FileSlice

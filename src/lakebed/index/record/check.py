@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 
+from lakebed.errors import WriteConflictError
 from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.record_index import decode_entry_values
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.check import DIFFERENT, EXTRA, MISSING, REPEATED, Checked, Tally
+from lakebed.index.facts import FileFacts
 from lakebed.index.layout import Layout
 from lakebed.index.record.build import count_rows, key_source
+from lakebed.index.record.entries import key_texts
+from lakebed.index.record.key_locations import locate_keys
 from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.index.record.shard_cache import default_cache
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.bootstrap import gather_shards
-from lakebed.metadata.entries import Entries, concat_entries
+from lakebed.metadata.entries import Entries, concat_entries, concat_texts
+from lakebed.model.files import FileGroupId
 from lakebed.observe import Meter
 from lakebed.table import TableState
 
@@ -40,6 +47,21 @@ def check_record_index(checked: Checked, tally: Tally) -> None:
     for file_id in sorted(unseen & slices.keys()):
         _compare_places(_index_places(checked, file_id, slices), _places(Entries.of({})), tally)
         meter.step()
+
+
+def check_unique(metadata: MetadataTable, facts: Sequence[FileFacts], replaced: Collection[FileGroupId]) -> None:
+    """Raises if a key that is new to its file group lives in another one, which the write does not take it from."""
+    gone = concat_texts([key_texts(file.deleted_keys) for file in facts])
+    for file in facts:
+        came = key_texts(file.inserted_keys)
+        new = came.filter(pc.invert(pc.is_in(came, gone.cast(came.type))))
+        home = FileGroupId(file.stat.partition, file.stat.file_id)
+        rivals = {*_groups_with(metadata, new, file.stat.partition)} - {home, *replaced}
+        if rivals:
+            raise WriteConflictError(
+                f"another write inserted keys of this one meanwhile, into {min(map(str, rivals))}",
+                hint="run the write again: it will update them",
+            )
 
 
 def _stored_layout(state: TableState, metadata: MetadataTable) -> Layout:
@@ -117,3 +139,10 @@ def _place_of(stored: pa.Table, key: str) -> str:
 
 def _one(column: pa.ChunkedArray) -> ArrowArray:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _groups_with(metadata: MetadataTable, keys: ArrowArray, partition: str) -> Iterator[FileGroupId]:
+    """The file groups that have some of the keys of a data partition."""
+    if len(keys):
+        found = locate_keys(metadata, keys, pa.repeat(partition, len(keys)).dictionary_encode(), cache=default_cache())
+        yield from (found.places[code] for code in np.unique(found.codes[found.codes >= 0]))

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from lakebed.errors import InvalidInputError
+from lakebed.format.arrow import ArrowArray
+from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.metadata import MetadataTable
+from lakebed.metadata.merging import MergeRule
+from lakebed.model.config import TableConfig
 from lakebed.model.index import (
     ORDERING_FIELD,
     ORDERING_IS_CURRENT,
     WINDOW_FIRST,
+    WINDOW_KEPT,
     WINDOW_NEWEST,
     WINDOW_OUTSIDE,
     EntryOrdering,
     IndexDefinition,
     IndexWindow,
 )
+from lakebed.model.words import MergeMode
+from lakebed.table import TableState
 
 
 def record_index_definition(
@@ -28,3 +41,93 @@ def record_index_definition(
     if ordering is not None:
         options |= {ORDERING_FIELD: ordering.field, ORDERING_IS_CURRENT: str(ordering.is_current).lower()}
     return IndexDefinition(RECORD_INDEX, RECORD_INDEX, options=options, version="V1")
+
+
+def key_marks(definition: IndexDefinition, *, kept: bool) -> dict[str, str]:
+    """What a delta commit says of the index: its entries are current, and it has all keys of its window."""
+    ordering = definition.ordering
+    return {
+        **(_CURRENT if kept and ordering is not None and ordering.is_current else {}),
+        **(WINDOW_KEPT if definition.window is not None else {}),
+    }
+
+
+_CURRENT: Mapping[str, str] = {"lakebed.entries.current": "true"}
+"""What the extra metadata of a delta commit has that keeps entries current."""
+
+
+def are_current(metadata: MetadataTable, ordering: EntryOrdering) -> bool:
+    """Whether entries with a value have the value of their row, in the table as this look at it finds it."""
+    newest = metadata.newest_delta_commit() if ordering.is_current else None
+    return newest is not None and newest.extra_metadata.items() >= _CURRENT.items()
+
+
+def find_ordering(definitions: Mapping[str, IndexDefinition], config: TableConfig) -> EntryOrdering | None:
+    """The ordering values that entries of the table's record index carry, if they still mean what the table means."""
+    definition = definitions.get("record_index")
+    ordering = definition.ordering if definition is not None else None
+    if ordering is None or config.merge_mode is not MergeMode.EVENT_TIME_ORDERING:
+        return None
+    return ordering if config.ordering_fields == (ordering.field,) else None
+
+
+def ordering_numbers(rows: pa.Table, ordering: EntryOrdering) -> ArrowArray:
+    """The numbers of rows; null where there is none."""
+    if ordering.field not in rows.column_names:
+        return pa.nulls(rows.num_rows, pa.int64())
+    values = rows[ordering.field].combine_chunks()
+    if not has_numbers(values.type):
+        return pa.nulls(rows.num_rows, pa.int64())
+    if pa.types.is_date32(values.type):
+        return values.cast(pa.int32()).cast(pa.int64())
+    return values.cast(pa.int64())
+
+
+def ask_ordering(asked: str, config: TableConfig, schema: pa.Schema) -> EntryOrdering | None:
+    """What the option of a new index asks for: "off", "on", or "current"; raises if the table cannot have it."""
+    if asked == "off":
+        return None
+    fields = config.ordering_fields if config.merge_mode is MergeMode.EVENT_TIME_ORDERING else ()
+    if len(fields) != 1 or fields[0] not in schema.names or not has_numbers(schema.field(fields[0]).type):
+        raise InvalidInputError(
+            f"entries of a record index cannot carry the ordering values of table {config.name}",
+            hint="order rows by one column of integers, dates or timestamps in microseconds, or"
+            " leave out the option lakebed.record.index.ordering",
+        )
+    return EntryOrdering(fields[0], asked == "current")
+
+
+def has_numbers(kind: pa.DataType) -> bool:
+    """Whether ordering values of a type have numbers."""
+    if pa.types.is_timestamp(kind):
+        return kind.unit == "us"
+    return (pa.types.is_integer(kind) and kind != pa.uint64()) or pa.types.is_date32(kind)
+
+
+_KNOWS_NOTHING = IndexWindow(first="\U0010ffff", newest=1)
+"""A window in which no partition is: an index with it is never wrong."""
+
+
+def derive_record_index(state: TableState, rule: MergeRule) -> IndexDefinition:
+    """A global index has its shards from the beginning, a partitioned one gets them with its data partitions.
+
+    An index for lakebed alone has lost its window: as far as the definition goes, it knows no partition.
+    """
+    if RECORD_INDEX in state.config.own_partitions:
+        return record_index_definition(is_partitioned=True, window=_KNOWS_NOTHING)
+    metadata = state.metadata_with({})
+    partitions = {data_partition_of_group(file.file_id) for file in metadata.list_files(RECORD_INDEX)}
+    plain = record_index_definition(is_partitioned=partitions != {None})
+    fields = state.config.ordering_fields
+    if len(fields) != 1 or not _has_ordering(state.metadata_with({RECORD_INDEX: plain}), rule):
+        return plain
+    ordering = EntryOrdering(fields[0], are_current(metadata, EntryOrdering(fields[0], is_current=True)))
+    return record_index_definition(is_partitioned=plain.is_partitioned, ordering=ordering)
+
+
+def _has_ordering(metadata: MetadataTable, rule: MergeRule) -> bool:
+    for file_slice in metadata.slices(RECORD_INDEX):
+        shard = metadata.shard(RECORD_INDEX, file_slice.group.file_id)
+        if rule.shard(shard, has_base=file_slice.base is not None).has_ordering:
+            return True
+    return False

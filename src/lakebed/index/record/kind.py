@@ -18,15 +18,11 @@ from lakebed.index.kind import IndexKind, Update
 from lakebed.index.layout import Layout, Planned
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.index.record.build import key_source, plan_key_shards
-from lakebed.index.record.check import check_record_index
-from lakebed.index.record.current_entries import key_marks
-from lakebed.index.record.definition import record_index_definition
-from lakebed.index.record.derive import derive_record_index
+from lakebed.index.record.check import check_record_index, check_unique
+from lakebed.index.record.definition import ask_ordering, derive_record_index, key_marks, record_index_definition
 from lakebed.index.record.entries import ShardSizing, shard_count
-from lakebed.index.record.ordering import ask_ordering
 from lakebed.index.record.probe import RECORD_INDEX as PARTITION
 from lakebed.index.record.prune import prune_by_record_index
-from lakebed.index.record.unique import check_unique
 from lakebed.index.record.writes import plan_record_index
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.merging import Form, NewestWins

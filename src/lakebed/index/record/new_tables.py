@@ -8,17 +8,23 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import CorruptTableError
+from lakebed.format.arrow import ArrowArray
+from lakebed.format.hfile.order import binary_buffers
+from lakebed.format.metadata.record_index import decode_record_index_value
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.record.key_table import KeyTable, build_entries_table, slot_bytes
 from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.index.record.shard_cache import ShardCache, file_identity
+from lakebed.kernels.key_table import enter_keys
 from lakebed.metadata.entries import Entries
 from lakebed.metadata.merging import Merged
 from lakebed.metadata.shard_writes import ShardWrite
 from lakebed.model.commit import WriteStat
+from lakebed.model.files import FileGroupId
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
 
@@ -42,8 +48,6 @@ class NewTables:
     def _build(self, entries: Entries, *, has_ordering: bool) -> KeyTable:
         schema = stored_schema(has_ordering=has_ordering)
         if entries.in_order and not has_ordering and not len(entries.deletes):
-            from lakebed.index.record.entries_table import build_plain_table
-
             return build_plain_table(entries.keys, entries.values, schema, self._cache.seed)
         return build_entries_table(entries.keys, entries.values, entries.deletes, schema, self._cache.seed)
 
@@ -72,3 +76,17 @@ class NewTables:
             identity = file_identity(storage, path, size, completed_at)
             if identity is not None:
                 self._cache.keep_soon(identity, table)
+
+
+def build_plain_table(keys: ArrowArray, values: ArrowArray, schema: str, seed: bytes) -> KeyTable:
+    """The table of entries without ordering values, whose values are a dictionary: `schema` is that of these."""
+    numbers = np.zeros(len(values.dictionary), np.uint32)
+    slots = np.zeros(slot_bytes(len(keys)) // 4, np.uint32)
+    enter_keys(*binary_buffers(keys), values.indices.to_numpy(), seed, numbers, slots)
+    used = np.flatnonzero(numbers)
+    stored = values.dictionary if len(used) == len(numbers) else values.dictionary.take(pa.array(used))
+    locations = [decode_record_index_value(value, schema, path="<new entries>") for value in stored.to_pylist()]
+    places: dict[FileGroupId, int] = {}
+    of_entry = [places.setdefault(FileGroupId(each.partition, each.file_id), len(places)) for each in locations]
+    instants = np.array([each.instant_ms for each in locations], np.int64)
+    return KeyTable(slots, np.array(of_entry, np.int32), instants, tuple(places), np.empty(0, np.int64))

@@ -6,7 +6,9 @@ import numpy as np
 
 from lakebed.format.arrow import text_array
 from lakebed.index.prune import Kept, NotUsed, Query, Slices, counted, serving, wanted_keys
+from lakebed.index.record.key_locations import locate_everywhere
 from lakebed.index.record.probe import RECORD_INDEX, find_locations
+from lakebed.index.record.shard_cache import default_cache
 from lakebed.metadata import MetadataTable
 from lakebed.model.files import FileGroupId
 
@@ -42,9 +44,5 @@ def _groups_by_lookup(metadata: MetadataTable, keys: tuple[str, ...]) -> set[Fil
 
 
 def _groups_by_probe(metadata: MetadataTable, keys: tuple[str, ...]) -> set[FileGroupId]:
-    # Imported here: a few keys need no compiled code.
-    from lakebed.index.record.key_locations import locate_everywhere
-    from lakebed.index.record.shard_cache import default_cache
-
     _, found = locate_everywhere(metadata, text_array(keys), cache=default_cache())
     return {found.places[code] for code in np.unique(found.codes)}
