@@ -15,8 +15,8 @@ from lakebed.format.metadata.records import decode_metadata_record
 from lakebed.format.partition_metafile import decode_partition_metafile
 from lakebed.format.properties import decode_properties, encode_properties
 from lakebed.format.timeline.metadata import encode_commit
-from lakebed.index.column_stats.definition import column_stats_definition
 from lakebed.index.column_stats.entries import column_stats_entries
+from lakebed.index.column_stats.kind import column_stats_definition
 from lakebed.index.column_stats.ranges import read_column_stats
 from lakebed.index.files.kind import file_entries
 from lakebed.index.kinds import empty_partitions

@@ -19,7 +19,7 @@ from lakebed.format.properties import encode_properties
 from lakebed.format.timeline.metadata import decode_commit, encode_commit, encode_compaction_plan
 from lakebed.index.bloom.kind import find_blooms
 from lakebed.index.change import MetadataChange, change_of_clean, change_of_commit
-from lakebed.index.column_stats.definition import column_stats_definition
+from lakebed.index.column_stats.kind import column_stats_definition
 from lakebed.index.column_stats.ranges import read_column_stats
 from lakebed.index.facts import FileFacts
 from lakebed.index.kind import Update

@@ -78,7 +78,7 @@ def change_of_commit(
 
 
 def change_of_clean(clean: CleanMetadata) -> MetadataChange:
-    """What a clean means. Files that it set out to delete are gone to readers, also where deleting them failed."""
+    """The change that a clean makes. Files that it planned to delete are no longer listed, even if that failed."""
     removed = tuple(name for name, partition in clean.partitions.items() if partition.is_partition_deleted)
     return MetadataChange(
         deleted={name: partition.planned for name, partition in clean.partitions.items()}, removed_partitions=removed

@@ -11,7 +11,7 @@ from lakebed.metadata.bootstrap import group_ids
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ShardLayout:
     """The shards over which keys are hashed, by data partition: the same for all of them if the index is global."""
 
     shards: Mapping[str, tuple[str, ...]]
@@ -22,20 +22,20 @@ class Layout:
 class Planned:
     """The shards of an index that is built, and where the entries of these, or of other ones, come from."""
 
-    layout: Layout
-    source: Callable[[Layout], Source]
+    layout: ShardLayout
+    source: Callable[[ShardLayout], Source]
 
 
-def global_layout(mdt_partition: str, partitions: Collection[str], count: int) -> Layout:
+def global_layout(mdt_partition: str, partitions: Collection[str], count: int) -> ShardLayout:
     """One set of shards for the whole table."""
     file_ids = group_ids(mdt_partition, count)
-    return Layout(dict.fromkeys(partitions, file_ids), file_ids)
+    return ShardLayout(dict.fromkeys(partitions, file_ids), file_ids)
 
 
-def partitioned_layout(mdt_partition: str, counts: Mapping[str, int]) -> Layout:
+def partitioned_layout(mdt_partition: str, counts: Mapping[str, int]) -> ShardLayout:
     """A set of shards for each data partition."""
     shards = {
         partition: tuple(group_file_id(mdt_partition, index, partition) for index in range(count))
         for partition, count in sorted(counts.items())
     }
-    return Layout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))
+    return ShardLayout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))

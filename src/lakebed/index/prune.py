@@ -18,7 +18,7 @@ from lakebed.model.files import FileSlice
 from lakebed.model.words import RECORD_KEY
 
 Slices = tuple[FileSlice, ...]
-KEYS_MAX = 10_000
+WANTED_KEYS_MAX = 10_000
 """Maximum number of keys to look up; with more, a scan is cheaper."""
 
 
@@ -81,7 +81,7 @@ def wanted_keys(query: Query) -> tuple[str, ...] | NotUsed:
         if uncertain:
             return NotUsed(f"writers spell values of {', '.join(uncertain)} differently in record keys")
         keys = possible_keys(query.config, {name: values or () for name, values in fields.items()})
-    return keys if len(keys) <= KEYS_MAX else NotUsed(f"the filter names more than {KEYS_MAX} keys")
+    return keys if len(keys) <= WANTED_KEYS_MAX else NotUsed(f"the filter names more than {WANTED_KEYS_MAX} keys")
 
 
 def _has_one_spelling(kind: pa.DataType) -> bool:

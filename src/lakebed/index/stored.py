@@ -12,7 +12,7 @@ from lakebed.errors import InvalidInputError
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.index.build import Source, join_unique
 from lakebed.index.kinds import kind_of, merge_shard
-from lakebed.index.layout import Layout, global_layout, partitioned_layout
+from lakebed.index.layout import ShardLayout, global_layout, partitioned_layout
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.entries import Entries, split_entries
 from lakebed.metadata.merging import Form
@@ -71,13 +71,13 @@ class StoredIndex:
         """Whether its entries carry ordering values."""
         return self.definition is not None and self.definition.ordering is not None
 
-    def layout(self, shards: int) -> Layout:
+    def layout(self, shards: int) -> ShardLayout:
         """So many shards, for each data partition that has any if the index is partitioned."""
         if self.definition is None or not self.definition.is_partitioned:
             return global_layout(self.partition, self.partitions, shards)
         return partitioned_layout(self.partition, dict.fromkeys(self.partitions, shards))
 
-    def source(self, layout: Layout) -> Source:
+    def source(self, layout: ShardLayout) -> Source:
         """The entries as they are stored, for other shards."""
 
         def entries(file_slice: FileSlice, wanted: Collection[str]) -> Mapping[str, Entries]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 Gather = Callable[[Sequence[pa.Table]], bytes]
-"""Makes bytes of the rows of a file, one table per block; a table lacks the columns that its block lacks. Picklable."""
+"""Makes bytes from the rows of a file. It gets one table per block, without columns that the block lacks. Picklable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Words of commands for kinds of index: `lakebed --help` shows them and does not load the kinds, which load Arrow."""
+"""Index words of the command line, repeated here so that `lakebed --help` need not load the kinds and Arrow."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _targets(section: Section, rollback: Instant) -> frozenset[InstantTime]:
 def _delete_files(
     section: Section, instants: Collection[InstantTime], kept: Collection[str] | None = None
 ) -> frozenset[InstantTime]:
-    """Deletes data files of instants, in the metadata table too, or all but those `kept` of the table; who had any."""
+    """Deletes data files of instants, in the metadata table too if none are `kept`; returns instants with files."""
     found: set[InstantTime] = set()
     for listed in section.ports.storage.list("", recursive=True) if instants else ():
         folder, _, name = listed.path.rpartition("/")

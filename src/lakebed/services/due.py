@@ -10,13 +10,13 @@ from lakebed.model.words import Action, TableType
 from lakebed.options import InlineOptions, parse_inline_options
 from lakebed.services.archive import ArchiveLimits, parse_archive_limits
 from lakebed.services.clean.plan import CleanPolicy, Retention, parse_retention
-from lakebed.services.compaction.options import (
+from lakebed.services.compaction.plan import (
     CompactionOptions,
     LogCompactionOptions,
+    is_due,
     parse_compaction_options,
     parse_log_compaction_options,
 )
-from lakebed.services.compaction.plan import is_due
 from lakebed.table import TableState
 from lakebed.timeline import Timeline
 
@@ -40,7 +40,7 @@ class InlineServices:
         return tuple(self._due(state, state.timeline, completed_at))
 
     def passes_cluster(self, state: TableState) -> bool:
-        """Whether a pass of all services is to cluster: if asked to, and enough writes have completed since."""
+        """Whether a pass of all services should cluster: it is requested, and enough writes have completed."""
         limits = (
             *((self.asked.clustering_commits,) if self.asked.clustering else ()),
             *((self.asked.passes_cluster_commits,) if self.asked.passes_cluster else ()),

@@ -19,10 +19,10 @@ from lakebed.observe import Logged, Observer
 from lakebed.services.archive import archive_timeline, parse_archive_limits
 from lakebed.services.clean.plan import parse_retention
 from lakebed.services.clean.run import execute_clean, schedule_clean
-from lakebed.services.clustering.options import parse_clustering_options, parse_layout
+from lakebed.services.clustering.plan import parse_clustering_options, parse_layout
 from lakebed.services.clustering.run import execute_clustering, schedule_clustering
 from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
-from lakebed.services.compaction.options import parse_compaction_options, parse_log_compaction_options
+from lakebed.services.compaction.plan import parse_compaction_options, parse_log_compaction_options
 from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from lakebed.services.due import InlineServices, parse_inline_services
 from lakebed.services.values import ServiceContext, ServiceResult

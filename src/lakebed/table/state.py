@@ -11,7 +11,7 @@ from lakebed.errors import CorruptTableError, InvalidInputError, SnapshotExpired
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.timeline.metadata import decode_commit
 from lakebed.metadata import MetadataTable, Unusable, find_metadata_table
-from lakebed.metadata.files import find_partition_files, list_metadata_files
+from lakebed.metadata.files import DataFiles, find_partition_files, list_metadata_files
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.index import IndexDefinition
@@ -25,7 +25,6 @@ from lakebed.timeline.active import list_instants
 from lakebed.view import latest_slices, list_data_files
 from lakebed.view.listing import parse_data_files
 
-DataFiles = dict[str, tuple[BaseFile | LogFile, ...]]
 Lister = Callable[[MetadataTable], DataFiles]
 """Lists all data files by partition path from the metadata table."""
 

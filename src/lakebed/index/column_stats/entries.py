@@ -151,7 +151,7 @@ def compare_stats(
     *,
     is_exact: bool = True,
 ) -> None:
-    """Statistics that may be too narrow are different; those of files must count exactly, others not."""
+    """Tallies statistics that are too narrow as different; exact ones, as those of files, also if counts differ."""
     shared = indexed.keys() & found.keys()
     counts = _counts if is_exact else _may_hold
     narrow = {k for k in shared if not counts(indexed[k], found[k]) or not _covers(indexed[k], found[k])}

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 import pyarrow as pa
 
 from lakebed.errors import InvalidInputError
+from lakebed.format.metadata.column_stats import value_type_of
 from lakebed.format.metadata.record_kinds import RecordKind
-from lakebed.format.metadata.records import MetadataRecord, encode_column_stats_record
+from lakebed.format.metadata.records import MetadataRecord, decode_metadata_record, encode_column_stats_record
+from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.build import Build, IndexRequest, Source
 from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
-from lakebed.index.column_stats.definition import column_stats_definition, derive_column_stats
 from lakebed.index.column_stats.entries import check_column_stats, column_stats_entries, column_stats_source, file_stats
 from lakebed.index.column_stats.ranges import COLUMN_STATS as PARTITION
 from lakebed.index.column_stats.ranges import prune_by_column_stats
@@ -22,14 +23,18 @@ from lakebed.index.data_files import StoredFile
 from lakebed.index.facts import FileFacts
 from lakebed.index.kind import Expected, IndexKind, Update, unsupported
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
+from lakebed.metadata import MetadataTable
 from lakebed.metadata.entries import Entries
-from lakebed.metadata.merging import Form, NewestWins
+from lakebed.metadata.merging import Form, MergeRule, NewestWins
 from lakebed.model.config import TableConfig
 from lakebed.model.index import IndexDefinition
 from lakebed.model.metadata import ColumnStats
-from lakebed.model.words import META_COLUMNS
+from lakebed.model.words import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lakebed.options import IndexOptions
 from lakebed.table import TableState
+
+STATS_COLUMNS_MAX = 32
+"""Data columns that get statistics unless others are asked for."""
 
 
 def encode_current_stats(record: MetadataRecord, form: Form) -> bytes | None:
@@ -38,27 +43,6 @@ def encode_current_stats(record: MetadataRecord, form: Form) -> bytes | None:
         return None
     is_partition = record.kind is RecordKind.PARTITION_STATS
     return encode_column_stats_record(record.payload, version=form.version, partition_stats=is_partition)
-
-
-def _of_columns(known: IndexDefinition, names: Collection[str]) -> IndexDefinition:
-    """A definition without columns that the table does not have any more: it was set back to before they came."""
-    return replace(known, source_fields=tuple(n for n in known.source_fields if n.partition(".")[0] in names))
-
-
-def has_columns(expected: Expected, definitions: Mapping[str, IndexDefinition]) -> bool:
-    """Whether the files of a write have statistics of all columns that the index has."""
-    return {*_columns(definitions)} <= {*expected.columns}
-
-
-def with_stats(facts: FileFacts, stored: StoredFile, definitions: Mapping[str, IndexDefinition]) -> FileFacts:
-    """The facts of a file with statistics of all columns that the index has, read from the file."""
-    columns = _columns(definitions)
-    return replace(facts, column_stats=file_stats(stored, columns)) if columns else facts
-
-
-def _columns(definitions: Mapping[str, IndexDefinition]) -> tuple[str, ...]:
-    definition = definitions.get(PARTITION)
-    return definition.source_fields if definition is not None else ()
 
 
 class ColumnStatistics(IndexKind):
@@ -141,3 +125,57 @@ class ColumnStatistics(IndexKind):
 
 
 COLUMN_STATS = ColumnStatistics()
+
+
+def has_columns(expected: Expected, definitions: Mapping[str, IndexDefinition]) -> bool:
+    """Whether the files of a write have statistics of all columns that the index has."""
+    return {*_columns(definitions)} <= {*expected.columns}
+
+
+def with_stats(facts: FileFacts, stored: StoredFile, definitions: Mapping[str, IndexDefinition]) -> FileFacts:
+    """The facts of a file with statistics of all columns that the index has, read from the file."""
+    columns = _columns(definitions)
+    return replace(facts, column_stats=file_stats(stored, columns)) if columns else facts
+
+
+def _columns(definitions: Mapping[str, IndexDefinition]) -> tuple[str, ...]:
+    definition = definitions.get(PARTITION)
+    return definition.source_fields if definition is not None else ()
+
+
+def _of_columns(known: IndexDefinition, names: Collection[str]) -> IndexDefinition:
+    """A definition without columns that the table does not have any more: it was set back to before they came."""
+    return replace(known, source_fields=tuple(n for n in known.source_fields if n.partition(".")[0] in names))
+
+
+def column_stats_definition(schema: pa.Schema, *, has_meta_columns: bool) -> IndexDefinition:
+    """The column statistics that a table with these data columns gets by default."""
+    meta = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY) if has_meta_columns else ()
+    columns = [field.name for field in schema if value_type_of(field.type) is not None]
+    fields = (*meta, *columns[:STATS_COLUMNS_MAX])
+    return IndexDefinition(PARTITION, PARTITION, PARTITION, source_fields=fields, version="V2")
+
+
+def derive_column_stats(state: TableState, rule: MergeRule) -> IndexDefinition:
+    """That of the columns that entries name, in the table's order; without entries that of a new table."""
+    try:
+        schema = state.data_schema(state.latest)
+    except InvalidInputError:  # Nothing has been written yet that declares columns.
+        schema = pa.schema([])
+    default = column_stats_definition(schema, has_meta_columns=state.config.has_meta_columns)
+    named = {*_columns_with_stats(state.metadata_with({}), rule)}
+    if not named:
+        return default
+    # In the order of a new table's columns; nested ones, and those that the table has no longer, come last.
+    known = dict.fromkeys((*default.source_fields, *schema.names, *sorted(named)))
+    return replace(default, source_fields=tuple(name for name in known if name in named))
+
+
+def _columns_with_stats(metadata: MetadataTable, rule: MergeRule) -> Iterator[str]:
+    for file_slice in metadata.slices(PARTITION):
+        shard = metadata.shard(PARTITION, file_slice.group.file_id)
+        merged = rule.shard(shard, has_base=file_slice.base is not None)
+        for value in merged.values.to_pylist():
+            payload = decode_metadata_record(value, stored_schema(), path=PARTITION).payload
+            if isinstance(payload, ColumnStats) and not payload.is_deleted:
+                yield payload.column

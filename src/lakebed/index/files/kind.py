@@ -7,21 +7,42 @@ whole partition, it deletes that entry and marks the partition in the list.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
+import pyarrow as pa
+
+from lakebed.errors import CorruptTableError
 from lakebed.format.metadata.keys import ALL_PARTITIONS, partition_key
 from lakebed.format.metadata.record_kinds import RecordKind
-from lakebed.format.metadata.records import encode_files_record
+from lakebed.format.metadata.records import decode_metadata_record, encode_files_record, merge_files
+from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.build import Build, Source, pieces_source
 from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
 from lakebed.index.data_files import listed_files
-from lakebed.index.files.merge import MergeFiles
 from lakebed.index.kind import Expected, IndexKind, Update
 from lakebed.metadata.entries import Entries
-from lakebed.metadata.files import read_metadata_files
+from lakebed.metadata.files import live_files, read_metadata_files
+from lakebed.metadata.merging import PLAIN, Form, Merged, MergedLogs
+from lakebed.metadata.shard import DeleteLayer, EntryLayer, Shard, StoredValue
 from lakebed.model.index import IndexDefinition
 from lakebed.model.metadata import FileEntry
+
+
+@dataclass(frozen=True, slots=True)
+class MergeFiles:
+    """The rule for lists of files."""
+
+    def shard(self, shard: Shard, *, has_base: bool, form: Form = PLAIN) -> Merged:
+        """What deletions left of each list, and nothing of a list that is empty."""
+        del form
+        return _merge_files(shard, has_base=has_base)
+
+    def logs(self, shard: Shard, *, form: Form = PLAIN) -> MergedLogs:
+        """What log records come to; a list that was deleted loses what lies below, whatever came after."""
+        del form
+        return _merge_file_logs(shard)
 
 
 class Files(IndexKind):
@@ -94,3 +115,91 @@ def _sizes(files: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
         for partition, names in files.items()
         for name, size in names.items()
     }
+
+
+def _merge_files(shard: Shard, *, has_base: bool) -> Merged:
+    """Lists of files: what deletions left of each, and nothing of a list that is empty."""
+    layers = list(shard.layers())
+    records = {ALL_PARTITIONS: _partition_list(shard)}
+    for partition, names in live_files(shard).items():
+        records[partition_key(partition)] = encode_files_record(names)
+    rows = [len(layer.keys) if isinstance(layer, DeleteLayer) else layer.hfile.entry_count for layer in layers]
+    before = set()
+    if has_base and isinstance(layers[0], EntryLayer):
+        before = {key.decode() for key, _ in layers[0].hfile.items()}
+    keys = sorted(records, key=str.encode)
+    return Merged(
+        pa.array(keys, pa.string()),
+        pa.array([records[key] for key in keys], pa.binary()),
+        inserted=len(records.keys() - before),
+        updated=len(records.keys() & before),
+        deleted=len(before - records.keys()),
+        log_records=sum(rows[1:] if has_base else rows),
+    )
+
+
+def _partition_list(shard: Shard) -> bytes:
+    listed: dict[str, FileEntry] = {}
+    for stored in shard.find_many([ALL_PARTITIONS]).get(ALL_PARTITIONS, ()):
+        listed = merge_files(listed, _file_entries(stored))
+    live = {name: entry for name, entry in listed.items() if not entry.is_deleted}
+    return encode_files_record(live, kind=RecordKind.ALL_PARTITIONS)
+
+
+def _merge_file_logs(shard: Shard) -> MergedLogs:
+    """Lists of files, name by name; a list that was deleted loses what lies below, whatever came after."""
+    folds: dict[str, _FileFold] = {}
+    deleted: set[str] = set()
+    count = 0
+    for layer in shard.layers():
+        if isinstance(layer, DeleteLayer):
+            count += len(layer.keys)
+            deleted |= layer.keys
+            folds = {key: fold for key, fold in folds.items() if key not in layer.keys}
+        else:
+            count += layer.hfile.entry_count
+            for raw, value in layer.hfile.items():
+                folds.setdefault(raw.decode(), _FileFold()).add(_file_entries(layer.stored(value)))
+    first, last = {}, {}
+    for key in sorted(folds, key=str.encode):
+        kind = RecordKind.ALL_PARTITIONS if key == ALL_PARTITIONS else RecordKind.FILES
+        again, names = folds[key].records()
+        last[key] = encode_files_record(names, kind=kind)
+        if again:
+            first[key] = encode_files_record(again, kind=kind)
+    blocks = tuple(
+        (pa.array([*records], pa.string()), pa.array([*records.values()], pa.binary()))
+        for records in (first, last)
+        if records
+    )
+    return MergedLogs(pa.array(sorted(deleted), pa.string()), blocks, stored_schema(), count)
+
+
+class _FileFold:
+    """What log records of one list of files come to: the names that live, and all that were deleted."""
+
+    def __init__(self) -> None:
+        self.live: dict[str, FileEntry] = {}
+        self.gone: dict[str, FileEntry] = {}
+
+    def add(self, names: Mapping[str, FileEntry]) -> None:
+        """Takes a newer record in."""
+        for name, entry in names.items():
+            if entry.is_deleted:
+                self.gone[name] = entry
+                self.live.pop(name, None)
+            else:
+                known = self.live.get(name)
+                self.live[name] = entry if known is None or known.size < entry.size else known
+
+    def records(self) -> tuple[dict[str, FileEntry], dict[str, FileEntry]]:
+        """Two records, one after the other: a name that lives again must not get its size from before it was gone."""
+        again = {name: entry for name, entry in self.gone.items() if name in self.live}
+        return again, {**{name: entry for name, entry in self.gone.items() if name not in again}, **self.live}
+
+
+def _file_entries(stored: StoredValue) -> Mapping[str, FileEntry]:
+    payload = decode_metadata_record(stored.value, stored.schema, path=stored.path).payload
+    if not isinstance(payload, dict):
+        raise CorruptTableError("a record of another kind among file lists", path=stored.path)
+    return payload

@@ -34,7 +34,7 @@ class StatsReader(Protocol):
     """What is known of data partitions before a change."""
 
     def current_files(self, partition: str) -> Collection[str]:
-        """Names of the files in the latest slices of a data partition once the change took place, its own or not."""
+        """Names of the files in the latest slices of a data partition after the change."""
         ...
 
     def of_partition(self, partition: str, columns: Sequence[str]) -> KnownStats:
@@ -46,7 +46,7 @@ class StatsReader(Protocol):
         ...
 
     def learn(self, stats: PartitionStats, columns: Sequence[str]) -> None:
-        """What data partitions have after the change; nothing if they have none any more."""
+        """Records the statistics of data partitions after the change; empty for partitions without any."""
         ...
 
 
@@ -59,7 +59,7 @@ class CurrentStats:
         self._learned: tuple[PartitionStats, Sequence[str]] | None = None
 
     def learn(self, stats: PartitionStats, columns: Sequence[str]) -> None:
-        """What data partitions have after the change; nothing if they have none any more."""
+        """Records the statistics of data partitions after the change; empty for partitions without any."""
         self._learned = stats, columns
 
     def remember(self, names: Iterable[str]) -> None:
@@ -81,7 +81,7 @@ class CurrentStats:
         }
 
     def current_files(self, partition: str) -> Collection[str]:
-        """Names of the files in the latest slices of a data partition once the change took place, its own or not."""
+        """Names of the files in the latest slices of a data partition after the change."""
         return self._current_files(partition)
 
     def of_partition(self, partition: str, columns: Sequence[str]) -> KnownStats:
@@ -137,7 +137,7 @@ _STATS_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """Statistics that a commit wrote to files of these names, added to those `before` (completion times by name)."""
+    """Statistics that a commit wrote to files of these names, on top of files `before` (completion times by name)."""
 
     before: Mapping[str, str]
     names: frozenset[str]

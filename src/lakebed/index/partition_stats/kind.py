@@ -73,7 +73,7 @@ class PartitionStatistics(IndexKind):
         )
 
     def prune(self, query: Query, slices: Slices) -> Kept | NotUsed:
-        """The slices that it cannot exclude."""
+        """Keeps slices of partitions that may have a matching row."""
         return prune_by_partition_stats(query, slices)
 
     def check_request(self, state: TableState, request: IndexRequest) -> None:
@@ -104,7 +104,7 @@ PARTITION_STATS = PartitionStatistics()
 
 
 def prune_by_partition_stats(query: Query, slices: Slices) -> Kept | NotUsed:
-    """The slices of partitions that may have a matching row."""
+    """Keeps slices of partitions that may have a matching row."""
     metadata = serving(query, PARTITION, latest_only=True)
     if isinstance(metadata, NotUsed):
         return metadata

@@ -22,7 +22,7 @@ from lakebed.format.metadata.record_index import RecordLocation, decode_entry_va
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.index.build import IndexRequest, Scan, Scanner, Source, join_sorted
-from lakebed.index.layout import Layout, global_layout, partitioned_layout
+from lakebed.index.layout import ShardLayout, global_layout, partitioned_layout
 from lakebed.index.record.definition import ordering_numbers
 from lakebed.index.record.entries import KeyChanges, ShardSizing, key_entries, shard_count
 from lakebed.index.record.probe import RECORD_INDEX
@@ -42,7 +42,7 @@ _EXAMPLES = 5
 
 def plan_layout(
     state: TableState, rows: Mapping[str, int], *, is_partitioned: bool, shards: int | None, sizing: ShardSizing
-) -> Layout:
+) -> ShardLayout:
     """The shards that a new index is given: as many as are asked for, or as the rows of the table need."""
     partitions = dict.fromkeys((*state.files, *rows))
     if not is_partitioned:
@@ -53,7 +53,7 @@ def plan_layout(
 
 def plan_key_shards(
     state: TableState, request: IndexRequest, definition: IndexDefinition, options: IndexOptions
-) -> tuple[Layout, int]:
+) -> tuple[ShardLayout, int]:
     """The shards of a record index, and about how many rows it is to know."""
     rows = rows_in_window(state, definition.window)
     is_partitioned = definition.is_partitioned
@@ -84,7 +84,7 @@ def rows_in_window(state: TableState, window: IndexWindow | None) -> dict[str, i
 def key_source(
     state: TableState,
     scan: Scanner,
-    layout: Layout,
+    layout: ShardLayout,
     rows: int,
     definition: IndexDefinition | None,
     *,
@@ -94,7 +94,7 @@ def key_source(
     ordering = definition.ordering if definition is not None else None
     window = definition.window if definition is not None else None
     scans = tuple(
-        s for s in scan_keys(state, scan, ordering) if window is None or window.holds(s.file_slice.group.partition)
+        s for s in key_scans(state, scan, ordering) if window is None or window.holds(s.file_slice.group.partition)
     )
     keys = KeyReader(scans, layout, ordering)
     passes = max(1, -(-rows * _HELD_ENTRY_BYTES // _HELD_BYTES_MAX))
@@ -102,7 +102,7 @@ def key_source(
     return Source(keys.read, len(scans), join, passes)
 
 
-def scan_keys(state: TableState, scan: Scanner, ordering: EntryOrdering | None = None) -> Sequence[Scan]:
+def key_scans(state: TableState, scan: Scanner, ordering: EntryOrdering | None = None) -> Sequence[Scan]:
     """One task per file slice that gives its record keys, and ordering values if they are wanted."""
     if not state.latest_slices:  # A table without rows may have no schema yet.
         return ()
@@ -114,7 +114,7 @@ class KeyReader:
     """Reads keys slice by slice and spreads their entries over shards."""
 
     scans: Sequence[Scan]
-    layout: Layout
+    layout: ShardLayout
     ordering: EntryOrdering | None = None
 
     def read(self, wanted: Collection[str]) -> Iterator[Mapping[str, Entries]]:
@@ -154,7 +154,7 @@ def _count_rows(state: TableState, file_slice: FileSlice, known: Mapping[str, in
 
 
 def _join(parts: Sequence[Entries], *, scans: Sequence[Scan], on_duplicate: str, has_ordering: bool = False) -> Entries:
-    """The entries of a shard, each key once: of rows with one key, that of the newest row, if that is asked for."""
+    """The entries of a shard, each key once; for duplicates, the newest row or an error, as `on_duplicate` says."""
     entries, repeated = join_sorted(parts)
     if not repeated.any():
         return entries

@@ -14,7 +14,7 @@ from lakebed.format.metadata.record_index import decode_entry_values
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.check import DIFFERENT, EXTRA, MISSING, REPEATED, Checked, Tally
 from lakebed.index.facts import FileFacts
-from lakebed.index.layout import Layout
+from lakebed.index.layout import ShardLayout
 from lakebed.index.record.build import count_rows, key_source
 from lakebed.index.record.entries import key_texts
 from lakebed.index.record.key_locations import locate_keys
@@ -64,15 +64,15 @@ def check_unique(metadata: MetadataTable, facts: Sequence[FileFacts], replaced: 
             )
 
 
-def _stored_layout(state: TableState, metadata: MetadataTable) -> Layout:
-    """The shards as they are. Rows of a data partition without shards have one that is not there."""
+def _stored_layout(state: TableState, metadata: MetadataTable) -> ShardLayout:
+    """The layout of the stored shards. A data partition without shards gets a placeholder: its rows are missing."""
     file_ids = tuple(s.group.file_id for s in metadata.slices(RECORD_INDEX))
     partitions = dict.fromkeys(s.group.partition for s in state.latest_slices)
     if all(data_partition_of_group(file_id) is None for file_id in file_ids) and file_ids:
-        return Layout(dict.fromkeys(partitions, file_ids), file_ids)
+        return ShardLayout(dict.fromkeys(partitions, file_ids), file_ids)
     shards = {p: tuple(f for f in file_ids if data_partition_of_group(f) == p) or (f"?{p}",) for p in partitions}
     lacking = [ids[0] for ids in shards.values() if ids[0].startswith("?")]
-    return Layout(shards, (*file_ids, *lacking))
+    return ShardLayout(shards, (*file_ids, *lacking))
 
 
 def _index_places(checked: Checked, file_id: str, slices: Mapping[str, object]) -> pa.Table:

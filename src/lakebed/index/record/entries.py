@@ -27,7 +27,7 @@ AVERAGE_ENTRY_BYTES = 48
 
 @dataclass(frozen=True, slots=True)
 class ShardSizing:
-    """How many shards an index gets: room for its keys times `growth`, and no shard above `shard_bytes_max`."""
+    """How many shards an index gets: enough for its keys times `growth`, each up to `shard_bytes_max` bytes."""
 
     least: int = 10
     most: int = 10_000

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.engine.threads import map_tasks, start
@@ -23,17 +22,15 @@ from lakebed.format.java_hash import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.format.metadata.record_index import decode_record_index_value
-from lakebed.index.record.key_table import HashedKeys, KeyTable, KeyTables, UInt32s, build_key_table, fingerprints
+from lakebed.index.record.key_table import HashedKeys, KeyTable, KeyTables, build_key_table, fingerprints
 from lakebed.index.record.probe import RECORD_INDEX, KeyShards, is_partitioned
 from lakebed.index.record.shard_cache import ShardCache, file_identity, find_or_build
+from lakebed.kernels.buffers import Int32s, Int64s, UInt32s
 from lakebed.kernels.grouping import group_rows
 from lakebed.kernels.key_table import find_entries
 from lakebed.metadata.shard import load_whole_shard, open_file
 from lakebed.metadata.table import ROOT, ShardFiles
 from lakebed.model.files import BaseFile, FileGroupId, LogFile
-
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 POINT_KEYS_MAX = 16
 """Up to so many keys of a shard, and one more per `POINT_BYTES` of it, are looked up one by one.
@@ -117,7 +114,7 @@ def locate_keys(
 
 
 def locate_everywhere(metadata: KeyShards, keys: ArrowArray, *, cache: ShardCache) -> tuple[Int64s, Locations]:
-    """Every place of each of `keys`: numbers of keys, ascending, and where those live. A global index has one each."""
+    """All locations of each of `keys`: numbers of keys, ascending, and locations. A global index has one each."""
     sets: dict[str | None, list[str]] = {}
     for file_slice in metadata.slices(RECORD_INDEX):
         partition = data_partition_of_group(file_slice.group.file_id) if is_partitioned(metadata) else None

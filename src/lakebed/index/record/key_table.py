@@ -28,6 +28,7 @@ from lakebed.format.metadata.record_index import (
     decode_entries,
     decode_entry_values,
 )
+from lakebed.kernels.buffers import Int32s, Int64s, UInt32s, Words
 from lakebed.kernels.java_hash import find_shards
 from lakebed.kernels.key_table import (
     GONE,
@@ -41,11 +42,6 @@ from lakebed.kernels.key_table import (
 from lakebed.metadata.shard import DeleteLayer, Layer
 from lakebed.model.files import FileGroupId
 from lakebed.private_folder import open_private
-
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-UInt32s = npt.NDArray[np.uint32]
-Words = npt.NDArray[np.uint64]
 
 _MAGIC = b"lakekey3"
 _HEADER = struct.Struct("<8s16s6Q")
@@ -62,7 +58,7 @@ _MARK_WORDS = 1 << 13
 _MARKED_SLOTS_MAX = 16 * _MARK_WORDS
 """With more slots for each word marks would tell too little."""
 _LARGEST_SLOTS_MAX, _LARGEST_SLOTS_PER_WORD = 1 << 20, 8
-"""A larger table is not marked: that takes longer than looking for most numbers of keys in it."""
+"""Slots of the largest table: maximum to mark (marking more costs more than most probes), and per word of marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +182,7 @@ class KeyTables:
     places: tuple[FileGroupId, ...] = field(repr=False)
     numbers: tuple[Int32s, ...] = field(repr=False)
     tables_at: Int64s = field(repr=False)
-    """For each table, where its slots lie and how many there are, and where place_of, instants_ms, ordering (0: it has
-    none) and its numbers do."""
+    """Per table: address and number of slots; addresses of place_of, instants_ms, ordering (0: none) and numbers."""
 
     @classmethod
     def of(cls, tables: Sequence[KeyTable], older: KeyTables | None = None) -> KeyTables:

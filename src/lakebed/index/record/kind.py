@@ -15,7 +15,7 @@ from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
 from lakebed.index.facts import FileFacts
 from lakebed.index.kind import IndexKind, Update
-from lakebed.index.layout import Layout, Planned
+from lakebed.index.layout import Planned, ShardLayout
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.index.record.build import key_source, plan_key_shards
 from lakebed.index.record.check import check_record_index, check_unique
@@ -152,7 +152,7 @@ class RecordIndex(IndexKind):
         assert definition is not None
         layout, rows = plan_key_shards(build.state, build.request, definition, build.options)
 
-        def source(layout: Layout) -> Source:
+        def source(layout: ShardLayout) -> Source:
             return key_source(build.state, build.scan, layout, rows, definition, on_duplicate=on_duplicate)
 
         return Planned(layout, source)

@@ -1,7 +1,6 @@
-"""Key tables of the files that a commit or a compaction adds to the record index, made from what it writes there.
+"""Builds key tables of new record index files from the entries being written; the next write need not decode them.
 
-The next write then need not decode them. A table is named by when its instant completed, so they wait for that; if that
-fails, they go with it.
+The name of a table contains the completion time of its instant, so tables are stored after the commit, if it succeeds.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from lakebed.index.record.shard_cache import default_cache
 from lakebed.metadata import MetadataTable
 from lakebed.model.files import FileGroupId
 
-KEYS_FEW = 200
+SINGLE_LOOKUPS_MAX = 200
 """Maximum number of keys to look up one by one."""
 
 
@@ -29,7 +29,7 @@ def prune_by_record_index(query: Query, slices: Slices) -> Kept | NotUsed:
 
 def keep_keys(metadata: MetadataTable, keys: tuple[str, ...], slices: Slices, reason: str) -> Kept:
     """The slices that have one of these keys, and those that the index does not know."""
-    groups = _groups_by_probe(metadata, keys) if len(keys) > KEYS_FEW else _groups_by_lookup(metadata, keys)
+    groups = _groups_by_probe(metadata, keys) if len(keys) > SINGLE_LOOKUPS_MAX else _groups_by_lookup(metadata, keys)
     definition = metadata.definitions.get(RECORD_INDEX)
     window = definition.window if definition is not None else None
     if window is None:

@@ -143,7 +143,8 @@ def default_cache() -> ShardCache:
     text = os.environ.get(BYTES_VARIABLE, str(BYTES_MAX))
     if not text.strip().isdecimal():
         raise InvalidInputError(
-            f"the environment variable {BYTES_VARIABLE} is {text!r}", hint="give a number of bytes; 0 keeps nothing"
+            f"the environment variable {BYTES_VARIABLE} is {text!r}",
+            hint="give a number of bytes; 0 keeps nothing",
         )
     folder = os.environ.get(FOLDER_VARIABLE) or _users_folder()
     return ShardCache(folder, int(text) if folder else 0)

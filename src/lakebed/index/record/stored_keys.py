@@ -63,7 +63,7 @@ def shard_sets(
 
 @dataclass(frozen=True, slots=True)
 class StoredKeys:
-    """Keys that came into a file group or left it. Labels are the number of the shard, and whether they left."""
+    """Keys added to a file group or removed from it. Labels: number of the shard, whether removed."""
 
     partition: str
     file_id: str

@@ -21,7 +21,7 @@ from lakebed.format.metadata.secondary_keys import (
 )
 from lakebed.index.change import MetadataChange
 from lakebed.index.kind import IndexKind, Update, unsupported
-from lakebed.index.prune import KEYS_MAX, Kept, NotUsed, Query, Slices, counted
+from lakebed.index.prune import WANTED_KEYS_MAX, Kept, NotUsed, Query, Slices, counted
 from lakebed.index.record.probe import RECORD_INDEX as KEY_INDEX
 from lakebed.index.record.prune import keep_keys
 from lakebed.index.secondary.entries import secondary_index_shards
@@ -86,7 +86,7 @@ class SecondaryIndexes(IndexKind):
             if definition.source_fields[0] in from_path:
                 continue
             values = wanted_values(query.predicate, definition.source_fields[0])
-            if values is None or len(values) > KEYS_MAX:
+            if values is None or len(values) > WANTED_KEYS_MAX:
                 continue
             if not all(_has_one_text(value, definition.version) for value in values):
                 return NotUsed(f"writers spell the wanted values of {definition.source_fields[0]} differently")

@@ -112,7 +112,7 @@ def compact_shard(
     return stat
 
 
-def log_counts(logs: tuple[LogFile, ...], records: int, keys: int, blocks: int) -> Mapping[str, Any]:
+def merged_log_counts(logs: tuple[LogFile, ...], records: int, keys: int, blocks: int) -> Mapping[str, Any]:
     """What a write stat says of log files that were merged: of so many `records` in so many `blocks` came `keys`."""
     return {
         **NO_LOGS,
@@ -162,5 +162,5 @@ def _stat(file_slice: FileSlice, path: str, merged: Merged, size: int) -> WriteS
         total_write_bytes=size,
         file_size=size,
         prev_base_file=base.name if base else None,
-        extra=log_counts(logs, merged.log_records, merged.inserted + merged.updated + merged.deleted, len(logs)),
+        extra=merged_log_counts(logs, merged.log_records, merged.inserted + merged.updated + merged.deleted, len(logs)),
     )

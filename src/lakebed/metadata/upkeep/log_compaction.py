@@ -19,7 +19,7 @@ from lakebed.metadata.merging import MergedLogs, MergeRule
 from lakebed.metadata.shard import load_blocks_of, shard_of_blocks
 from lakebed.metadata.shard_writes import log_stat, store_file
 from lakebed.metadata.table import ROOT
-from lakebed.metadata.upkeep.compaction import log_counts, operation_of
+from lakebed.metadata.upkeep.compaction import merged_log_counts, operation_of
 from lakebed.model.commit import CompactionOperation, CompactionPlan, WriteStat
 from lakebed.model.files import FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime
@@ -150,4 +150,4 @@ def _stat(file_slice: FileSlice, name: str, merged: MergedLogs, *, blocks: int, 
         deletes=deletes,
         size=size,
     )
-    return replace(stat, extra=log_counts(file_slice.logs, merged.log_records, len(merged), blocks))
+    return replace(stat, extra=merged_log_counts(file_slice.logs, merged.log_records, len(merged), blocks))

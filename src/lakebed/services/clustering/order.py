@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from lakebed.errors import InvalidInputError
-from lakebed.services.clustering.options import Layout
+from lakebed.services.clustering.plan import Layout
 
 Codes = npt.NDArray[np.uint64]
 
@@ -25,7 +25,7 @@ LAYOUTS: tuple[str, ...] = get_args(Layout)
 _CODE_BITS = 64
 
 
-def order_rows(table: pa.Table, columns: Sequence[str], layout: str) -> pa.Array:
+def row_order(table: pa.Table, columns: Sequence[str], layout: str) -> pa.Array:
     """The numbers of the rows of `table` in the order that a layout asks for; nulls come last."""
     if layout == "linear" or len(columns) == 1:
         return pc.sort_indices(table, [(name, "ascending") for name in columns])

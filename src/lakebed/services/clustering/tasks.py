@@ -17,8 +17,8 @@ from lakebed.index.facts import FileFacts
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
-from lakebed.services.clustering.options import Layout
-from lakebed.services.clustering.order import order_rows
+from lakebed.services.clustering.order import row_order
+from lakebed.services.clustering.plan import Layout
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.plans import is_cancelled
 from lakebed.write.files.base import base_file_table, constant, file_schema, store_base_file, with_entries
@@ -61,7 +61,7 @@ def run_clustering_task(task: ClusteringTask) -> tuple[FileFacts, ...]:
 def _cut(rows: pa.Table, task: ClusteringTask) -> Iterator[pa.Array]:
     """The numbers of the rows of each file: in order, and of about equal count."""
     numbers = pa.array(np.arange(rows.num_rows))
-    order = order_rows(rows, task.order_by, task.layout) if task.order_by else numbers
+    order = row_order(rows, task.order_by, task.layout) if task.order_by else numbers
     count = min(len(task.file_ids), rows.num_rows)
     bounds: list[int] = np.linspace(0, rows.num_rows, count + 1).astype(int).tolist() if count else []
     return (order.slice(start, end - start) for start, end in pairwise(bounds))

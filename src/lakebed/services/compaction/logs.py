@@ -12,8 +12,7 @@ from lakebed.format.timeline.metadata import encode_compaction_plan
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
-from lakebed.services.compaction.options import LogCompactionOptions
-from lakebed.services.compaction.plan import plan_slices, slices_to_log_compact
+from lakebed.services.compaction.plan import LogCompactionOptions, plan_slices, slices_to_log_compact
 from lakebed.services.compaction.run import Compaction, execute_plan
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.table import TableState

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakebed.services.doctor.finding import Finding, Kind, Remedy
+from lakebed.services.doctor.finding import Finding, FindingKind, Remedy
 from lakebed.services.doctor.look import ConfigFiles
 from lakebed.timeline.config import BACKUP, PROPERTIES
 
@@ -18,7 +18,7 @@ def find_config_problems(files: ConfigFiles) -> Iterator[Finding]:
     if files.problem is None:
         if files.backup_is_old:
             yield Finding(
-                Kind.CONFIG,
+                FindingKind.CONFIG,
                 BACKUP,
                 "left by a process that died right after it replaced the configuration",
                 "",
@@ -27,7 +27,7 @@ def find_config_problems(files: ConfigFiles) -> Iterator[Finding]:
             )
     elif files.backup_problem is None:
         yield Finding(
-            Kind.CONFIG,
+            FindingKind.CONFIG,
             PROPERTIES,
             f"{files.problem}; its backup is intact: a process died while it replaced the configuration",
             "engines that do not read the backup",
@@ -37,7 +37,7 @@ def find_config_problems(files: ConfigFiles) -> Iterator[Finding]:
     else:
         backup = f"its backup is unusable too: {files.backup_problem}" if files.has_backup else "it has no backup"
         yield Finding(
-            Kind.CONFIG,
+            FindingKind.CONFIG,
             PROPERTIES,
             f"{files.problem}; {backup}",
             "every read and every write",

@@ -20,8 +20,14 @@ from lakebed.model.words import Action, State
 from lakebed.options import parse_index_options, parse_write_options, storage_options, warn_of_unknown
 from lakebed.services.doctor.configuration import find_config_problems
 from lakebed.services.doctor.files import describe_strays, find_listing_differences, find_lost
-from lakebed.services.doctor.finding import REPAIRED, Finding, Kind, Remedy
-from lakebed.services.doctor.indexes import describe_check, find_broken, find_definition_problems, find_outgrown
+from lakebed.services.doctor.finding import REPAIRED, Finding, FindingKind, Remedy
+from lakebed.services.doctor.indexes import (
+    describe_check,
+    find_broken,
+    find_definition_problems,
+    find_lost_indexes,
+    find_outgrown,
+)
 from lakebed.services.doctor.leftovers import find_dead_locks, find_leftovers
 from lakebed.services.doctor.listing import (
     gather_facts,
@@ -29,8 +35,7 @@ from lakebed.services.doctor.listing import (
     list_files,
     list_metadata_table_files,
 )
-from lakebed.services.doctor.look import Look, Moment, look_at_config, take_look
-from lakebed.services.doctor.lost_indexes import find_lost_indexes
+from lakebed.services.doctor.look import Examination, Moment, look_at_config, take_look
 from lakebed.services.doctor.metadata_table import find_metadata_problems
 from lakebed.services.doctor.pending import find_dead_instants
 from lakebed.services.doctor.repair import Surgery, repair
@@ -73,7 +78,7 @@ class Doctor:
         self, *, quick: bool = False, announce: Callable[[Sequence[Finding]], None] = lambda _: None
     ) -> tuple[Finding, ...]:
         """Repairs what is safe; all that was found, with what became of it. `announce` is told before it is done."""
-        told: dict[tuple[Kind, str], Finding] = {}
+        told: dict[tuple[FindingKind, str], Finding] = {}
         for rounds_left in reversed(range(_ROUNDS + 1)):
             found = {(finding.kind, finding.place): finding for finding in self.examine(quick=quick)}
             tried = {key: finding for key, finding in told.items() if finding.outcome is not None}
@@ -149,7 +154,7 @@ def open_doctor_at(path: str | os.PathLike[str], options: Mapping[str, str]) -> 
     return open_doctor(open_storage(path, storage_options(options)), options)
 
 
-def _find_in_entries(look: Look, options: Mapping[str, str], *, quick: bool) -> Iterator[Finding]:
+def _find_in_entries(look: Examination, options: Mapping[str, str], *, quick: bool) -> Iterator[Finding]:
     """What data files and the metadata table say of each other."""
     if any(i.action is Action.RESTORE for i in look.state.timeline.pending()):
         return  # Files and lists go and come back; the restore comes first.
@@ -164,7 +169,7 @@ def _find_in_entries(look: Look, options: Mapping[str, str], *, quick: bool) -> 
     except CorruptTableError as error:
         found = (_unreadable(error),)
     yield from found
-    if look.metadata is None or any(finding.kind is not Kind.STRAY_FILE for finding in found):
+    if look.metadata is None or any(finding.kind is not FindingKind.STRAY_FILE for finding in found):
         return  # Without the right files there is nothing to compare an index with.
     if KEY_INDEX in look.metadata.ready and KEY_INDEX not in broken:
         sizing = sizing_of(look.metadata.definitions, parse_index_options(options))
@@ -175,12 +180,12 @@ def _find_in_entries(look: Look, options: Mapping[str, str], *, quick: bool) -> 
             yield from _compared(look, name)
 
 
-def _is_cleaned(look: Look) -> bool:
+def _is_cleaned(look: Examination) -> bool:
     """Whether a clean is half done: of files that it has deleted the metadata table does not know yet."""
     return any(i.action is Action.CLEAN and i.state is State.INFLIGHT for i in look.state.timeline.pending())
 
 
-def _find_in_files(look: Look) -> Iterator[Finding]:
+def _find_in_files(look: Examination) -> Iterator[Finding]:
     state, moment = look.state, look.moment
     held = {*_pending(look), *look.plans.targets.values(), *look.leftovers.heartbeats}
     facts = gather_facts(state, look.metadata, list_files(state), held, look.plans.cleaned)
@@ -194,11 +199,11 @@ def _find_in_files(look: Look) -> Iterator[Finding]:
         yield from describe_strays(inner, moment)
 
 
-def _pending(look: Look) -> set[str]:
+def _pending(look: Examination) -> set[str]:
     return {i.requested_at for i in (*look.state.timeline.pending(), *look.metadata_timeline.pending())}
 
 
-def _compared(look: Look, name: str) -> Iterator[Finding]:
+def _compared(look: Examination, name: str) -> Iterator[Finding]:
     try:
         yield from describe_check(validate_index(TableHandle(look.state.storage, look.config), name, examples=3))
     except CorruptTableError as error:
@@ -206,7 +211,7 @@ def _compared(look: Look, name: str) -> Iterator[Finding]:
 
 
 def _unreadable(error: CorruptTableError) -> Finding:
-    kind = Kind.METADATA if error.path.startswith(METADATA) else Kind.LOST_FILE
+    kind = FindingKind.METADATA if error.path.startswith(METADATA) else FindingKind.LOST_FILE
     return Finding(kind, error.path, error.what, "everything that reads the file", Remedy.BY_HAND, error.hint)
 
 

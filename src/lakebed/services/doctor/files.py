@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lakebed.metadata.files import FILES
-from lakebed.services.doctor.finding import Finding, Kind, Remedy, some
-from lakebed.services.doctor.listing import FileFacts, FoundFile
+from lakebed.services.doctor.finding import Finding, FindingKind, Remedy, some
+from lakebed.services.doctor.listing import FoundFile, ListedFiles
 from lakebed.services.doctor.look import Moment
 
 NEVER, UNNAMED, CLEANED = "never", "unnamed", "cleaned"
@@ -43,7 +43,7 @@ class Stray:
     is_dead: bool
 
 
-def find_strays(facts: FileFacts, moment: Moment) -> Iterator[Stray]:
+def find_stray_files(facts: ListedFiles, moment: Moment) -> Iterator[Stray]:
     """Files that no instant owns."""
     for path, file in facts.found.items():
         if file.instant in facts.held or path in facts.leaving or not moment.is_dead(file.modified):
@@ -57,20 +57,20 @@ def find_strays(facts: FileFacts, moment: Moment) -> Iterator[Stray]:
             yield Stray(file, UNNAMED, not is_listed)
 
 
-def _never_was(facts: FileFacts, file: FoundFile) -> bool:
+def _never_was(facts: ListedFiles, file: FoundFile) -> bool:
     if file.instant in facts.commits.names or file.instant in facts.archived:
         return False
     return file.instant in facts.commits.undone or not facts.is_completed(file.instant)
 
 
-def describe_strays(facts: FileFacts, moment: Moment) -> Iterator[Finding]:
+def describe_strays(facts: ListedFiles, moment: Moment) -> Iterator[Finding]:
     """One finding per instant and reason."""
     groups: dict[tuple[str, str, bool], list[str]] = {}
-    for stray in find_strays(facts, moment):
+    for stray in find_stray_files(facts, moment):
         groups.setdefault((stray.file.instant, stray.why, stray.is_dead), []).append(stray.file.path)
     for (instant, why, is_dead), paths in sorted(groups.items()):
         yield Finding(
-            Kind.STRAY_FILE,
+            FindingKind.STRAY_FILE,
             instant,
             f"{_count(paths)} {_WHY[why]}",
             "" if is_dead else "readers that list folders may read their rows twice",
@@ -80,14 +80,14 @@ def describe_strays(facts: FileFacts, moment: Moment) -> Iterator[Finding]:
         )
 
 
-def find_lost(facts: FileFacts) -> Iterator[Finding]:
+def find_lost(facts: ListedFiles) -> Iterator[Finding]:
     """Files that the table relies on and that are not there."""
     wanted = facts.needed | (facts.indexed.keys() if facts.indexed is not None else set())
     gone = wanted - facts.found.keys() - facts.leaving
     needed, older = gone & facts.needed, gone - facts.needed
     if needed:
         yield Finding(
-            Kind.LOST_FILE,
+            FindingKind.LOST_FILE,
             some(list(needed))[0],
             f"{_count(needed)} of the newest snapshot missing",
             "every read of their file groups",
@@ -97,7 +97,7 @@ def find_lost(facts: FileFacts) -> Iterator[Finding]:
         )
     if older:
         yield Finding(
-            Kind.LOST_FILE,
+            FindingKind.LOST_FILE,
             some(list(older))[0],
             f"{_count(older)} of older slices missing, though the metadata table lists them",
             "reads as of earlier instants",
@@ -107,7 +107,7 @@ def find_lost(facts: FileFacts) -> Iterator[Finding]:
         )
 
 
-def find_listing_differences(facts: FileFacts) -> Iterator[Finding]:
+def find_listing_differences(facts: ListedFiles) -> Iterator[Finding]:
     """What the metadata table says of files that are there: all of them, with their sizes."""
     if facts.indexed is None:
         return
@@ -117,7 +117,7 @@ def find_listing_differences(facts: FileFacts) -> Iterator[Finding]:
     wrong = sorted({*unlisted, *resized} - {*torn})
     if torn:
         yield Finding(
-            Kind.LOST_FILE,
+            FindingKind.LOST_FILE,
             some(torn)[0],
             f"{_count(torn)} truncated or otherwise of another size than written",
             "every read of their file groups",
@@ -128,7 +128,7 @@ def find_listing_differences(facts: FileFacts) -> Iterator[Finding]:
     if wrong:
         is_whole = not torn and not any(find_lost(facts)) and not _would_return(facts, wrong)
         yield Finding(
-            Kind.METADATA,
+            FindingKind.METADATA,
             FILES,
             f"{_count(wrong)} that the metadata table does not list, or lists with another size",
             "reads and writes use that list: they do not see these rows",
@@ -138,7 +138,7 @@ def find_listing_differences(facts: FileFacts) -> Iterator[Finding]:
         )
 
 
-def _is_unlisted(facts: FileFacts, path: str) -> bool:
+def _is_unlisted(facts: ListedFiles, path: str) -> bool:
     """Whether a file should be on the list: its instant, on the active timeline, completed with it.
 
     Of archived instants nothing says so any more: what is not on the list may have been cleaned long ago.
@@ -148,7 +148,7 @@ def _is_unlisted(facts: FileFacts, path: str) -> bool:
     return not is_held and file.name in facts.commits.names.get(file.instant, ())
 
 
-def _would_return(facts: FileFacts, wrong: list[str]) -> bool:
+def _would_return(facts: ListedFiles, wrong: list[str]) -> bool:
     """Whether a new list would have files that the table is rid of: it goes by completed instants alone."""
     rest = facts.found.keys() - facts.indexed.keys() - {*wrong} if facts.indexed is not None else ()
     return any(facts.is_completed(facts.found[path].instant) for path in rest)

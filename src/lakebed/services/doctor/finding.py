@@ -9,7 +9,7 @@ from lakebed.model.words import Word
 _EXAMPLES = 5
 
 
-class Kind(Word):
+class FindingKind(Word):
     """What is wrong."""
 
     CONFIG = "configuration"
@@ -57,7 +57,7 @@ class Finding:
     until a repair was tried; then it is "repaired", or says why it is not.
     """
 
-    kind: Kind
+    kind: FindingKind
     place: str
     problem: str
     blocks: str

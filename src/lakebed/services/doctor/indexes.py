@@ -7,11 +7,13 @@ from collections.abc import Collection, Iterable, Iterator
 from lakebed.index.check import IndexCheck
 from lakebed.index.keys import KEY_INDEX, ShardSizing
 from lakebed.index.kinds import named_partitions
+from lakebed.index.lost import has_lost_global_index, lost_indexes
 from lakebed.metadata.files import FILES
 from lakebed.model.files import FileSlice
-from lakebed.services.doctor.finding import Finding, Kind, Remedy
+from lakebed.services.doctor.finding import Finding, FindingKind, Remedy
 from lakebed.services.doctor.look import Definitions
 from lakebed.services.indexing.indexes import BROKEN, UNFINISHED, IndexInfo
+from lakebed.table import TableState
 
 _DROP = "drop it, lakebed index drop PATH {}, and create it again with Apache Hudi"
 
@@ -22,11 +24,11 @@ def find_definition_problems(path: str, definitions: Definitions) -> Iterator[Fi
         blocks = "every write, and reads through the metadata table"
         repair = " ".join(_restoring(definitions))
         problem = definitions.problem.removeprefix(f"{path}: ")
-        yield Finding(Kind.INDEX, path, problem, blocks, Remedy.RESTORE_DEFINITIONS, repair)
+        yield Finding(FindingKind.INDEX, path, problem, blocks, Remedy.RESTORE_DEFINITIONS, repair)
     for name in definitions.undefined:
         problem = "its definition is lost, and its columns are recorded nowhere else"
         yield Finding(
-            Kind.INDEX, name, problem, "reads through it, and every write", Remedy.BY_HAND, _DROP.format(name)
+            FindingKind.INDEX, name, problem, "reads through it, and every write", Remedy.BY_HAND, _DROP.format(name)
         )
 
 
@@ -52,7 +54,9 @@ def find_broken(infos: Iterable[IndexInfo], lost: Collection[str] = ()) -> Itera
 def _rebuilt(name: str, problem: str, blocks: str, examples: tuple[str, ...] = ()) -> Finding:
     can = name in named_partitions().values() and name != FILES
     repair = "rebuild it from the rows" if can else "drop it and create it with Apache Hudi"
-    return Finding(Kind.INDEX, name, problem, blocks, Remedy.REBUILD if can else Remedy.BY_HAND, repair, examples)
+    return Finding(
+        FindingKind.INDEX, name, problem, blocks, Remedy.REBUILD if can else Remedy.BY_HAND, repair, examples
+    )
 
 
 def describe_check(check: IndexCheck) -> Iterator[Finding]:
@@ -65,7 +69,7 @@ def describe_check(check: IndexCheck) -> Iterator[Finding]:
         yield _rebuilt(check.name, f"index and rows differ: {told}; {check.checked:,} checked", blocks, examples)
     if check.repeated:
         yield Finding(
-            Kind.INDEX,
+            FindingKind.INDEX,
             check.name,
             f"{check.repeated:,} record keys occur in more than one row",
             "upserts and deletes of these keys change one of the rows",
@@ -83,7 +87,7 @@ def find_outgrown(slices: Iterable[FileSlice], sizing: ShardSizing) -> Iterator[
     large = sum(size > sizing.shard_bytes_max for size in sizes)
     shards = wanted_shards(sum(sizes), sizing)
     yield Finding(
-        Kind.INDEX,
+        FindingKind.INDEX,
         KEY_INDEX,
         f"{large} of {len(sizes)} shards exceed {sizing.shard_bytes_max:,} bytes; the largest has {max(sizes):,}",
         "nothing; lookups and compactions of the metadata table get slower",
@@ -96,3 +100,28 @@ def wanted_shards(total_bytes: int, sizing: ShardSizing) -> int:
     """How many shards entries of that size fill, with room to grow."""
     needed = int(total_bytes * sizing.growth) // max(1, sizing.shard_bytes_max) + 1
     return min(max(needed, sizing.least), sizing.most)
+
+
+def find_lost_indexes(state: TableState) -> Iterator[Finding]:
+    """Every index that is lost, and what the table does without it."""
+    for name in lost_indexes(state):
+        can = name in named_partitions().values()
+        repair = "rebuild it from the rows" if can else "create it with Apache Hudi, or drop it for good"
+        yield Finding(
+            FindingKind.INDEX,
+            name,
+            "the table lost it: to a restore, a process that died, or another engine",
+            _meaning(state, name),
+            Remedy.REBUILD if can else Remedy.BY_HAND,
+            repair,
+        )
+
+
+def _meaning(state: TableState, name: str) -> str:
+    if name == FILES:
+        return "reads and writes list folders, which takes longer"
+    if name != KEY_INDEX:
+        return "reads that could use it to exclude files"
+    if has_lost_global_index(state):
+        return "upserts: a key that is stored in another partition would be duplicated"
+    return "reads by key; writes look for keys in files, which takes longer"

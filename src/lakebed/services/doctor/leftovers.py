@@ -1,4 +1,4 @@
-"""Findings about what dead processes left beside the timeline: heartbeats, tickets, markers, cancellations, locks."""
+"""Findings about leftovers of dead processes: heartbeats, tickets, markers, cancelled plans, leases, rows, locks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import InstantTime
-from lakebed.services.doctor.finding import Finding, Kind, Remedy
-from lakebed.services.doctor.look import Leftovers, Locks, Look, Moment
+from lakebed.services.doctor.finding import Finding, FindingKind, Remedy
+from lakebed.services.doctor.look import Examination, Leftovers, Locks, Moment
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.leases import FOLDER as LEASES
 from lakebed.transaction.locks.file_system import LOCK_FILE as HUDI_LOCK_FILE
@@ -19,13 +19,13 @@ from lakebed.transaction.plans import cancel_marker
 from lakebed.transaction.times import instant_ms, timeline_zone
 
 
-def find_leftovers(look: Look) -> Iterator[Finding]:
+def find_leftovers(look: Examination) -> Iterator[Finding]:
     """What the next sweep clears away: it keeps nobody from anything, but it hides what is really going on."""
     known = {i.requested_at for i in (*look.state.timeline.pending(), *look.metadata_timeline.pending())}
     for instant, modified in look.leftovers.heartbeats.items():
         if instant not in known and look.moment.is_dead(modified):
             yield Finding(
-                Kind.LEFTOVER,
+                FindingKind.LEFTOVER,
                 f"{HEARTBEATS}/{instant}",
                 "the heartbeat expired, and no instant with its time is pending",
                 "",
@@ -50,7 +50,7 @@ def find_leftovers(look: Look) -> Iterator[Finding]:
 
 
 def _clear(place: str, problem: str) -> Finding:
-    return Finding(Kind.LEFTOVER, place, problem, "", Remedy.CLEAR, "remove it, under the table lock")
+    return Finding(FindingKind.LEFTOVER, place, problem, "", Remedy.CLEAR, "remove it, under the table lock")
 
 
 class Ended:
@@ -100,7 +100,7 @@ def find_dead_locks(locks: Locks, moment: Moment, *, expire_minutes: int) -> Ite
     if locks.lease is not None and now_ms > locks.lease.valid_until_ms + DRIFT_MS:
         until = datetime.fromtimestamp(locks.lease.valid_until_ms / 1000, timezone.utc)
         yield Finding(
-            Kind.LOCK,
+            FindingKind.LOCK,
             LEASE_FILE,
             f"{locks.lease.owner} died with the lock; its lease expired on {until:%Y-%m-%d %H:%M:%S} UTC",
             "",
@@ -110,12 +110,12 @@ def find_dead_locks(locks: Locks, moment: Moment, *, expire_minutes: int) -> Ite
     if locks.problem is not None:
         blocks = "every writer whose lock provider is StorageBasedLockProvider"
         repair = "remove the file if no writer runs"
-        yield Finding(Kind.LOCK, LEASE_FILE, locks.problem, blocks, Remedy.BY_HAND, repair)
+        yield Finding(FindingKind.LOCK, LEASE_FILE, locks.problem, blocks, Remedy.BY_HAND, repair)
     if locks.file_since is not None and moment.is_dead(locks.file_since):
         age_minutes = (moment.now - locks.file_since).total_seconds() / 60
         expired = bool(expire_minutes) and age_minutes > expire_minutes
         yield Finding(
-            Kind.LOCK,
+            FindingKind.LOCK,
             HUDI_LOCK_FILE,
             f"the lock file exists since {locks.file_since:%Y-%m-%d %H:%M:%S} UTC",
             "every writer whose lock provider is FileSystemBasedLockProvider",

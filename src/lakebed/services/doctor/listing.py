@@ -51,7 +51,7 @@ class Commits:
 
 
 @dataclass(frozen=True, slots=True)
-class FileFacts:
+class ListedFiles:
     """Everything that decides over files. All paths are of the data table, or all of the metadata table.
 
     `held` are instants that are not over: pending, about to be undone, or with a heartbeat. `is_completed` tells of any
@@ -97,14 +97,14 @@ def gather_facts(
     found: Mapping[str, FoundFile],
     held: Collection[str],
     leaving: Collection[str] = (),
-) -> FileFacts:
+) -> ListedFiles:
     """What is known of the files that were found in a table, and of those that should have been."""
     instants = {file.instant for file in found.values()}
     state.latest.prefetch(instants)
     commits = _commits(state)
     indexed = None if metadata is None else dict(_indexed(state, metadata))
     needed = {path for file_slice in state.latest_slices for path in file_slice.paths} if metadata else set()
-    return FileFacts(
+    return ListedFiles(
         found,
         frozenset(held),
         lambda instant: state.latest.completion_of(instant) is not None,
@@ -118,13 +118,13 @@ def gather_facts(
 
 def gather_metadata_facts(
     state: TableState, timeline: Timeline, found: Mapping[str, FoundFile], held: Collection[str]
-) -> FileFacts:
+) -> ListedFiles:
     """The same for the metadata table's own files: nothing lists them but their folders."""
     archive = Archive(state.storage, state.config, METADATA)
     snapshot = Snapshot(timeline, archive)
     instants = {file.instant for file in found.values()}
     snapshot.prefetch(instants)
-    return FileFacts(
+    return ListedFiles(
         found,
         frozenset(held),
         lambda instant: snapshot.completion_of(instant) is not None,

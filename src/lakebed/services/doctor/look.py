@@ -130,7 +130,7 @@ class Definitions:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Examination:
     """What one look saw. `pending` are the instants that were pending before and after the heartbeats were listed."""
 
     moment: Moment
@@ -180,7 +180,7 @@ def _config_problem(storage: Storage, path: str) -> str | None:
     return None
 
 
-def take_look(storage: Storage, config: TableConfig, moment: Moment) -> Look:
+def take_look(storage: Storage, config: TableConfig, moment: Moment) -> Examination:
     """A look at a table whose configuration can be read."""
     first = list_instants(storage, config)
     heartbeats = by_name(storage.list(HEARTBEATS))
@@ -188,7 +188,7 @@ def take_look(storage: Storage, config: TableConfig, moment: Moment) -> Look:
     seen = {i.requested_at for i in Timeline.of(first).pending()}
     pending = tuple(i for i in state.timeline.pending() if i.requested_at in seen)
     metadata, problem = _metadata(state)
-    return Look(
+    return Examination(
         moment=moment,
         state=state,
         pending=pending,

@@ -20,7 +20,7 @@ from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.options import parse_index_options, parse_write_options
 from lakebed.services.clean.run import delete_files
-from lakebed.services.doctor.files import find_strays
+from lakebed.services.doctor.files import find_stray_files
 from lakebed.services.doctor.finding import Finding, Remedy
 from lakebed.services.doctor.leftovers import Ended
 from lakebed.services.doctor.listing import (
@@ -138,7 +138,7 @@ def _release(surgery: Surgery, place: str) -> None:
 
 
 def _restore_definitions(surgery: Surgery) -> None:
-    """Writes index.json anew, under the lock. An index that lost its window knows nothing from then on, and goes."""
+    """Rewrites index.json under the lock, then drops indexes that lost their window: they cover no partition."""
     storage = surgery.ports.storage
     table = TableHandle(storage, load_config(storage)).state()
     with surgery.transactions.section() as section:
@@ -192,7 +192,7 @@ def _dead_files(
     held = held_instants(section)
     facts = gather_facts(state, metadata, found, held)
     inner_facts = gather_metadata_facts(state, section.metadata_timeline, inner, held)
-    strays = (*find_strays(facts, _moment(surgery)), *find_strays(inner_facts, _moment(surgery)))
+    strays = (*find_stray_files(facts, _moment(surgery)), *find_stray_files(inner_facts, _moment(surgery)))
     return [stray.file.path for stray in strays if stray.is_dead]
 
 
@@ -206,10 +206,7 @@ def _pending(section: Section) -> set[str]:
 
 
 def _clear(surgery: Surgery) -> None:
-    """Removes what is left of instants that are over, leases that ran out, and savepoints that were never made.
-
-    And rows that saves have staged which gave no sign of life since.
-    """
+    """Removes leftovers of ended instants, expired leases, unfinished savepoints, and rows staged by dead saves."""
     storage = surgery.ports.storage
     with surgery.transactions.section() as section:
         section.check_no_restore()

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakebed.engine.threads import map_bounded
 from lakebed.format.file_names import decode_data_file_name, log_merge_order
 from lakebed.index.kinds import kind_of, merge_logs
-from lakebed.index.layout import Layout
+from lakebed.index.layout import ShardLayout
 from lakebed.index.stored import StoredIndex, data_partition
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.entries import Entries, concat_entries, split_entries
@@ -97,7 +97,7 @@ class ChangeReader:
         for name, blocks in map_bounded(missing, self._load):
             self._blocks[name] = blocks
 
-    def entries(self, changes: Changes, layout: Layout, *, has_ordering: bool) -> dict[str, Entries]:
+    def entries(self, changes: Changes, layout: ShardLayout, *, has_ordering: bool) -> dict[str, Entries]:
         """The newest entry of each key, or that it is deleted, for the shards of another layout, by file id."""
         self.load(changes)
         parts: dict[str, list[Entries]] = {}

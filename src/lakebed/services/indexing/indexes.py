@@ -16,9 +16,8 @@ from lakebed.model.index import IndexDefinition
 from lakebed.observe import Logged, Observer
 from lakebed.options import parse_index_options
 from lakebed.services.indexing.drop import drop_index
-from lakebed.services.indexing.rebuild import build_index
+from lakebed.services.indexing.rebuild import build_index, reshard_index
 from lakebed.services.indexing.request import parse_request
-from lakebed.services.indexing.reshard import reshard_index
 from lakebed.services.indexing.validate import validate_index
 from lakebed.services.indexing.window import move_window
 from lakebed.table import TableHandle, TableState
@@ -121,7 +120,7 @@ class Indexes:
             return move_window(self._transactions(), self._handle.state()).first
 
     def validate(self, name: str, *, examples: int = 20, observer: Observer = _LOGGED) -> IndexCheck:
-        """Compares an index with the rows, both ways and completely; at most so many `examples` of each difference."""
+        """Compares an index with the rows, both ways and completely, with up to `examples` per sort of difference."""
         observer.phase(f"validating {name}")
         return validate_index(self._handle, name, examples=examples, observer=observer)
 

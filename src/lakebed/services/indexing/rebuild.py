@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakebed.errors import CorruptTableError
+from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.index.build import Build, IndexRequest, Source
-from lakebed.index.kinds import kind_of
-from lakebed.index.layout import Layout, Planned
+from lakebed.index.keys import KEY_INDEX
+from lakebed.index.kinds import kind_of, named_partitions
+from lakebed.index.layout import Planned, ShardLayout
 from lakebed.index.stored import StoredIndex
 from lakebed.metadata import MetadataTable
 from lakebed.observe import SILENT, Observer
 from lakebed.options import IndexOptions
 from lakebed.services.indexing.create import check_request, create_index, plan_definition
-from lakebed.services.indexing.renew import Renewal, renew_online
+from lakebed.services.indexing.renew import Renewal, renew_locked, renew_online
+from lakebed.services.indexing.request import check_shards
 from lakebed.services.indexing.scans import scan_table
 from lakebed.table import TableState
 from lakebed.transaction.transactions import Transactions
@@ -72,17 +74,17 @@ class FromRows:
         """Entries come from the rows."""
         return True
 
-    def layout(self, index: StoredIndex) -> Layout:
+    def layout(self, index: StoredIndex) -> ShardLayout:
         """The shards that were planned; of data partitions that had no rows, or have come since, those they have."""
         planned = self.planned.layout
         if not self.is_partitioned:
             every = dict.fromkeys((*planned.shards, *index.partitions), planned.file_ids)
-            return Layout(every, planned.file_ids)
+            return ShardLayout(every, planned.file_ids)
         others = {name: ids for name, ids in index.shards.items() if name not in planned.shards}
         shards = dict(sorted({**planned.shards, **others}.items()))
-        return Layout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))
+        return ShardLayout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))
 
-    def source(self, index: StoredIndex, layout: Layout) -> Source:
+    def source(self, index: StoredIndex, layout: ShardLayout) -> Source:
         """The rows."""
         del index
         return self.planned.source(layout)
@@ -91,3 +93,42 @@ class FromRows:
         """Never: something is wrong with what is there."""
         del index
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class ByShards:
+    """So many shards, of each data partition if the index is partitioned."""
+
+    shards: int
+
+    @property
+    def is_anew(self) -> bool:
+        """Entries stay what they were."""
+        return False
+
+    def layout(self, index: StoredIndex) -> ShardLayout:
+        """These shards."""
+        return index.layout(self.shards)
+
+    def source(self, index: StoredIndex, layout: ShardLayout) -> Source:
+        """The entries of the index itself."""
+        return index.source(layout)
+
+    def is_done(self, index: StoredIndex) -> bool:
+        """Whether the index has them already."""
+        return index.file_ids == set(self.layout(index).file_ids)
+
+
+def reshard_index(
+    transactions: Transactions, table: TableState, name: str, shards: int, observer: Observer = SILENT
+) -> None:
+    """Spreads the entries of an index over `shards` shards, of each data partition if it is partitioned."""
+    check_shards(shards)
+    partition = named_partitions().get(name, name)
+    if not kind_of(partition).is_renewed:
+        raise InvalidInputError(
+            f"{name} cannot be resharded", hint=f'only the record index can: reshard("{KEY_INDEX}", shards=16)'
+        )
+    work, plan = Renewal(transactions, table, partition, observer), ByShards(shards)
+    if not any(renew_online(work, lambda *_: plan) for _ in range(_COPIES_MAX)):
+        renew_locked(work, plan)

@@ -36,7 +36,7 @@ from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CommitUnknownError, CorruptTableError, SnapshotExpiredError, WriteConflictError
 from lakebed.index.build import Source, Target
 from lakebed.index.extra import next_extra
-from lakebed.index.layout import Layout
+from lakebed.index.layout import ShardLayout
 from lakebed.index.stored import StoredIndex
 from lakebed.metadata.bootstrap import create_shards
 from lakebed.metadata.entries import Entries
@@ -67,7 +67,7 @@ _LOOKS_MAX = 8
 _SECONDS_BETWEEN_LOOKS = 0.05
 
 
-class Plan(Protocol):
+class NewForm(Protocol):
     """What an index is to become."""
 
     @property
@@ -75,11 +75,11 @@ class Plan(Protocol):
         """Whether entries are made of the rows, so that the index has all again that it may have come to lack."""
         ...
 
-    def layout(self, index: StoredIndex) -> Layout:
+    def layout(self, index: StoredIndex) -> ShardLayout:
         """The shards, for the data partitions that the index has by now."""
         ...
 
-    def source(self, index: StoredIndex, layout: Layout) -> Source:
+    def source(self, index: StoredIndex, layout: ShardLayout) -> Source:
         """Where the entries come from, as of the moment at which the index was looked at first."""
         ...
 
@@ -108,7 +108,7 @@ class Copy:
     meter: Meter
 
 
-def renew_online(work: Renewal, make_plan: Callable[[TableState, StoredIndex], Plan | None]) -> bool:
+def renew_online(work: Renewal, make_plan: Callable[[TableState, StoredIndex], NewForm | None]) -> bool:
     """Whether the index is as planned now; not if too much happened while it was made, or there is no plan."""
     work.transactions.rollbacks.run()
     with work.transactions.section() as section:
@@ -123,11 +123,11 @@ def renew_online(work: Renewal, make_plan: Callable[[TableState, StoredIndex], P
                 return plan is not None
             copy = make_copy(work, plan, index, seen, Staging(Path(folder), created_ms, index.has_ordering))
         except (CorruptTableError, SnapshotExpiredError):
-            return False  # A file may have been cleaned meanwhile. If not, whoever holds the lock will tell.
+            return False  # A file may have been cleaned meanwhile; if it is lost, the attempt under the lock fails.
         return publish_copy(work, plan, copy)
 
 
-def renew_locked(work: Renewal, plan: Plan) -> None:
+def renew_locked(work: Renewal, plan: NewForm) -> None:
     """Everything under the lock."""
     work.transactions.rollbacks.run()
     with work.transactions.section() as section, TemporaryDirectory(prefix="lakebed-") as folder:
@@ -142,7 +142,7 @@ def renew_locked(work: Renewal, plan: Plan) -> None:
             _publish(section, copy, index, plan.layout(index), {}, extra)
 
 
-def make_copy(work: Renewal, plan: Plan, index: StoredIndex, seen: Seen, staging: Staging) -> Copy:
+def make_copy(work: Renewal, plan: NewForm, index: StoredIndex, seen: Seen, staging: Staging) -> Copy:
     """Makes the base files of all shards. Nothing is written to the table."""
     layout = plan.layout(index)
     source = plan.source(index, layout)
@@ -150,7 +150,7 @@ def make_copy(work: Renewal, plan: Plan, index: StoredIndex, seen: Seen, staging
     return Copy(seen, staging, staging.stage_all(source, layout.file_ids, meter), meter)
 
 
-def publish_copy(work: Renewal, plan: Plan, copy: Copy) -> bool:
+def publish_copy(work: Renewal, plan: NewForm, copy: Copy) -> bool:
     """Catches up with writers and puts a copy in the place of the index; False if it is of no use any more.
 
     What writers have added by the first look is read without the lock.
@@ -199,7 +199,7 @@ def _catch_up(
     section: Section,
     copy: Copy,
     index: StoredIndex,
-    layout: Layout,
+    layout: ShardLayout,
     added: Mapping[str, Entries],
     extra: Mapping[str, str],
     *,
@@ -220,7 +220,7 @@ def _catch_up(
     _publish(section, replace(copy, staged=staged), index, layout, logged, extra)
 
 
-def _extra(section: Section, plan: Plan, partition: str, *, was_written: bool) -> Mapping[str, str] | None:
+def _extra(section: Section, plan: NewForm, partition: str, *, was_written: bool) -> Mapping[str, str] | None:
     """What the delta commit is to say of all entries: what was so before, or that they are whole, if made anew.
 
     None if nobody can tell: not all was so before, and something `was_written` meanwhile.
@@ -236,7 +236,7 @@ def _publish(
     section: Section,
     copy: Copy,
     old: StoredIndex,
-    layout: Layout,
+    layout: ShardLayout,
     added: Mapping[str, Entries],
     extra: Mapping[str, str],
 ) -> None:
@@ -259,7 +259,7 @@ def _publish(
 
 
 def _store(
-    section: Section, copy: Copy, old: StoredIndex, layout: Layout, instant: InstantTime
+    section: Section, copy: Copy, old: StoredIndex, layout: ShardLayout, instant: InstantTime
 ) -> tuple[WriteStat, ...]:
     """Steps 3 to 5."""
     now = section.ports.clock.now_ms()

@@ -1,31 +1,37 @@
-"""Log compaction: the log files of a slice become one, which stands for them in the slice that they stay in.
+"""Compacting a file slice: its base file and its log files become the file group's next base file.
 
-Its blocks name the instants that they replace; readers take them in the place of the newest of these. Blocks of
-partial updates are put one after the other, not merged: what they leave out the base file alone knows.
+Rows stay as they were written, with the instants and sequence numbers of the writes that made them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from lakebed.engine.randomness import new_write_token
+from lakebed.errors import ServiceCancelledError
+from lakebed.format.file_names import encode_base_file_name
 from lakebed.format.log.file import HeaderKey, encode_log_block
 from lakebed.index.facts import FileFacts
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice, LogFile
-from lakebed.model.words import COMMIT_SEQNO, META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from lakebed.read.file_slice import SliceParts
-from lakebed.read.merge import Folded, fold_logs
-from lakebed.services.compaction.base_files import CompactionTask, log_counts
-from lakebed.write.files.base import constant, file_schema
+from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from lakebed.read.file_slice import SliceParts, SliceTask, load_parts
+from lakebed.read.merge import Folded, Merged, fold_logs, merge_counted
+from lakebed.transaction.markers import write_markers
+from lakebed.transaction.plans import is_cancelled
+from lakebed.write.files.base import base_file_table, constant, dismiss, file_schema, store_base_file
 from lakebed.write.files.log import log_stats, store_log_file
 from lakebed.write.files.log_blocks import RecordBlock, encode_delete_blocks, encode_record_block, whole_blocks
-from lakebed.write.values import InMemory, WriteTask
+from lakebed.write.rows.columns import joined
+from lakebed.write.values import NOT_COUNTED, InMemory, WriteContext, WriteTask
 
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
+_STORED_META = ((COMMIT_TIME, _REPEATED), (COMMIT_SEQNO, pa.string()), (RECORD_KEY, pa.string()))
+"""Meta columns that rows keep; the others are the same in all rows of a file."""
 _DISTINCT = (COMMIT_SEQNO, RECORD_KEY)
 _OF_OTHERS = (
     HeaderKey.RECORD_POSITIONS,
@@ -33,6 +39,80 @@ _OF_OTHERS = (
     HeaderKey.COMPACTED_BLOCK_TIMES,
 )
 """Header entries that do not hold for what becomes of a block."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionTask:
+    """A file slice whose files are to become one. Picklable. `is_removable`: its plan may be cancelled meanwhile."""
+
+    context: WriteContext
+    number: int
+    file_slice: FileSlice
+    is_removable: bool = False
+
+    def check_not_cancelled(self) -> None:
+        """Raises ServiceCancelledError if the plan must never complete: then the work is for nothing."""
+        instant = self.context.instant
+        if self.is_removable and is_cancelled(self.context.storage, instant):
+            raise ServiceCancelledError(f"the plan {instant} was cancelled", hint="schedule a new one")
+
+    def load_parts(self, schema: pa.Schema, *, with_base: bool) -> SliceParts:
+        """What the slice consists of, with the columns of `schema`."""
+        context = self.context
+        task = SliceTask(context.storage, context.config, self.file_slice, schema, tuple(schema.names), context.counts)
+        return load_parts(task, schema, with_base=with_base)
+
+
+def compact_slice(task: CompactionTask) -> tuple[FileFacts, ...]:
+    """Writes the base file that takes the place of a slice, also if no row is left in it."""
+    context, file_slice = task.context, task.file_slice
+    schema = pa.schema([*(pa.field(*column) for column in _STORED_META), *file_schema(context)])
+    parts = task.load_parts(schema, with_base=True)
+    dismiss(context, file_slice)
+    merged = merge_counted(parts.base, parts.logs, parts.rules, schema)
+    token = new_write_token(task.number)
+    name = encode_base_file_name(file_slice.group.file_id, token, context.instant)
+    stat = _base_file_stat(file_slice, name, parts, merged)
+    table = _whole_table(merged.rows, file_slice.group.partition)
+    del parts, merged  # The encoder needs the memory.
+    write_markers(context.storage, context.instant, (stat.path,), token)
+    return (store_base_file(context, table, stat),)
+
+
+def log_counts(file_slice: FileSlice, parts: SliceParts, *, keys: int) -> Mapping[str, Any]:
+    """What a write stat says of the log files that were read, with so many `keys` in them."""
+    return {
+        **NOT_COUNTED,
+        "totalLogRecords": sum(len(part.kinds) for part in parts.logs),
+        "totalUpdatedRecordsCompacted": keys,
+        "totalLogBlocks": len(parts.blocks),
+        "totalLogFilesCompacted": len(file_slice.logs),
+        "totalLogSizeCompacted": sum(log.size or 0 for log in file_slice.logs),
+    }
+
+
+def _whole_table(rows: pa.Table, partition: str) -> pa.Table:
+    """The rows with all meta columns; that of file names is filled in when the file is written."""
+    rows = rows.unify_dictionaries()
+    count = rows.num_rows
+    kept = [joined(rows[name]) for name, _ in _STORED_META]
+    data = rows.drop_columns([name for name, _ in _STORED_META])
+    return base_file_table([*kept, constant(partition, count), constant("", count)], data)
+
+
+def _base_file_stat(file_slice: FileSlice, name: str, parts: SliceParts, merged: Merged) -> WriteStat:
+    base = file_slice.base
+    return WriteStat(
+        file_id=file_slice.group.file_id,
+        path=file_slice.path(name),
+        partition=file_slice.group.partition,
+        prev_commit=base.instant if base else None,
+        prev_base_file=base.name if base else None,
+        num_updates=merged.updates,
+        num_inserts=merged.inserts,
+        num_deletes=merged.deletes,
+        extra=log_counts(file_slice, parts, keys=merged.log_keys),
+    )
 
 
 def compact_logs(task: CompactionTask) -> tuple[FileFacts, ...]:
@@ -46,7 +126,7 @@ def compact_logs(task: CompactionTask) -> tuple[FileFacts, ...]:
     write = _write_task(task)
     content = _folded(write, parts, schema) or _copied(write, parts)
     log = store_log_file(write, content.data)
-    stat = _stat(task.file_slice, log, content, parts)
+    stat = _log_file_stat(task.file_slice, log, content, parts)
     return (log_stats(write, content.blocks, log.name).facts(stat),)
 
 
@@ -124,7 +204,7 @@ def _known_columns(rows: pa.Table, columns: frozenset[str] | None) -> pa.Table:
     return rows if columns is None else rows.select([name for name in rows.column_names if name in columns])
 
 
-def _stat(file_slice: FileSlice, log: LogFile, content: _Content, parts: SliceParts) -> WriteStat:
+def _log_file_stat(file_slice: FileSlice, log: LogFile, content: _Content, parts: SliceParts) -> WriteStat:
     records, size = sum(block.rows.num_rows for block in content.blocks), log.size or 0
     return WriteStat(
         file_id=log.file_id,
