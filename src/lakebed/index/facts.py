@@ -1,4 +1,4 @@
-"""What a task learnt while it wrote a file: all that indexes are made of."""
+"""Facts about a written file: everything that index entries are made from. As a value, and as JSON."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from lakebed.model.metadata import ColumnStats, ValueType
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """A file that a task made, and what indexes are to know of it.
+    """A file that a task wrote, and the facts that indexes need about it.
 
-    `inserted_keys` were not in the file group before, or get a new entry for another reason; `ordering` has their
-    ordering values, if entries carry them. `deleted_keys` were there and no longer are, which is so of `deleted` keys,
-    if that is not what the write stat counts. `gathered` has what other indexes wanted of the rows, by their partition
-    of the metadata table.
+    `inserted_keys` were not in the file group before, or need a new entry for another reason; `ordering` has their
+    ordering values if index entries carry them. `deleted_keys` left the file group; `deleted` is their number, if it
+    differs from that in the write stat. `gathered` has what other indexes wanted of the rows, by metadata-table
+    partition.
     """
 
     stat: WriteStat
@@ -36,7 +36,7 @@ class FileFacts:
 
 
 def encode_facts(file: FileFacts) -> dict[str, Any]:
-    """The facts that JSON holds."""
+    """The facts as JSON values, without write stat and keys: a prepared commit stores those as Avro and Arrow."""
     return {
         "statistics": [_encode_stats(stats) for stats in file.column_stats],
         "bloom": None if file.bloom_text is None else b64encode(file.bloom_text).decode(),
@@ -74,7 +74,7 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "date": date.fromisoformat,
     "time": time.fromisoformat,
 }
-"""Bounds that JSON has no type for, by the name of their Python type."""
+"""Parsers of bounds that JSON has no type for, by the name of the Python type."""
 
 
 def _encode_value(value: Any) -> Any:

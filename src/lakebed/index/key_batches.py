@@ -1,4 +1,4 @@
-"""Many record keys at once: locating those of a write, and making the entries of those that came and went.
+"""The index of record keys, for many keys at once: locates the keys of a write and makes its index entries.
 
 Like `keys`, it stands for the kind of index that has an entry per record key.
 """

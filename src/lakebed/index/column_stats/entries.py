@@ -1,4 +1,4 @@
-"""Entries of the `column_stats` partition: one per column and file, base or log."""
+"""Entries of `column_stats`, one per column and file: of a change, of a whole table, and compared with the files."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def column_stats_entries(
     columns: Sequence[str],
     version: str,
 ) -> Entries:
-    """The entries for statistics of new files and for files that are gone, both by partition.
+    """Entries for statistics of new files and for deleted files, both by partition.
 
-    Of `columns`, the index's source fields, whose entries go with a file; `version` is that of the index.
+    `columns` are the source fields of the index, `version` is its version.
     """
     records = {
         column_stats_key(each.column, partition, each.file_name): encode_column_stats_record(each, version=version)
@@ -57,7 +57,7 @@ def column_stats_entries(
 
 
 def column_stats_source(state: TableState, definition: IndexDefinition, file_ids: Sequence[str]) -> Source:
-    """Statistics of every column and file."""
+    """Entries for all columns and files of a table."""
 
     def entries(stored: StoredFile) -> Entries:
         stats = file_stats(stored, definition.source_fields)
@@ -69,10 +69,10 @@ def column_stats_source(state: TableState, definition: IndexDefinition, file_ids
 
 
 def file_stats(stored: StoredFile, columns: Sequence[str]) -> tuple[ColumnStats, ...]:
-    """The statistics of a base or log file; none of a base file that is not Parquet.
+    """The statistics of a base or log file; none for a base file that is not Parquet.
 
-    A column that a base file does not have is null in all of its rows, and that is said: Apache Hudi 1.2 leaves a file
-    out, by a filter for nulls there, that has statistics of other columns and none of this one.
+    A column that a base file lacks is null in all of its rows and gets an entry that says so: with a filter for nulls,
+    Apache Hudi 1.2 skips files that have statistics of other columns but none of this one.
     """
     if isinstance(stored.file, LogFile):
         return _log_stats(stored, columns)
@@ -87,7 +87,7 @@ def file_stats(stored: StoredFile, columns: Sequence[str]) -> tuple[ColumnStats,
 
 
 def _lacking(columns: Sequence[str], names: Collection[str]) -> Iterator[str]:
-    """The columns that a file with columns of these names does not have; those inside of others are of these."""
+    """The columns that a file with these top-level columns lacks; a nested column counts as its top-level one."""
     return (column for column in columns if column.partition(".")[0] not in names)
 
 
@@ -98,9 +98,9 @@ def _nulls(file_name: str, columns: Iterable[str], rows: int) -> Iterator[Column
 def _log_stats(stored: StoredFile, columns: Sequence[str]) -> tuple[ColumnStats, ...]:
     """Statistics over the records of all blocks.
 
-    A file of deletes alone has them too, with no value in them. A column that a block of a partial update lacks has
-    none: the values of its rows lie in other files, and a range that leaves them out could prune a row that the update
-    completes. In rows of any other block it is null.
+    A file of deletes alone has empty ones. A column that a block of a partial update lacks has none: its values are in
+    other files, and a range without them could exclude a row that the update completes. In any other block, a missing
+    column is null.
     """
     name = stored.file.name
     blocks = decode_log_file(stored.storage.get(stored.path), path=stored.path)
@@ -125,7 +125,7 @@ def _log_stats(stored: StoredFile, columns: Sequence[str]) -> tuple[ColumnStats,
 
 
 def check_column_stats(checked: Checked, tally: Tally) -> None:
-    """Entries and files: an entry may be wider than its file, never narrower."""
+    """Compares entries with files: an entry may be wider than its file, never narrower."""
     columns = checked.metadata.definitions[COLUMN_STATS].source_fields
     files = stored_files(checked.state)
     meter = Meter(COLUMN_STATS, len(files), checked.observer)
@@ -137,7 +137,7 @@ def check_column_stats(checked: Checked, tally: Tally) -> None:
 
 
 def stored_stats(checked: Checked) -> dict[tuple[str, str], ColumnStats]:
-    """The statistics that an index has, by file name or partition, and column."""
+    """The statistics in the index, by file name or partition, and column."""
     definition = checked.metadata.definitions.get(COLUMN_STATS)
     found = checked.payloads(Form(definition.version if definition else "V2"))
     payloads = (payload for _, payload in found if isinstance(payload, ColumnStats))
@@ -170,7 +170,7 @@ def _bounds(stats: ColumnStats) -> str:
 
 
 def _covers(indexed: ColumnStats, found: ColumnStats) -> bool:
-    """Whether no reader leaves rows out that are there."""
+    """Whether readers that rely on `indexed` would miss no row of `found`."""
     return _is_below(indexed.min_value, found.min_value) and _is_below(found.max_value, indexed.max_value)
 
 
@@ -179,13 +179,13 @@ def _counts(indexed: ColumnStats, found: ColumnStats) -> bool:
 
 
 def _may_hold(indexed: ColumnStats, found: ColumnStats) -> bool:
-    """Whether nulls are told of if there are some, and values likewise."""
+    """Whether the index counts nulls if there are any, and values likewise."""
     has_nulls, has_values = bool(found.null_count), found.value_count != found.null_count
     return (not has_nulls or bool(indexed.null_count)) and (not has_values or indexed.value_count != indexed.null_count)
 
 
 def _is_below(low: StatValue | None, high: StatValue | None) -> bool:
-    """Whether a bound is not above another; unknown ones, and those that readers do not trust, pass."""
+    """Whether a bound is at most another one; unknown bounds, and those that readers do not trust, pass."""
     if low is None or high is None or isinstance(low, bytes) or low != low or high != high:
         return True
     try:

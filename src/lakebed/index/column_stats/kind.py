@@ -1,4 +1,4 @@
-"""The kind `column_stats`."""
+"""The index `column_stats`: min, max and null counts of each column and file."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from lakebed.options import IndexOptions
 from lakebed.table import TableState
 
 STATS_COLUMNS_MAX = 32
-"""Data columns that get statistics unless others are asked for."""
+"""Maximum number of data columns that get statistics by default."""
 
 
 def encode_current_stats(record: MetadataRecord, form: Form) -> bytes | None:
-    """Statistics of an older schema in that of today."""
+    """Statistics of an older schema, encoded in the current one; None for other records."""
     if not isinstance(record.payload, ColumnStats):
         return None
     is_partition = record.kind is RecordKind.PARTITION_STATS
@@ -58,19 +58,19 @@ class ColumnStatistics(IndexKind):
     merge = NewestWins("ColumnStatsMetadata", encode_current_stats)
 
     def is_defined(self, definitions: Mapping[str, IndexDefinition]) -> bool:
-        """Apache Hudi defines the columns only when it has built the index."""
+        """Whether its columns are known: Apache Hudi defines them only once the index is built."""
         return self.partition in definitions
 
     def is_expected(self, partition: str, expected: Expected, definitions: Mapping[str, IndexDefinition]) -> bool:
-        """Files have statistics of all columns."""
+        """Whether files have statistics of all columns."""
         return partition in expected.partitions and has_columns(expected, definitions)
 
     def complete(self, facts: FileFacts, stored: StoredFile, definitions: Mapping[str, IndexDefinition]) -> FileFacts:
-        """The statistics of a file."""
+        """Adds the statistics of a file, read from it."""
         return with_stats(facts, stored, definitions)
 
     def entries(self, partition: str, change: MetadataChange, update: Update) -> Entries:
-        """Statistics of new files, and those of files that are gone."""
+        """Adds statistics of new files and removes those of deleted ones."""
         definition = update.definitions.get(self.partition)
         if definition is None:
             raise unsupported(partition)
@@ -79,11 +79,11 @@ class ColumnStatistics(IndexKind):
         )
 
     def prune(self, query: Query, slices: Slices) -> Kept | NotUsed:
-        """The slices that it cannot exclude."""
+        """Keeps slices of which some file may have a matching row."""
         return prune_by_column_stats(query, slices)
 
     def check_request(self, state: TableState, request: IndexRequest) -> None:
-        """The columns must be the table's."""
+        """Raises if the table lacks a column."""
         known = state.data_schema(state.latest).names if request.columns else []
         for column in request.columns:
             if column not in known:
@@ -94,7 +94,7 @@ class ColumnStatistics(IndexKind):
     def plan_definition(
         self, state: TableState, request: IndexRequest, options: IndexOptions, known: IndexDefinition | None
     ) -> IndexDefinition | None:
-        """The columns that are asked for, those of before, or the first ones of the table."""
+        """The columns requested, those of the former index, or the first ones of the table."""
         del options
         schema = state.data_schema(state.latest)
         if known is not None:
@@ -106,7 +106,7 @@ class ColumnStatistics(IndexKind):
     def define_new(
         self, config: TableConfig, schema: pa.Schema, word: str, options: IndexOptions
     ) -> IndexDefinition | None:
-        """The first columns."""
+        """The first columns of the table."""
         del word, options
         return column_stats_definition(schema, has_meta_columns=config.has_meta_columns)
 
@@ -115,12 +115,12 @@ class ColumnStatistics(IndexKind):
         return derive_column_stats(state, self.merge)
 
     def source(self, build: Build, file_ids: Sequence[str]) -> Source:
-        """Every data file."""
+        """Reads every data file."""
         assert build.definition is not None
         return column_stats_source(build.state, build.definition, file_ids)
 
     def check(self, checked: Checked, tally: Tally) -> None:
-        """Entries and files."""
+        """Compares entries with files."""
         check_column_stats(checked, tally)
 
 
@@ -128,12 +128,12 @@ COLUMN_STATS = ColumnStatistics()
 
 
 def has_columns(expected: Expected, definitions: Mapping[str, IndexDefinition]) -> bool:
-    """Whether the files of a write have statistics of all columns that the index has."""
+    """Whether the files of a write have statistics of all indexed columns."""
     return {*_columns(definitions)} <= {*expected.columns}
 
 
 def with_stats(facts: FileFacts, stored: StoredFile, definitions: Mapping[str, IndexDefinition]) -> FileFacts:
-    """The facts of a file with statistics of all columns that the index has, read from the file."""
+    """The facts of a file with statistics of all indexed columns, read from the file."""
     columns = _columns(definitions)
     return replace(facts, column_stats=file_stats(stored, columns)) if columns else facts
 
@@ -144,12 +144,12 @@ def _columns(definitions: Mapping[str, IndexDefinition]) -> tuple[str, ...]:
 
 
 def _of_columns(known: IndexDefinition, names: Collection[str]) -> IndexDefinition:
-    """A definition without columns that the table does not have any more: it was set back to before they came."""
+    """The definition without columns that the table no longer has: a restore may have removed them."""
     return replace(known, source_fields=tuple(n for n in known.source_fields if n.partition(".")[0] in names))
 
 
 def column_stats_definition(schema: pa.Schema, *, has_meta_columns: bool) -> IndexDefinition:
-    """The column statistics that a table with these data columns gets by default."""
+    """The default definition for a table with these data columns."""
     meta = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY) if has_meta_columns else ()
     columns = [field.name for field in schema if value_type_of(field.type) is not None]
     fields = (*meta, *columns[:STATS_COLUMNS_MAX])
@@ -157,16 +157,16 @@ def column_stats_definition(schema: pa.Schema, *, has_meta_columns: bool) -> Ind
 
 
 def derive_column_stats(state: TableState, rule: MergeRule) -> IndexDefinition:
-    """That of the columns that entries name, in the table's order; without entries that of a new table."""
+    """The definition with the columns that entries name, in the table's order; without entries, that of a new table."""
     try:
         schema = state.data_schema(state.latest)
-    except InvalidInputError:  # Nothing has been written yet that declares columns.
+    except InvalidInputError:  # No write has declared columns yet.
         schema = pa.schema([])
     default = column_stats_definition(schema, has_meta_columns=state.config.has_meta_columns)
     named = {*_columns_with_stats(state.metadata_with({}), rule)}
     if not named:
         return default
-    # In the order of a new table's columns; nested ones, and those that the table has no longer, come last.
+    # In the order of a new table; nested columns, and columns that the table no longer has, come last.
     known = dict.fromkeys((*default.source_fields, *schema.names, *sorted(named)))
     return replace(default, source_fields=tuple(name for name in known if name in named))
 

@@ -1,4 +1,4 @@
-"""The `column_stats`, `partition_stats` and some `expr_index_*` partitions: value ranges of files and partitions."""
+"""Value ranges of files and partitions, read from `column_stats` and `partition_stats`; pruning by those of files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def find_column_ranges(metadata: MetadataTable, partition: str, column: str, arr
 
 
 def _widened(layers: list[StoredValue], version: str) -> StoredValue:
-    """The newest of several entries of a partition, widened by the older ones if it is not marked as tight."""
+    """The newest of several entries of a partition, widened by older ones if it is not marked as tight."""
     stats = [decode_metadata_record(each.value, each.schema, path=each.path).payload for each in layers]
     known = [each for each in stats if isinstance(each, ColumnStats)]
     if not known or known[-1].is_tight_bound:
@@ -51,7 +51,7 @@ def _widened(layers: list[StoredValue], version: str) -> StoredValue:
 
 
 def read_column_stats(metadata: MetadataTable, partition: str) -> pa.Table:
-    """Every entry of a statistics partition, newest per key."""
+    """All entries of a statistics partition, the newest per key."""
     tables = [shard.read_all(lambda layer: layer.decode(decode_column_stats)) for shard in metadata.shards(partition)]
     return pa.concat_tables([COLUMN_STATS_SCHEMA.empty_table(), *(table for table in tables if table is not None)])
 
@@ -62,7 +62,7 @@ def _empty_ranges(arrow_type: pa.DataType) -> pa.Table:
 
 
 def prune_by_column_stats(query: Query, slices: Slices) -> Kept | NotUsed:
-    """The slices of which some file may have a matching row."""
+    """Keeps slices of which some file may have a matching row."""
     metadata = serving(query, COLUMN_STATS)
     if isinstance(metadata, NotUsed):
         return metadata
@@ -76,8 +76,8 @@ def prune_by_column_stats(query: Query, slices: Slices) -> Kept | NotUsed:
         return NotUsed("it has no ranges of the filter's columns")
     matching = may_match(query.predicate, ranges, len(names))
     owner = np.repeat(np.arange(len(slices)), [len(file_slice.paths) for file_slice in slices])
-    # A slice goes only if every file of it is excluded: the newest file that a row has values from cannot be, since it
-    # has no ranges for columns that it does not carry.
+    # A slice is excluded only if all of its files are. The newest file with values of a matching row is never excluded:
+    # it has no ranges for columns that it lacks.
     kept = np.zeros(len(slices), bool)
     kept[owner[matching]] = True
     return Kept(masked(slices, kept), f"by ranges of {', '.join(sorted(ranges))} per file")

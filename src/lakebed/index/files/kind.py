@@ -32,15 +32,15 @@ from lakebed.model.metadata import FileEntry
 
 @dataclass(frozen=True, slots=True)
 class MergeFiles:
-    """The rule for lists of files."""
+    """The merge rule for lists of files: name by name."""
 
     def shard(self, shard: Shard, *, has_base: bool, form: Form = PLAIN) -> Merged:
-        """What deletions left of each list, and nothing of a list that is empty."""
+        """The files left in each list; empty lists are dropped."""
         del form
         return _merge_files(shard, has_base=has_base)
 
     def logs(self, shard: Shard, *, form: Form = PLAIN) -> MergedLogs:
-        """What log records come to; a list that was deleted loses what lies below, whatever came after."""
+        """The log records merged. A deleted list also hides entries below the logs, even if files were added later."""
         del form
         return _merge_file_logs(shard)
 
@@ -118,7 +118,7 @@ def _sizes(files: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
 
 
 def _merge_files(shard: Shard, *, has_base: bool) -> Merged:
-    """Lists of files: what deletions left of each, and nothing of a list that is empty."""
+    """Merges all records of a shard, list by list; empty lists are dropped."""
     layers = list(shard.layers())
     records = {ALL_PARTITIONS: _partition_list(shard)}
     for partition, names in live_files(shard).items():
@@ -147,7 +147,7 @@ def _partition_list(shard: Shard) -> bytes:
 
 
 def _merge_file_logs(shard: Shard) -> MergedLogs:
-    """Lists of files, name by name; a list that was deleted loses what lies below, whatever came after."""
+    """Merges the log records of a shard, list by list and name by name."""
     folds: dict[str, _FileFold] = {}
     deleted: set[str] = set()
     count = 0
@@ -176,14 +176,14 @@ def _merge_file_logs(shard: Shard) -> MergedLogs:
 
 
 class _FileFold:
-    """What log records of one list of files come to: the names that live, and all that were deleted."""
+    """The merged log records of one list of files: live names, and all names that were deleted."""
 
     def __init__(self) -> None:
         self.live: dict[str, FileEntry] = {}
         self.gone: dict[str, FileEntry] = {}
 
     def add(self, names: Mapping[str, FileEntry]) -> None:
-        """Takes a newer record in."""
+        """Adds a newer record."""
         for name, entry in names.items():
             if entry.is_deleted:
                 self.gone[name] = entry
@@ -193,7 +193,7 @@ class _FileFold:
                 self.live[name] = entry if known is None or known.size < entry.size else known
 
     def records(self) -> tuple[dict[str, FileEntry], dict[str, FileEntry]]:
-        """Two records, one after the other: a name that lives again must not get its size from before it was gone."""
+        """Two records, in this order, so that a name added again does not keep the size from before its deletion."""
         again = {name: entry for name, entry in self.gone.items() if name in self.live}
         return again, {**{name: entry for name, entry in self.gone.items() if name not in again}, **self.live}
 
@@ -201,5 +201,5 @@ class _FileFold:
 def _file_entries(stored: StoredValue) -> Mapping[str, FileEntry]:
     payload = decode_metadata_record(stored.value, stored.schema, path=stored.path).payload
     if not isinstance(payload, dict):
-        raise CorruptTableError("a record of another kind among file lists", path=stored.path)
+        raise CorruptTableError("a record of another kind among lists of files", path=stored.path)
     return payload

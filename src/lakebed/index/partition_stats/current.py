@@ -1,4 +1,4 @@
-"""The statistics that the metadata table holds of a data partition, for writers that bring them up to date."""
+"""Reads the statistics of a data partition from the metadata table, for commits that update them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from lakebed.storage.cache import FileCache
 
 @dataclass(frozen=True, slots=True)
 class KnownStats:
-    """The statistics that a data partition has in the metadata table, and whether they are surely those of all files.
+    """The statistics of a data partition in the metadata table, and whether they surely cover all files.
 
-    What another engine wrote is not: Apache Hudi works its statistics out before its commit section, and those of a
-    write that completes in between are not in them. Nor is what does not stand alone.
+    Those of another engine may not: Apache Hudi computes them before its commit section, so they miss writes that
+    complete in between. Nor may statistics that are not tight.
     """
 
     stats: tuple[ColumnStats, ...] = ()
@@ -31,7 +31,7 @@ class KnownStats:
 
 
 class StatsReader(Protocol):
-    """What is known of data partitions before a change."""
+    """Statistics of data partitions before a change."""
 
     def current_files(self, partition: str) -> Collection[str]:
         """Names of the files in the latest slices of a data partition after the change."""
@@ -51,7 +51,7 @@ class StatsReader(Protocol):
 
 
 class CurrentStats:
-    """Statistics as a metadata table has them. `current_files` is the caller's: it needs the timeline."""
+    """Statistics of a metadata table. The caller passes in `current_files`, because it needs the timeline."""
 
     def __init__(self, metadata: MetadataTable, current_files: Callable[[str], Collection[str]]) -> None:
         self._metadata = metadata
@@ -63,14 +63,14 @@ class CurrentStats:
         self._learned = stats, columns
 
     def remember(self, names: Iterable[str]) -> None:
-        """Has the next look know what was learned: it stands alone, in files with these names."""
+        """Caches the recorded statistics for the next commit: they were written, tight, to files of these names."""
         if self._learned is not None and self._files is not None:
             stats, columns = self._learned
             note_written(self._metadata.cache, self._files, names, columns, stats)
 
     @cached_property
     def _files(self) -> dict[str, str] | None:
-        """The files of partitions' statistics, and when they completed; None where that does not tell what they say."""
+        """Files of the index with their completion times; None if these do not identify the content."""
         shards = self._metadata.shard_files(PARTITION_STATS)
         if shards is None:
             return None
@@ -114,7 +114,7 @@ class CurrentStats:
 
 
 def _merged(layers: Sequence[StoredValue]) -> ColumnStats | None:
-    """What statistics of one column come to, oldest first. What stands alone need not be merged with older ones."""
+    """The entries of one column, oldest first, merged; nothing below a tight or deleted one counts."""
     newest: list[ColumnStats] = []
     for stats in filter(None, map(_stats, reversed(layers))):
         newest.append(stats)
@@ -129,10 +129,10 @@ def _stats(stored: StoredValue) -> ColumnStats | None:
 
 
 PartitionStats = Mapping[str, tuple[ColumnStats, ...]]
-"""Statistics of columns by data partition."""
+"""Statistics of columns, by data partition."""
 _KEY = ("partition stats",)
 _STATS_BYTES = 512
-"""About what the statistics of a column take in memory, in bytes."""
+"""Approximate size of the statistics of a column in memory, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class _Written:
 
 
 def find_written(cache: FileCache, files: Mapping[str, str], columns: Sequence[str]) -> PartitionStats:
-    """Statistics of partitions, of some or none, if these files of theirs count (completion times by name)."""
+    """Cached statistics of partitions, valid for exactly these index files (completion times by name)."""
     known = cache.get(_KEY, _Written)
     if known is None or known.columns != tuple(columns) or not known.names <= files.keys():
         return {}
@@ -157,7 +157,7 @@ def find_written(cache: FileCache, files: Mapping[str, str], columns: Sequence[s
 def note_written(
     cache: FileCache, before: Mapping[str, str], names: Iterable[str], columns: Sequence[str], stats: PartitionStats
 ) -> None:
-    """Caches statistics that were written to new files, whose names nobody else has, on top of the files before."""
+    """Caches statistics that were written to new files, with unique names, on top of the files before."""
     known = {**find_written(cache, before, columns), **stats}
     written = _Written(dict(before), frozenset(names), tuple(columns), known)
     cache.put(_KEY, written, _STATS_BYTES * sum(map(len, known.values())))

@@ -1,18 +1,16 @@
-"""Entries of the `partition_stats` partition: the statistics of each column over all current files of a partition.
+"""Entries of `partition_stats`: the statistics of each column over all current files of a partition.
 
 They are tight: exactly the union of the statistics of the files in the latest slices. A commit that supersedes no file
-widens what is known by its new files. One that does, such as an update on copy-on-write or a compaction, takes the
-union anew, from the column statistics of the files that are current after it. So does one that finds what another
-engine wrote, or that a new file has statistics of a column of which the partition has none: older files may have values
-of it.
+widens the known statistics by those of its new files. A commit that does, such as an update on copy-on-write or a
+compaction, recomputes the union from the statistics of the current files. So does a commit that finds entries of
+another engine, or whose files have statistics of a column that the partition lacks: older files may have values of it.
 
-Readers take the entry of the newest instant for the whole truth if it is marked as tight, and widen older ones by it if
-not. While another engine writes, its entry may come to stand below ours, and is to count: ours are not marked then.
+Readers use the newest entry alone if it is marked as tight, and else widen it by older ones. While another engine is
+writing, its entry may end up below ours and must count, so ours are not marked as tight then.
 
-A current file that has statistics, but none of some column, was written before the column existed, or carries a partial
-update, whose other values lie in the files below it: its rows count as nulls. That is also how Apache Hudi takes it. A
-partition of which nothing is known is to be avoided: Apache Hudi leaves one out that has no entry of a column, if
-another partition has one.
+A current file that has statistics, but none of some column, was written before the column existed, or is a partial
+update whose other values are in the files below it. Its rows count as nulls, as in Apache Hudi. Every partition should
+have entries: if one has an entry of a column, Apache Hudi skips partitions that have none.
 """
 
 from __future__ import annotations
@@ -47,10 +45,10 @@ def partition_stats_entries(
     version: str,
     stand_alone: bool = True,
 ) -> Entries:
-    """The entries for statistics of partitions, and for partitions without rows.
+    """Entries for statistics of partitions, and deletes for partitions without rows.
 
-    `columns` are the source fields of the column statistics, `version` is that of their index. Unless they are to
-    `stand_alone`, readers widen older entries by these.
+    `columns` are the source fields of the column statistics, `version` is the version of that index. Unless entries
+    `stand_alone`, readers widen them by older ones.
     """
     records = {
         partition_stats_key(each.column, partition): encode_column_stats_record(
@@ -67,10 +65,10 @@ def partition_stats_entries(
 def partition_stats_source(
     state: TableState, metadata: MetadataTable, definition: IndexDefinition, file_ids: Sequence[str]
 ) -> Source:
-    """Statistics of every column and partition, from those of its current files.
+    """Entries for all columns and partitions of a table, from the statistics of current files.
 
-    A file that has none, such as another engine's log file of deletes, is read. Apache Hudi leaves a partition out that
-    has no entry where others have one: there is one of each partition, or there are no statistics of partitions.
+    A file that has none, such as another engine's log file of deletes, is read. Apache Hudi skips partitions without
+    an entry if others have one, so either all partitions get one or the build fails.
     """
     current = current_files(state)
     known = CurrentStats(metadata, lambda partition: current[partition])
@@ -87,7 +85,7 @@ def partition_stats_source(
 
 
 def check_partition_stats(checked: Checked, tally: Tally) -> None:
-    """Those of partitions and of their current files, as far as they exclude rows."""
+    """Compares entries with current files, as far as entries exclude rows."""
     state, columns = checked.state, checked.metadata.definitions[COLUMN_STATS].source_fields
     current = current_files(state)
     wanted = [s for s in stored_files(state) if s.file.name in current.get(s.partition, ())]
@@ -101,13 +99,13 @@ def check_partition_stats(checked: Checked, tally: Tally) -> None:
         for partition, stats in by_partition.items()
         for each in stats_of_files(partition, stats)
     }
-    # Of a partition that has no rows any more Hudi leaves statistics behind: there is nothing they could exclude.
+    # Hudi leaves statistics of partitions that have no rows any more; they exclude nothing.
     indexed = {key: each for key, each in stored_stats(checked).items() if key[0] in by_partition}
     compare_stats(indexed, found, tally, is_exact=False)
 
 
 def stats_of_files(partition: str, stats: Iterable[ColumnStats]) -> tuple[ColumnStats, ...]:
-    """The statistics of a partition whose current files have these column statistics."""
+    """The statistics of a partition, given the column statistics of its current files."""
     by_file: dict[str, dict[str, ColumnStats]] = {}
     for each in stats:
         by_file.setdefault(each.file_name, {})[each.column] = each
@@ -117,7 +115,7 @@ def stats_of_files(partition: str, stats: Iterable[ColumnStats]) -> tuple[Column
 def widened_stats(
     partition: str, known: Iterable[ColumnStats], added: Iterable[ColumnStats]
 ) -> tuple[ColumnStats, ...]:
-    """The statistics of a partition that had `known` ones and got files with the column statistics `added`."""
+    """The `known` statistics of a partition, widened by the column statistics `added` of new files."""
     before = {each.column: each for each in known if not each.is_deleted}
     by_file: dict[str, dict[str, ColumnStats]] = {}
     for each in added:
@@ -126,7 +124,7 @@ def widened_stats(
 
 
 def _union(partition: str, parts: list[dict[str, ColumnStats]]) -> tuple[ColumnStats, ...]:
-    """The union of parts of a partition, each with statistics by column; a column that a part lacks is null there."""
+    """The union of parts of a partition, each with statistics by column; a column missing in a part is null there."""
     widen = partial(widen_column_stats, file_name=partition, is_tight_bound=True)
     found = []
     for column in dict.fromkeys(column for part in parts for column in part):
@@ -137,7 +135,7 @@ def _union(partition: str, parts: list[dict[str, ColumnStats]]) -> tuple[ColumnS
 
 
 def _loose(stats: ColumnStats) -> ColumnStats:
-    """Statistics that widen older ones: what is tight or deleted stands alone."""
+    """The statistics, neither tight nor deleted, so that readers widen them by older ones."""
     is_loose = not stats.is_tight_bound and not stats.is_deleted
     return stats if is_loose else replace(stats, is_tight_bound=False, is_deleted=False)
 

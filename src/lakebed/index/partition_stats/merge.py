@@ -1,4 +1,4 @@
-"""Merging statistics of partitions: the newest are widened by older ones unless they are a tight bound."""
+"""Merging statistics of partitions: the newest are widened by older ones unless they are tight."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from lakebed.model.metadata import ColumnStats
 
 _PAYLOAD = "ColumnStatsMetadata"
 _STAND_ALONE = ("isTightBound", "isDeleted")
-"""Statistics of a partition that are one of these are the whole truth; others widen older ones."""
+"""Flags of entries that replace older ones; other entries are widened by older ones."""
 _NEWEST = NewestWins(_PAYLOAD, encode_current_stats)
 
 
 @dataclass(frozen=True, slots=True)
 class Widening:
-    """The rule for statistics of partitions."""
+    """The merge rule for statistics of partitions."""
 
     def shard(self, shard: Shard, *, has_base: bool, form: Form = PLAIN) -> Merged:
-        """The newest of each partition and column, widened where they are not a tight bound."""
+        """The newest entries, widened by older ones where they are not tight."""
         return _widen(_NEWEST.shard(shard, has_base=has_base, form=form), shard, form.version)
 
     def logs(self, shard: Shard, *, form: Form = PLAIN) -> MergedLogs:
-        """The same of log files alone: those of which no older count are deleted first."""
+        """The same for log files alone; keys whose entries below the logs do not count are deleted first."""
         merged = _NEWEST.logs(shard, form=form)
         if not merged.blocks:
             return merged
@@ -47,10 +47,9 @@ WIDENING = Widening()
 
 
 def _widen(merged: Merged, shard: Shard, stats_version: str) -> Merged:
-    """Statistics of partitions, merged from all layers where the newest are not a tight bound.
+    """Widens entries by all layers where the newest is not tight, or was written by another engine.
 
-    Nor are those of another engine: it may not have known all files, and once they are stored in our schema nobody
-    could tell.
+    Another engine may not have known all files, and stored in our schema its entries would look reliable.
     """
     if not len(merged.keys):
         return merged
@@ -75,10 +74,10 @@ def _stats(stored: StoredValue) -> ColumnStats:
 
 
 def _widen_logs(keys: ArrowArray, values: ArrowArray, shard: Shard, stats_version: str) -> tuple[pa.Array, pa.Array]:
-    """Statistics of partitions, merged where the newest are not a tight bound, and the keys of which no older count.
+    """The widened entries, and the keys whose entries below the logs do not count.
 
-    These were deleted, or known exactly, before the newest; what comes of them is not a tight bound either, and would
-    widen what lies below.
+    Those keys were deleted or tight in an older log. The merged entry is not tight, so without a delete it would be
+    widened by the entries below.
     """
     plain = values.dictionary_decode()
     tight, deleted = (flags(plain, _PAYLOAD, name, PARTITION_STATS) for name in _STAND_ALONE)

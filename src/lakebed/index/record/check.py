@@ -1,4 +1,4 @@
-"""Checking the record index: every key of every row, shard by shard."""
+"""Checks of the record index: against the rows of the table, and for keys of a write that are not unique."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lakebed.table import TableState
 
 
 def check_record_index(checked: Checked, tally: Tally) -> None:
-    """Shard by shard: an entry in a shard that its key does not lead to is missing in one and extra in the other."""
+    """Compares entries with all rows, shard by shard; an entry in a wrong shard counts as missing and as extra."""
     state, metadata = checked.state, checked.metadata
     layout = _stored_layout(state, metadata)
     rows = sum(count_rows(state).values())
@@ -50,7 +50,7 @@ def check_record_index(checked: Checked, tally: Tally) -> None:
 
 
 def check_unique(metadata: MetadataTable, facts: Sequence[FileFacts], replaced: Collection[FileGroupId]) -> None:
-    """Raises if a key that is new to its file group lives in another one, which the write does not take it from."""
+    """Raises if a key that is new in its file group is also in another one, and the write does not remove it there."""
     gone = concat_texts([key_texts(file.deleted_keys) for file in facts])
     for file in facts:
         came = key_texts(file.inserted_keys)
@@ -59,7 +59,7 @@ def check_unique(metadata: MetadataTable, facts: Sequence[FileFacts], replaced: 
         rivals = {*_groups_with(metadata, new, file.stat.partition)} - {home, *replaced}
         if rivals:
             raise WriteConflictError(
-                f"another write inserted keys of this one meanwhile, into {min(map(str, rivals))}",
+                f"a concurrent write inserted some of the same keys, into {min(map(str, rivals))}",
                 hint="run the write again: it will update them",
             )
 
@@ -84,9 +84,9 @@ def _index_places(checked: Checked, file_id: str, slices: Mapping[str, object]) 
 
 
 def _places(entries: Entries, *, has_ordering: bool = False) -> pa.Table:
-    """Keys, the places that entries name, both together, and the ordering values if there are any."""
+    """Keys, places in entries, both joined, and ordering values (null if there are none)."""
     values = entries.values
-    if pa.types.is_dictionary(values.type):  # It may hold values that are not used.
+    if pa.types.is_dictionary(values.type):  # Drop values that are not used.
         values = values.dictionary.take(values.indices).dictionary_encode()
     decoded = decode_entry_values(values, stored_schema(has_ordering=has_ordering), path=RECORD_INDEX)
     names = [f"{at.partition}/{at.file_id}" if at.partition else at.file_id for at in decoded.locations]
@@ -142,7 +142,7 @@ def _one(column: pa.ChunkedArray) -> ArrowArray:
 
 
 def _groups_with(metadata: MetadataTable, keys: ArrowArray, partition: str) -> Iterator[FileGroupId]:
-    """The file groups that have some of the keys of a data partition."""
+    """The file groups that have some of the keys, which are of one data partition."""
     if len(keys):
         found = locate_keys(metadata, keys, pa.repeat(partition, len(keys)).dictionary_encode(), cache=default_cache())
         yield from (found.places[code] for code in np.unique(found.codes[found.codes >= 0]))

@@ -1,4 +1,13 @@
-"""What index.json says of a record index."""
+"""The definition of a record index: in index.json, from other sources if that is lost, and what entries carry by it.
+
+Entries may carry ordering values, as numbers that compare as the values do: integers are themselves, times microseconds
+since 1970, dates days. Values of other types, and several fields together, have no number: their entries carry none,
+and a comparison must read the row.
+
+An ordering value is the one that the row had when the entry was written, so a lower bound. If every update writes an
+entry too, it is the row's own value; entries are then current. A writer that does not do so, such as another engine,
+ends that: see `index/extra.py`.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +40,7 @@ from lakebed.table import TableState
 def record_index_definition(
     *, is_partitioned: bool, ordering: EntryOrdering | None = None, window: IndexWindow | None = None
 ) -> IndexDefinition:
-    """A record index over the whole table, or one per data partition, of all of them or of those in a window.
-
-    Its entries carry ordering values or not.
-    """
+    """The definition of a record index: global or partitioned, with or without a window and ordering values."""
     options = {"isPartitioned": str(is_partitioned).lower()}
     if window is not None:
         options |= {WINDOW_FIRST: window.first, WINDOW_NEWEST: str(window.newest), WINDOW_OUTSIDE: window.outside}
@@ -44,7 +50,7 @@ def record_index_definition(
 
 
 def key_marks(definition: IndexDefinition, *, kept: bool) -> dict[str, str]:
-    """What a delta commit says of the index: its entries are current, and it has all keys of its window."""
+    """Marks of a delta commit: entries are current, and all keys of the window are indexed."""
     ordering = definition.ordering
     return {
         **(_CURRENT if kept and ordering is not None and ordering.is_current else {}),
@@ -53,17 +59,17 @@ def key_marks(definition: IndexDefinition, *, kept: bool) -> dict[str, str]:
 
 
 _CURRENT: Mapping[str, str] = {"lakebed.entries.current": "true"}
-"""What the extra metadata of a delta commit has that keeps entries current."""
+"""The mark of a delta commit that keeps entries current."""
 
 
 def are_current(metadata: MetadataTable, ordering: EntryOrdering) -> bool:
-    """Whether entries with a value have the value of their row, in the table as this look at it finds it."""
+    """Whether ordering values in entries equal those of the rows, in this snapshot of the metadata table."""
     newest = metadata.newest_delta_commit() if ordering.is_current else None
     return newest is not None and newest.extra_metadata.items() >= _CURRENT.items()
 
 
 def find_ordering(definitions: Mapping[str, IndexDefinition], config: TableConfig) -> EntryOrdering | None:
-    """The ordering values that entries of the table's record index carry, if they still mean what the table means."""
+    """The ordering values that entries carry; None if there are none, or the table is ordered differently by now."""
     definition = definitions.get("record_index")
     ordering = definition.ordering if definition is not None else None
     if ordering is None or config.merge_mode is not MergeMode.EVENT_TIME_ORDERING:
@@ -72,7 +78,7 @@ def find_ordering(definitions: Mapping[str, IndexDefinition], config: TableConfi
 
 
 def ordering_numbers(rows: pa.Table, ordering: EntryOrdering) -> ArrowArray:
-    """The numbers of rows; null where there is none."""
+    """Ordering values of rows as numbers; null for values without a number."""
     if ordering.field not in rows.column_names:
         return pa.nulls(rows.num_rows, pa.int64())
     values = rows[ordering.field].combine_chunks()
@@ -84,7 +90,7 @@ def ordering_numbers(rows: pa.Table, ordering: EntryOrdering) -> ArrowArray:
 
 
 def ask_ordering(asked: str, config: TableConfig, schema: pa.Schema) -> EntryOrdering | None:
-    """What the option of a new index asks for: "off", "on", or "current"; raises if the table cannot have it."""
+    """Parses the option of a new index: "off", "on" or "current". Raises if the table cannot have ordering values."""
     if asked == "off":
         return None
     fields = config.ordering_fields if config.merge_mode is MergeMode.EVENT_TIME_ORDERING else ()
@@ -98,14 +104,14 @@ def ask_ordering(asked: str, config: TableConfig, schema: pa.Schema) -> EntryOrd
 
 
 def has_numbers(kind: pa.DataType) -> bool:
-    """Whether ordering values of a type have numbers."""
+    """Whether ordering values of a type can be written as numbers."""
     if pa.types.is_timestamp(kind):
         return kind.unit == "us"
     return (pa.types.is_integer(kind) and kind != pa.uint64()) or pa.types.is_date32(kind)
 
 
 _KNOWS_NOTHING = IndexWindow(first="\U0010ffff", newest=1)
-"""A window in which no partition is: an index with it is never wrong."""
+"""A window that holds no partition: an index with it is never wrong."""
 
 
 def derive_record_index(state: TableState, rule: MergeRule) -> IndexDefinition:

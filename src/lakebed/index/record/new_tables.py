@@ -28,18 +28,18 @@ from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
 
 _BASE_BYTES_MAX = 128 << 20
-"""What tables of base files may take in memory until their compaction has completed. Others are built when needed."""
+"""Maximum size in bytes of base file tables held until the compaction completes. Others are built when needed."""
 
 
 class NewTables:
-    """Tables for a cache."""
+    """Tables built for a cache."""
 
     def __init__(self, cache: ShardCache) -> None:
         self._cache = cache
         self._made: dict[tuple[str, int], KeyTable] = {}
 
     def build(self, write: ShardWrite) -> KeyTable | None:
-        """The table of a log file; None of a shard of another index."""
+        """The table of a log file; None if it belongs to another index."""
         if write.mdt_partition != RECORD_INDEX:
             return None
         return self._build(write.at_hand, has_ordering=write.has_ordering)
@@ -51,14 +51,14 @@ class NewTables:
         return build_entries_table(entries.keys, entries.values, entries.deletes, schema, self._cache.seed)
 
     def add(self, stat: WriteStat, built: object) -> None:
-        """Takes the table of a file."""
+        """Adds the table of a file."""
         assert isinstance(built, KeyTable), built
         self._made[stat.path, stat.file_size] = built
 
     def compacted(self, stat: WriteStat, merged: Merged) -> None:
-        """Makes the table of a new base file, unless it is another index's or there is no room for it.
+        """Builds the table of a new base file, unless it belongs to another index or there is no room.
 
-        Entries that cannot be decoded are none of a compaction's business: whoever looks for a key says so.
+        A corrupt entry does not fail the compaction: a lookup will report it.
         """
         held = sum(table.nbytes for table in [*self._made.values()])
         if stat.partition != RECORD_INDEX or held + slot_bytes(len(merged.keys)) > _BASE_BYTES_MAX:
@@ -70,7 +70,7 @@ class NewTables:
             self.add(stat, self._build(entries, has_ordering=merged.has_ordering))
 
     def keep(self, storage: Storage, completed_at: InstantTime) -> None:
-        """Puts the tables into the cache: their files were stored, and their instant has completed."""
+        """Stores the tables in the cache, now that their instant has completed."""
         for (path, size), table in self._made.items():
             identity = file_identity(storage, path, size, completed_at)
             if identity is not None:
@@ -78,7 +78,7 @@ class NewTables:
 
 
 def build_plain_table(keys: ArrowArray, values: ArrowArray, schema: str, seed: bytes) -> KeyTable:
-    """The table of entries without ordering values, whose values are a dictionary: `schema` is that of these."""
+    """The table of entries without ordering values and deletes, in one pass; values are a dictionary of that schema."""
     numbers = np.zeros(len(values.dictionary), np.uint32)
     slots = np.zeros(slot_bytes(len(keys)) // 4, np.uint32)
     enter_keys(*binary_buffers(keys), values.indices.to_numpy(), seed, numbers, slots)

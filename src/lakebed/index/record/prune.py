@@ -1,4 +1,4 @@
-"""Leaving out slices that do not have a wanted key, by looking it up."""
+"""File pruning by the record index: keeps slices that have a wanted key."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lakebed.metadata import MetadataTable
 from lakebed.model.files import FileGroupId
 
 SINGLE_LOOKUPS_MAX = 200
-"""Maximum number of keys to look up one by one."""
+"""Maximum number of keys to look up one by one, without key tables."""
 
 
 def prune_by_record_index(query: Query, slices: Slices) -> Kept | NotUsed:
-    """The slices that have a wanted key."""
+    """Keeps the slices that have a wanted key."""
     keys = wanted_keys(query)
     if isinstance(keys, NotUsed):
         return keys
@@ -28,14 +28,14 @@ def prune_by_record_index(query: Query, slices: Slices) -> Kept | NotUsed:
 
 
 def keep_keys(metadata: MetadataTable, keys: tuple[str, ...], slices: Slices, reason: str) -> Kept:
-    """The slices that have one of these keys, and those that the index does not know."""
+    """Keeps the slices that have one of these keys, and those outside the window of the index."""
     groups = _groups_by_probe(metadata, keys) if len(keys) > SINGLE_LOOKUPS_MAX else _groups_by_lookup(metadata, keys)
     definition = metadata.definitions.get(RECORD_INDEX)
     window = definition.window if definition is not None else None
     if window is None:
         return Kept(tuple(s for s in slices if s.group in groups), reason)
     kept = tuple(s for s in slices if s.group in groups or not window.holds(s.group.partition))
-    return Kept(kept, f"{reason}, keeping partitions before {window.first!r}, which it does not know")
+    return Kept(kept, f"{reason}, keeping partitions before {window.first!r}, which are not indexed")
 
 
 def _groups_by_lookup(metadata: MetadataTable, keys: tuple[str, ...]) -> set[FileGroupId]:

@@ -1,4 +1,4 @@
-"""The work on one group of a clustering: its rows, read and ordered, become new file groups."""
+"""Executes one group of a clustering: reads and orders its rows, and writes them to new file groups."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from lakebed.write.values import NOT_COUNTED, WriteContext
 
 @dataclass(frozen=True, slots=True)
 class ClusteringTask:
-    """The slices of one partition whose rows are to lie in new file groups, one for each of `file_ids`. Picklable.
+    """Slices of one partition whose rows are written to new file groups, one per file id. Picklable.
 
-    Rows keep the meta columns that say who wrote them when, unless the plan asks otherwise (`preserves`). Record keys
-    are given back only if an index wants them: there may be many.
+    If `preserves` is set, rows keep their commit time and sequence number. If `gives_keys` is set, the task returns
+    record keys, which an index needs; there may be many.
     """
 
     context: WriteContext
@@ -46,7 +46,7 @@ class ClusteringTask:
 
 
 def run_clustering_task(task: ClusteringTask) -> tuple[FileFacts, ...]:
-    """The files that a task makes. Running it again makes others, with another write token."""
+    """Runs a task and returns its files. Running it again writes other files, with another write token."""
     context = task.context
     if is_cancelled(context.storage, context.instant):
         raise ServiceCancelledError(f"the plan {context.instant} was cancelled", hint="schedule a new one")
@@ -59,7 +59,7 @@ def run_clustering_task(task: ClusteringTask) -> tuple[FileFacts, ...]:
 
 
 def _cut(rows: pa.Table, task: ClusteringTask) -> Iterator[pa.Array]:
-    """The numbers of the rows of each file: in order, and of about equal count."""
+    """The row numbers of each file, in order and about equally many."""
     numbers = pa.array(np.arange(rows.num_rows))
     order = row_order(rows, task.order_by, task.layout) if task.order_by else numbers
     count = min(len(task.file_ids), rows.num_rows)
@@ -82,7 +82,7 @@ def _store(task: ClusteringTask, rows: pa.Table, stat: WriteStat) -> FileFacts:
 
 
 def _origin(task: ClusteringTask, rows: pa.Table, stat: WriteStat) -> list[pa.ChunkedArray | pa.Array]:
-    """Commit times and sequence numbers of rows."""
+    """Commit times and sequence numbers of rows, preserved or new."""
     if task.preserves:
         return [without_unused(rows[COMMIT_TIME].combine_chunks()), rows[COMMIT_SEQNO]]
     instant = task.context.instant

@@ -1,7 +1,7 @@
-"""Log compaction of merge-on-read tables: the log files of a slice become one, without touching its base file.
+"""Log compaction of merge-on-read tables: merges the log files of a slice into one and leaves its base file.
 
-It makes reads of slices with many small log files cheaper, for less than a compaction costs. The log files that were
-merged stay until their slice is cleaned.
+It makes reads of slices with many small log files cheaper, and costs less than a compaction. The merged log files stay
+until their slice is cleaned.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _STRATEGY = {
     "strategyParams": {},
     "version": 1,
 }
-"""Who is to execute the plan, as Apache Hudi says it in plans of its own."""
+"""The strategy in a plan, as Apache Hudi writes it."""
 
 
 def schedule_log_compaction(context: ServiceContext, options: LogCompactionOptions | None = None) -> InstantTime | None:
-    """Plans the log compaction of all slices that have enough log files; its instant, or None if none has."""
+    """Schedules a log compaction of all slices with enough log files; its instant, or None if there are none."""
     given = options or LogCompactionOptions()
     before = context.handle.state()
     check_writable(before)
@@ -50,13 +50,13 @@ def schedule_log_compaction(context: ServiceContext, options: LogCompactionOptio
 
 
 def execute_log_compaction(context: ServiceContext, instant: InstantTime) -> ServiceResult:
-    """Executes a log compaction that anybody scheduled."""
+    """Executes a log compaction that any process scheduled."""
     kind = Compaction(Action.LOG_COMPACTION, "LOG_COMPACT", context.plane.compact_logs, compacts=False)
     return execute_plan(context, instant, kind)
 
 
 def _unmerged_logs(state: TableState, file_slice: FileSlice) -> int:
-    """How many log files a reader has to read: a log compaction merged all that had completed before it."""
+    """Log files that a reader must read: a log compaction replaces those that completed before it."""
     wrote = {log.instant for log in file_slice.logs}
     merged_at = [
         instant.requested_at

@@ -1,6 +1,9 @@
-"""Compacting a file slice: its base file and its log files become the file group's next base file.
+"""Executes a compaction or log compaction of one file slice.
 
-Rows stay as they were written, with the instants and sequence numbers of the writes that made them.
+A compaction merges base file and log files into the next base file; rows keep their commit times and sequence numbers.
+A log compaction merges the log files into one, which replaces them in their slice. Its blocks name the instants that
+they replace, and readers put them in the place of the newest of these. Blocks of partial updates are copied, not
+merged: values that they leave out are only in the base file.
 """
 
 from __future__ import annotations
@@ -31,19 +34,19 @@ from lakebed.write.values import NOT_COUNTED, InMemory, WriteContext, WriteTask
 
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
 _STORED_META = ((COMMIT_TIME, _REPEATED), (COMMIT_SEQNO, pa.string()), (RECORD_KEY, pa.string()))
-"""Meta columns that rows keep; the others are the same in all rows of a file."""
+"""Meta columns that rows keep; the other ones are constant in a file."""
 _DISTINCT = (COMMIT_SEQNO, RECORD_KEY)
 _OF_OTHERS = (
     HeaderKey.RECORD_POSITIONS,
     HeaderKey.BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS,
     HeaderKey.COMPACTED_BLOCK_TIMES,
 )
-"""Header entries that do not hold for what becomes of a block."""
+"""Header entries that do not apply to a copied block."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionTask:
-    """A file slice whose files are to become one. Picklable. `is_removable`: its plan may be cancelled meanwhile."""
+    """A file slice to compact. Picklable. `is_removable`: the plan may be cancelled at any time."""
 
     context: WriteContext
     number: int
@@ -51,20 +54,20 @@ class CompactionTask:
     is_removable: bool = False
 
     def check_not_cancelled(self) -> None:
-        """Raises ServiceCancelledError if the plan must never complete: then the work is for nothing."""
+        """Raises ServiceCancelledError if the plan was cancelled."""
         instant = self.context.instant
         if self.is_removable and is_cancelled(self.context.storage, instant):
             raise ServiceCancelledError(f"the plan {instant} was cancelled", hint="schedule a new one")
 
     def load_parts(self, schema: pa.Schema, *, with_base: bool) -> SliceParts:
-        """What the slice consists of, with the columns of `schema`."""
+        """The contents of the slice, with the columns of `schema`."""
         context = self.context
         task = SliceTask(context.storage, context.config, self.file_slice, schema, tuple(schema.names), context.counts)
         return load_parts(task, schema, with_base=with_base)
 
 
 def compact_slice(task: CompactionTask) -> tuple[FileFacts, ...]:
-    """Writes the base file that takes the place of a slice, also if no row is left in it."""
+    """Writes the base file that replaces a slice, even if it has no row."""
     context, file_slice = task.context, task.file_slice
     schema = pa.schema([*(pa.field(*column) for column in _STORED_META), *file_schema(context)])
     parts = task.load_parts(schema, with_base=True)
@@ -74,13 +77,13 @@ def compact_slice(task: CompactionTask) -> tuple[FileFacts, ...]:
     name = encode_base_file_name(file_slice.group.file_id, token, context.instant)
     stat = _base_file_stat(file_slice, name, parts, merged)
     table = _whole_table(merged.rows, file_slice.group.partition)
-    del parts, merged  # The encoder needs the memory.
+    del parts, merged  # Free memory for the encoder.
     write_markers(context.storage, context.instant, (stat.path,), token)
     return (store_base_file(context, table, stat),)
 
 
 def log_counts(file_slice: FileSlice, parts: SliceParts, *, keys: int) -> Mapping[str, Any]:
-    """What a write stat says of the log files that were read, with so many `keys` in them."""
+    """Counters of a write stat for the log files read, with that many `keys` in them."""
     return {
         **NOT_COUNTED,
         "totalLogRecords": sum(len(part.kinds) for part in parts.logs),
@@ -92,7 +95,7 @@ def log_counts(file_slice: FileSlice, parts: SliceParts, *, keys: int) -> Mappin
 
 
 def _whole_table(rows: pa.Table, partition: str) -> pa.Table:
-    """The rows with all meta columns; that of file names is filled in when the file is written."""
+    """The rows with all meta columns; file names are filled in when the file is written."""
     rows = rows.unify_dictionaries()
     count = rows.num_rows
     kept = [joined(rows[name]) for name, _ in _STORED_META]
@@ -116,7 +119,7 @@ def _base_file_stat(file_slice: FileSlice, name: str, parts: SliceParts, merged:
 
 
 def compact_logs(task: CompactionTask) -> tuple[FileFacts, ...]:
-    """Writes the log file that stands for the log files of a slice; none if these hold nothing."""
+    """Writes the log file that replaces those of a slice; none if these hold no record."""
     task.check_not_cancelled()
     meta = [pa.field(name, pa.string() if name in _DISTINCT else _REPEATED) for name in META_COLUMNS]
     schema = pa.schema([*meta, *file_schema(task.context)])
@@ -132,7 +135,7 @@ def compact_logs(task: CompactionTask) -> tuple[FileFacts, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """The bytes of a log file, the data blocks among them, and the number of its deletes."""
+    """The bytes of a log file, its data blocks, and the number of its deletes."""
 
     data: bytes
     blocks: tuple[RecordBlock, ...]
@@ -146,15 +149,15 @@ def _write_task(task: CompactionTask) -> WriteTask:
 
 
 def _replaced(parts: SliceParts) -> Mapping[HeaderKey, str]:
-    """The instants that a block stands for, newest first, as Apache Hudi lists them."""
+    """The header entry with the instants that a block replaces, newest first, as Apache Hudi lists them."""
     times = dict.fromkeys(filed.instant for filed in reversed(parts.blocks))
     return {HeaderKey.COMPACTED_BLOCK_TIMES: ",".join(times)}
 
 
 def _folded(task: WriteTask, parts: SliceParts, schema: pa.Schema) -> _Content | None:
-    """One record or delete per key, and before a record the delete before it that always applies.
+    """The log records merged: one record or delete per key, and unconditional deletes that precede a record.
 
-    None if blocks cannot be merged: partial updates, and deletes that have only some of several ordering values.
+    None if blocks cannot be merged: partial updates, or deletes with only some of several ordering values.
     """
     if any(part.columns is not None for part in parts.logs):
         return None
@@ -175,7 +178,7 @@ def _keyed(task: WriteTask, keys: pa.Array) -> pa.Table:
 
 
 def _ordered(task: WriteTask, folded: Folded) -> pa.Table:
-    """Deletes with the ordering values that they apply by."""
+    """Deletes with their ordering values."""
     rows = _keyed(task, folded.deletes)
     for name, values in zip(task.context.config.ordering_fields, folded.ordering, strict=False):
         rows = rows.append_column(name, values)
@@ -183,7 +186,7 @@ def _ordered(task: WriteTask, folded: Folded) -> pa.Table:
 
 
 def _copied(task: WriteTask, parts: SliceParts) -> _Content:
-    """All blocks as they are, under the new instant."""
+    """All blocks copied, under the new instant."""
     data = b"".join(_copies(task, parts))
     blocks = [
         RecordBlock(_known_columns(part.rows, part.columns), None, is_partial=part.columns is not None)

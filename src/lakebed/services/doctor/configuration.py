@@ -1,7 +1,7 @@
 """Findings about hoodie.properties and its backup.
 
 Apache Hudi changes the file in four steps: copy it to the backup, delete it, write the new one, delete the backup. A
-process that dies in between leaves the backup alone, or both, or a file that is half written.
+process that dies in between leaves only the backup, or both, or a half-written file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lakebed.timeline.config import BACKUP, PROPERTIES
 
 
 def find_config_problems(files: ConfigFiles) -> Iterator[Finding]:
-    """What is wrong with the table's configuration."""
+    """Findings about the table's configuration."""
     if files.problem is None:
         if files.backup_is_old:
             yield Finding(

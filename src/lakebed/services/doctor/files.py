@@ -1,19 +1,18 @@
-"""Findings about data files: those that no instant owns, those that are lost, those that the metadata table lacks.
+"""Findings about data files: stray ones, lost ones, and differences from the list in the metadata table.
 
-What may be deleted is decided here, once, for those who look and, under the lock, for those who delete. A file is dead
-if nobody counts it now and nobody ever will:
+The rule for deletion is here, for the examination and, under the lock, for the repair. A file is dead if no reader sees
+it now and none ever will:
 
-*   Its instant is not on the timeline, and not in the history. Files are made after their instant is requested, and an
-    instant leaves the timeline by a rollback or by archiving alone. Times are drawn under the lock and grow, so no
-    instant of that time can begin. A process that was taken for dead and wakes up finds its instant, its heartbeat and
-    its ticket gone: it cannot complete. It may write more files; the next doctor finds them.
-*   Or its instant completed without naming it, and the metadata table does not list it: a task that was run twice made
-    it. Completed instants do not change. Without a metadata table readers go by folders and may count it, so then it
-    stays.
-*   Or a completed clean says that it is gone, and the metadata table does not list it.
+*   Its instant is neither on the timeline nor in the history. Files are written after their instant is requested, and
+    an instant leaves the timeline only by a rollback or by archiving. Instant times are drawn under the lock and grow,
+    so no instant of that time can begin. A process that was declared dead and wakes up finds its instant, heartbeat and
+    ticket gone, so it cannot complete. It may write more files; the next examination finds them.
+*   Or its instant completed without naming it, and the metadata table does not list it: a task that ran twice wrote it.
+    Completed instants do not change. Without a metadata table, readers list folders and may see the file, so it stays.
+*   Or a completed clean removed it, and the metadata table does not list it.
 
-An instant that is pending, about to be undone, or has a heartbeat, beating or not, is left to its owner or a rollback.
-Files that are younger than a heartbeat may grow are left alone in any case.
+Instants that are pending, about to be rolled back, or have a heartbeat, live or not, are left to their owner or to a
+rollback. Files younger than the heartbeat timeout are never touched.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A file that no instant owns, and why; `is_dead` if that is proved."""
+    """A file that no instant owns, and why; `is_dead` if it can be deleted."""
 
     file: FoundFile
     why: str
@@ -81,7 +80,7 @@ def describe_strays(facts: ListedFiles, moment: Moment) -> Iterator[Finding]:
 
 
 def find_lost(facts: ListedFiles) -> Iterator[Finding]:
-    """Files that the table relies on and that are not there."""
+    """Findings about missing files that the table needs."""
     wanted = facts.needed | (facts.indexed.keys() if facts.indexed is not None else set())
     gone = wanted - facts.found.keys() - facts.leaving
     needed, older = gone & facts.needed, gone - facts.needed
@@ -108,7 +107,7 @@ def find_lost(facts: ListedFiles) -> Iterator[Finding]:
 
 
 def find_listing_differences(facts: ListedFiles) -> Iterator[Finding]:
-    """What the metadata table says of files that are there: all of them, with their sizes."""
+    """Findings about existing files that the metadata table does not list, or lists with a wrong size."""
     if facts.indexed is None:
         return
     unlisted = [path for path in facts.found if path not in facts.indexed and _is_unlisted(facts, path)]
@@ -139,9 +138,9 @@ def find_listing_differences(facts: ListedFiles) -> Iterator[Finding]:
 
 
 def _is_unlisted(facts: ListedFiles, path: str) -> bool:
-    """Whether a file should be on the list: its instant, on the active timeline, completed with it.
+    """Whether a file should be listed: its instant, on the active timeline, completed with it.
 
-    Of archived instants nothing says so any more: what is not on the list may have been cleaned long ago.
+    For archived instants this is unknown: a file that is not listed may have been cleaned long ago.
     """
     file = facts.found[path]
     is_held = file.instant in facts.held or path in facts.leaving or path in facts.commits.cleaned
@@ -149,7 +148,7 @@ def _is_unlisted(facts: ListedFiles, path: str) -> bool:
 
 
 def _would_return(facts: ListedFiles, wrong: list[str]) -> bool:
-    """Whether a new list would have files that the table is rid of: it goes by completed instants alone."""
+    """Whether a rebuilt list would bring back removed files: it includes all files of completed instants."""
     rest = facts.found.keys() - facts.indexed.keys() - {*wrong} if facts.indexed is not None else ()
     return any(facts.is_completed(facts.found[path].instant) for path in rest)
 

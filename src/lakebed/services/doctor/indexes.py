@@ -1,4 +1,4 @@
-"""Findings about indexes: not whole, not what the rows say, or grown out of their shards."""
+"""Findings about indexes: lost, incomplete, different from the rows, or outgrown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DROP = "drop it, lakebed index drop PATH {}, and create it again with Apache Hu
 
 
 def find_definition_problems(path: str, definitions: Definitions) -> Iterator[Finding]:
-    """Definitions that are lost or broken, and indexes that nothing defines."""
+    """Findings about definitions that are lost or broken, and indexes without one."""
     if definitions.problem is not None:
         blocks = "every write, and reads through the metadata table"
         repair = " ".join(_restoring(definitions))
@@ -41,7 +41,7 @@ def _restoring(definitions: Definitions) -> Iterator[str]:
 
 
 def find_broken(infos: Iterable[IndexInfo], lost: Collection[str] = ()) -> Iterator[Finding]:
-    """Indexes of which files are missing, and those that were never finished; of those that are `lost` others tell."""
+    """Findings about indexes with missing files, and unfinished ones; `find_lost_indexes` reports the `lost` ones."""
     for info in infos:
         if info.state == BROKEN:
             yield _rebuilt(info.name, "some of its files are missing", "reads through it, and every write")
@@ -60,7 +60,7 @@ def _rebuilt(name: str, problem: str, blocks: str, examples: tuple[str, ...] = (
 
 
 def describe_check(check: IndexCheck) -> Iterator[Finding]:
-    """How an index differs from the rows, if it does."""
+    """Findings about an index that differs from the rows."""
     examples = tuple(f"{each.what}: {each.key}" for each in check.examples)
     kinds = ("missing", "extra", "different")
     told = ", ".join(f"{getattr(check, kind):,} {kind}" for kind in kinds if getattr(check, kind))
@@ -80,7 +80,7 @@ def describe_check(check: IndexCheck) -> Iterator[Finding]:
 
 
 def find_outgrown(slices: Iterable[FileSlice], sizing: ShardSizing) -> Iterator[Finding]:
-    """Advice to give a record index more shards, once some are larger than a new index would have them."""
+    """Advice to reshard a record index whose shards are larger than those of a new index would be."""
     sizes = [sum(file.size or 0 for file in ((s.base,) if s.base else ()) + s.logs) for s in slices]
     if not sizes or max(sizes) <= sizing.shard_bytes_max:
         return
@@ -97,13 +97,13 @@ def find_outgrown(slices: Iterable[FileSlice], sizing: ShardSizing) -> Iterator[
 
 
 def wanted_shards(total_bytes: int, sizing: ShardSizing) -> int:
-    """How many shards entries of that size fill, with room to grow."""
+    """Number of shards for entries of that size, with room to grow."""
     needed = int(total_bytes * sizing.growth) // max(1, sizing.shard_bytes_max) + 1
     return min(max(needed, sizing.least), sizing.most)
 
 
 def find_lost_indexes(state: TableState) -> Iterator[Finding]:
-    """Every index that is lost, and what the table does without it."""
+    """Findings about lost indexes, and what the table does without them."""
     for name in lost_indexes(state):
         can = name in named_partitions().values()
         repair = "rebuild it from the rows" if can else "create it with Apache Hudi, or drop it for good"

@@ -1,4 +1,4 @@
-"""What is known of the data files of a table: which lie in the folders, and which instants answer for them."""
+"""Collects the facts about data files: which exist, and which instants own them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lakebed.view.listing import parse_data_files
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A data file that lies in a folder, and the instant in its name."""
+    """A data file in storage, and the instant in its name."""
 
     path: str
     size: int
@@ -32,16 +32,16 @@ class FoundFile:
 
     @property
     def name(self) -> str:
-        """Its name in its folder."""
+        """The file name."""
         return self.path.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """What the completed writes of the active timeline say of their files.
+    """Files according to completed instants of the active timeline.
 
-    `names` has the names of a write's files and `sizes` how large they were made. `undone` are writes that a rollback
-    on the timeline took back, `cleaned` the paths that cleans took away.
+    `names` are file names by write, `sizes` are sizes by path. `undone` are writes that were rolled back, `cleaned`
+    the paths that cleans removed.
     """
 
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -52,11 +52,11 @@ class Commits:
 
 @dataclass(frozen=True, slots=True)
 class ListedFiles:
-    """Everything that decides over files. All paths are of the data table, or all of the metadata table.
+    """All facts that decide about files. All paths are in the data table, or all in the metadata table.
 
-    `held` are instants that are not over: pending, about to be undone, or with a heartbeat. `is_completed` tells of any
-    other whether readers count it, `archived` whether the history has it. `indexed` are sizes by path as the metadata
-    table has them, None if nothing has a list. `needed` is what the newest snapshot is made of.
+    `held` are instants that are not over: pending, about to be rolled back, or with a heartbeat. `is_completed` tells
+    whether another instant is visible, `archived` are those in the history. `indexed` are sizes by path in the metadata
+    table, None without one. `needed` are the files of the newest snapshot.
     """
 
     found: Mapping[str, FoundFile]
@@ -67,11 +67,11 @@ class ListedFiles:
     indexed: Mapping[str, int] | None = None
     needed: frozenset[str] = frozenset()
     leaving: frozenset[str] = frozenset()
-    """Paths that a pending clean is about to delete, or has."""
+    """Paths that a pending clean will delete or has deleted."""
 
 
 def list_files(state: TableState) -> dict[str, FoundFile]:
-    """All data files below the table's root, in whatever folder."""
+    """All data files below the table's root, in any folder."""
     return _found(state.storage.list("", recursive=True), lambda path: not path.startswith(".hoodie/"))
 
 
@@ -98,7 +98,7 @@ def gather_facts(
     held: Collection[str],
     leaving: Collection[str] = (),
 ) -> ListedFiles:
-    """What is known of the files that were found in a table, and of those that should have been."""
+    """The facts about files of the data table, found or expected."""
     instants = {file.instant for file in found.values()}
     state.latest.prefetch(instants)
     commits = _commits(state)
@@ -119,7 +119,7 @@ def gather_facts(
 def gather_metadata_facts(
     state: TableState, timeline: Timeline, found: Mapping[str, FoundFile], held: Collection[str]
 ) -> ListedFiles:
-    """The same for the metadata table's own files: nothing lists them but their folders."""
+    """The facts about files of the metadata table, which only folder listings list."""
     archive = Archive(state.storage, state.config, METADATA)
     snapshot = Snapshot(timeline, archive)
     instants = {file.instant for file in found.values()}
@@ -166,7 +166,7 @@ def _names(metadata: CommitMetadata) -> Iterator[str]:
 
 
 def _promised(state: TableState, commits: Commits) -> Iterator[str]:
-    """Paths of the newest slices that the writes of the active timeline made, by their own account."""
+    """Paths in the newest slices, according to commit metadata of the active timeline."""
     if state.config.timeline_layout == 1:
         return
     by_partition: dict[str, dict[str, int]] = {}

@@ -1,4 +1,4 @@
-"""Findings about the metadata table as a table: can it be read, is it looked after, what keeps it from that."""
+"""Findings about the metadata table itself: is it readable, is it maintained, and what blocks its maintenance."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lakebed.timeline import Timeline
 from lakebed.transaction.section import METADATA
 
 _OVERDUE = 2 * DELTA_COMMITS
-"""After half as many it is compacted; one that could take in only the oldest makes the rest wait for as many again."""
+"""Number of uncompacted delta commits to report: twice the regular number, as a compaction may be partial."""
 
 
 def find_metadata_problems(look: Examination) -> Iterator[Finding]:
-    """What is wrong with the metadata table, whatever its entries say."""
+    """Findings about the metadata table, without its entries."""
     if look.metadata_problem is not None:
         yield Finding(
             FindingKind.METADATA,
@@ -33,7 +33,7 @@ def find_metadata_problems(look: Examination) -> Iterator[Finding]:
 
 
 def _unfinished(look: Examination) -> Iterator[Finding]:
-    """All work on the metadata table is done under the lock, so what is old and pending was left behind."""
+    """Findings about old pending instants: all work on the metadata table is done under the lock, so they are dead."""
     known = {i.requested_at for i in look.state.timeline}
     for instant in look.metadata_timeline.pending():
         time = instant.requested_at
@@ -70,13 +70,13 @@ def _not_compacted(look: Examination) -> Iterator[Finding]:
 
 
 def _uncompacted(timeline: Timeline) -> int:
-    """Delta commits that the last compaction did not take in: it may have been kept from all but the oldest."""
+    """Delta commits that the last compaction left out; it may have been blocked from all but the oldest."""
     last = max((i.requested_at for i in timeline.commits() if i.action is Action.COMMIT), default="")
     return sum(i.action is Action.DELTA_COMMIT and (i.completed_at or "") > last for i in timeline.commits())
 
 
 def _blocker(look: Examination) -> str | None:
-    """The oldest instant that is pending, or about to be undone, and has entries in the metadata table."""
+    """The oldest instant with entries in the metadata table that is pending or about to be rolled back."""
     pending = {i.requested_at for i in look.state.timeline.pending() if i.action is not Action.SAVEPOINT}
     held = {*pending, *look.plans.targets.values()}
     return min((i.requested_at for i in look.metadata_timeline if i.requested_at in held), default=None)

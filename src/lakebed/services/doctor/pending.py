@@ -1,4 +1,4 @@
-"""Findings about instants that are neither completed nor gone, though nobody works on them."""
+"""Findings about pending instants that nobody works on."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def find_dead_instants(look: Examination) -> Iterator[Finding]:
 
 
 def _is_due(look: Examination, instant: Instant) -> bool:
-    """Whether someone should have seen to it by now.
+    """Whether it should be over by now.
 
-    A write without a heartbeat is dead: it comes first and goes last. A plan waits for its execution, some engines
-    execute without a heartbeat, and a savepoint or an index is made under the lock.
+    A write without a live heartbeat is dead: the heartbeat begins first and ends last. Other instants get time: a plan
+    waits for its execution, some engines execute without a heartbeat, savepoints and indexes are made under the lock.
     """
     if instant.action in (*_WRITES, Action.ROLLBACK, Action.RESTORE):
         return True
@@ -85,7 +85,7 @@ def _service(look: Examination, instant: Instant) -> tuple[str, Remedy, str]:
 
 
 def _blocked(look: Examination, instant: Instant) -> Iterator[str]:
-    """What cannot go on while the instant is pending."""
+    """What the pending instant blocks."""
     if instant.action is Action.RESTORE:
         yield "every write and every table service"
         return

@@ -1,8 +1,8 @@
-"""Building an index: anew while writers go on, if its kind can and it stays what it is; else under the lock.
+"""Builds, rebuilds and reshards an index.
 
-Its entries are made of the rows of a snapshot, as when it was created, and what writes have added to the old index
-since goes on top (see `renew`). Of the old one no file is read that was there before: whatever is wrong
-with these, nobody waits for the repair.
+A rebuild runs while writers continue, if its kind allows that and the definition stays the same; else under the lock.
+Entries come from the rows of a snapshot, and what writes add to the old index meanwhile goes on top (see `renew`). No
+older file of the old index is read, so a broken index can be rebuilt too. Resharding copies stored entries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lakebed.table import TableState
 from lakebed.transaction.transactions import Transactions
 
 _COPIES_MAX = 2
-"""So often it is tried without the lock."""
+"""Number of attempts without the lock."""
 
 
 def build_index(
@@ -36,7 +36,7 @@ def build_index(
     options: IndexOptions,
     observer: Observer = SILENT,
 ) -> None:
-    """Makes an index that is not there yet, or, if that is asked for, one that is."""
+    """Creates an index, or rebuilds one if the request says so."""
     is_there = isinstance(table.metadata, MetadataTable) and table.metadata.has(request.partition)
     if kind_of(request.partition).is_renewed and request.rebuild and is_there:
         work = Renewal(transactions, table, request.partition, observer)
@@ -46,7 +46,7 @@ def build_index(
 
 
 def _rebuild_online(work: Renewal, request: IndexRequest, options: IndexOptions) -> bool:
-    """Whether the index was built anew; not if it becomes another one, or too much happened meanwhile."""
+    """Whether the index was rebuilt; false if its definition changes, or too much changed meanwhile."""
 
     def plan(state: TableState, index: StoredIndex) -> FromRows | None:
         check_request(state, request)
@@ -64,18 +64,18 @@ def _rebuild_online(work: Renewal, request: IndexRequest, options: IndexOptions)
 
 @dataclass(frozen=True, slots=True)
 class FromRows:
-    """The entries of the rows of a table, in shards that were `planned` for them."""
+    """A rebuild: entries from the rows of a table, in `planned` shards."""
 
     planned: Planned
     is_partitioned: bool
 
     @property
     def is_anew(self) -> bool:
-        """Entries come from the rows."""
+        """True: entries come from the rows."""
         return True
 
     def layout(self, index: StoredIndex) -> ShardLayout:
-        """The shards that were planned; of data partitions that had no rows, or have come since, those they have."""
+        """The planned shards; data partitions without planned ones keep the shards that they have."""
         planned = self.planned.layout
         if not self.is_partitioned:
             every = dict.fromkeys((*planned.shards, *index.partitions), planned.file_ids)
@@ -97,17 +97,17 @@ class FromRows:
 
 @dataclass(frozen=True, slots=True)
 class ByShards:
-    """So many shards, of each data partition if the index is partitioned."""
+    """A reshard: that number of shards, per data partition if the index is partitioned."""
 
     shards: int
 
     @property
     def is_anew(self) -> bool:
-        """Entries stay what they were."""
+        """False: entries are copied."""
         return False
 
     def layout(self, index: StoredIndex) -> ShardLayout:
-        """These shards."""
+        """A layout with that number of shards."""
         return index.layout(self.shards)
 
     def source(self, index: StoredIndex, layout: ShardLayout) -> Source:
@@ -115,14 +115,14 @@ class ByShards:
         return index.source(layout)
 
     def is_done(self, index: StoredIndex) -> bool:
-        """Whether the index has them already."""
+        """Whether the index already has these shards."""
         return index.file_ids == set(self.layout(index).file_ids)
 
 
 def reshard_index(
     transactions: Transactions, table: TableState, name: str, shards: int, observer: Observer = SILENT
 ) -> None:
-    """Spreads the entries of an index over `shards` shards, of each data partition if it is partitioned."""
+    """Redistributes the entries of an index over `shards` shards, per data partition if it is partitioned."""
     check_shards(shards)
     partition = named_partitions().get(name, name)
     if not kind_of(partition).is_renewed:

@@ -63,34 +63,34 @@ from lakebed.transaction.times import format_time, timeline_zone
 from lakebed.transaction.transactions import Transactions
 
 _LOOKS_MAX = 8
-"""So often the table is looked at, under the lock, for a moment that suits the end."""
+"""Number of attempts at the switch-over, each under the lock, while conflicting writes are in flight."""
 _SECONDS_BETWEEN_LOOKS = 0.05
 
 
 class NewForm(Protocol):
-    """What an index is to become."""
+    """The form that an index gets: its shards, and the source of its entries."""
 
     @property
     def is_anew(self) -> bool:
-        """Whether entries are made of the rows, so that the index has all again that it may have come to lack."""
+        """Whether entries come from the rows, which restores all guarantees about the index (see `index/extra.py`)."""
         ...
 
     def layout(self, index: StoredIndex) -> ShardLayout:
-        """The shards, for the data partitions that the index has by now."""
+        """The new shards, given the data partitions of the index as it is now."""
         ...
 
     def source(self, index: StoredIndex, layout: ShardLayout) -> Source:
-        """Where the entries come from, as of the moment at which the index was looked at first."""
+        """The source of entries, as of the snapshot from which the copy is made."""
         ...
 
     def is_done(self, index: StoredIndex) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the index has this form already."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """Work on an index of a table, and whom to tell how far it is."""
+    """The index to renew, and an observer of progress."""
 
     transactions: Transactions
     table: TableState
@@ -100,7 +100,7 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The entries of an index as they were `seen`, in base files of a new layout that nobody knows of yet."""
+    """The entries of an index as of the snapshot `seen`, in staged base files of a new layout."""
 
     seen: Seen
     staging: Staging
@@ -109,7 +109,7 @@ class Copy:
 
 
 def renew_online(work: Renewal, make_plan: Callable[[TableState, StoredIndex], NewForm | None]) -> bool:
-    """Whether the index is as planned now; not if too much happened while it was made, or there is no plan."""
+    """Whether the index was renewed; false if too much changed meanwhile, or there is no plan."""
     work.transactions.rollbacks.run()
     with work.transactions.section() as section:
         settle(work.transactions, section, work.partition)
@@ -128,7 +128,7 @@ def renew_online(work: Renewal, make_plan: Callable[[TableState, StoredIndex], N
 
 
 def renew_locked(work: Renewal, plan: NewForm) -> None:
-    """Everything under the lock."""
+    """Renews the index, all of it under the lock."""
     work.transactions.rollbacks.run()
     with work.transactions.section() as section, TemporaryDirectory(prefix="lakebed-") as folder:
         settle(work.transactions, section, work.partition)
@@ -143,7 +143,7 @@ def renew_locked(work: Renewal, plan: NewForm) -> None:
 
 
 def make_copy(work: Renewal, plan: NewForm, index: StoredIndex, seen: Seen, staging: Staging) -> Copy:
-    """Makes the base files of all shards. Nothing is written to the table."""
+    """Stages the base files of all shards. Nothing is written to the table."""
     layout = plan.layout(index)
     source = plan.source(index, layout)
     meter = Meter(work.partition, source.pieces * source.passes + 2 * len(layout.file_ids), work.observer)
@@ -151,9 +151,9 @@ def make_copy(work: Renewal, plan: NewForm, index: StoredIndex, seen: Seen, stag
 
 
 def publish_copy(work: Renewal, plan: NewForm, copy: Copy) -> bool:
-    """Catches up with writers and puts a copy in the place of the index; False if it is of no use any more.
+    """Catches up with writers and replaces the index by a copy; false if the copy cannot be used any more.
 
-    What writers have added by the first look is read without the lock.
+    What writers have added by the first attempt is read without the lock.
     """
     reader = ChangeReader(work.table.storage, work.partition)
     for looks_left in reversed(range(_LOOKS_MAX)):
@@ -176,12 +176,14 @@ def publish_copy(work: Renewal, plan: NewForm, copy: Copy) -> bool:
         reader.load(changes)
         if not is_calm:
             section.ports.clock.sleep(_SECONDS_BETWEEN_LOOKS)
-    raise AssertionError("the last look ends it")
+    raise AssertionError("the last attempt returns")
 
 
 def _unsettled(section: Section) -> InstantTime | None:
-    """A write under way that has entries in the metadata table: they lie in the old shards; or one about to be undone,
-    which would leave its entries in the new ones."""
+    """A write with entries in the metadata table that is in flight, or about to be rolled back; None if there is none.
+
+    Entries of the former are in the old shards. Those of the latter would stay in the new ones.
+    """
     pending = {i.requested_at for i in section.timeline.pending()} | targets_of_rollbacks(section)
     return min((i.requested_at for i in section.metadata_timeline if i.requested_at in pending), default=None)
 
@@ -205,9 +207,9 @@ def _catch_up(
     *,
     in_base_files: bool,
 ) -> None:
-    """Publishes a copy with what was `added` since: in log files, or in new base files.
+    """Publishes a copy with the entries `added` since, in log files or in new base files.
 
-    Shards of data partitions that were not there when the copy was made have all they have from there.
+    Shards of data partitions that came after the copy get all their entries from these.
     """
     folded = {
         file_id: added.get(file_id, Entries.of({}))
@@ -221,9 +223,9 @@ def _catch_up(
 
 
 def _extra(section: Section, plan: NewForm, partition: str, *, was_written: bool) -> Mapping[str, str] | None:
-    """What the delta commit is to say of all entries: what was so before, or that they are whole, if made anew.
+    """Extra metadata of the delta commit: the guarantees that held before, or all of them if entries come from rows.
 
-    None if nobody can tell: not all was so before, and something `was_written` meanwhile.
+    None if it is unknown whether all hold: some did not before, and something `was_written` meanwhile.
     """
     definitions = stored_definitions(section)
     known, whole = next_extra(section, definitions), next_extra(section, definitions, built=partition)
@@ -250,7 +252,7 @@ def _publish(
     except CommitUnknownError:
         raise
     except Exception:
-        set_ready(section, ready)  # The old shards are as they were.
+        set_ready(section, ready)  # The old shards are unchanged.
         raise
     if not old.file_ids <= set(layout.file_ids):
         clear_partition(section.ports.storage, old.partition, keep=instant)
