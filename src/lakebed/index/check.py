@@ -9,7 +9,7 @@ from lakebed.format.metadata.records import decode_metadata_record
 from lakebed.format.metadata.schema import stored_schema
 from lakebed.index.build import Scanner
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.merging import PLAIN, Form, Merged, MergeRule
+from lakebed.metadata.merging import PLAIN, Form, Merged, MergeRule, merged_shards
 from lakebed.observe import Observer
 from lakebed.table import TableState
 
@@ -108,7 +108,6 @@ class Checked:
 
     def payloads(self, form: Form = PLAIN) -> Iterator[tuple[str, object]]:
         """Keys and payloads of all entries."""
-        for file_slice in self.metadata.slices(self.partition):
-            merged = self.merged(file_slice.group.file_id, form)
+        for merged in merged_shards(self.metadata, self.partition, self.rule, form):
             for key, value in zip(merged.keys.to_pylist(), merged.values.to_pylist(), strict=True):
                 yield key, decode_metadata_record(value, stored_schema(), path=self.partition).payload

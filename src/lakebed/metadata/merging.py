@@ -9,7 +9,7 @@ the record index carry ordering values, all of its entries get the schema that h
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -30,6 +30,7 @@ from lakebed.format.metadata.records import (
 from lakebed.format.metadata.schema import has_same_layout, stored_schema
 from lakebed.metadata.entries import concat_texts, concat_values
 from lakebed.metadata.shard import DeleteLayer, EntryLayer, Shard, StoredValue
+from lakebed.metadata.table import MetadataTable
 
 _NAMED, _UNNAMED = bytes(4) + b"\x02", bytes(5)
 """The meta fields of a record that names its base file, up to the name, and of one that does not."""
@@ -95,6 +96,13 @@ class MergeRule(Protocol):
 
         What is deleted stays as a deletion: a layer below may have it.
         """
+
+
+def merged_shards(metadata: MetadataTable, partition: str, rule: MergeRule, form: Form = PLAIN) -> Iterator[Merged]:
+    """The merged entries of each shard of an MDT partition."""
+    for file_slice in metadata.slices(partition):
+        shard = metadata.shard(partition, file_slice.group.file_id)
+        yield rule.shard(shard, has_base=file_slice.base is not None, form=form)
 
 
 Encoder = Callable[[MetadataRecord, Form], bytes | None]

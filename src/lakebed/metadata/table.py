@@ -8,9 +8,10 @@ from itertools import islice
 
 from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.format.file_names import decode_data_file_name
+from lakebed.format.java_hash import shard_of
 from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
 from lakebed.format.metadata.partitions import needs_columns
-from lakebed.metadata.shard import OpenFile, Shard, load_shard, open_file, parts_of, shard_of_files
+from lakebed.metadata.shard import OpenFile, Shard, StoredValue, load_shard, open_file, parts_of, shard_of_files
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileSlice, LogFile
@@ -159,6 +160,17 @@ class MetadataTable:
         """All file groups of an MDT partition, in the order of their file ids: entry i holds the keys of shard i."""
         return tuple(self.shard(partition, s.group.file_id) for s in self.slices(partition))
 
+    def find_many(self, partition: str, keys: Iterable[str]) -> dict[str, list[StoredValue]]:
+        """Looks up keys of an MDT partition, each in the shard that it hashes to; values oldest first."""
+        file_ids = [file_slice.group.file_id for file_slice in self.slices(partition)]
+        by_shard: dict[str, list[str]] = {}
+        for key in keys:
+            by_shard.setdefault(file_ids[shard_of(key, len(file_ids))], []).append(key)
+        found: dict[str, list[StoredValue]] = {}
+        for file_id, of_shard in by_shard.items():
+            found.update(self.shard(partition, file_id).find_many(of_shard))
+        return found
+
     def shard_files(self, partition: str) -> tuple[ShardFiles, ...] | None:
         """The files of all shards, in shard order; None if they do not speak for themselves.
 
@@ -180,7 +192,7 @@ class MetadataTable:
         parts = [*zip(parts_of(file_slice), self._files_of(file_slice).completions, strict=True)]
         merged = self._snapshot.timeline.log_compactions
         merges = [self._open_file(part, at) for part, at in parts if _instant_of(part) in merged]
-        # What a log compaction took in need not be read; what an earlier one did it alone says.
+        # Files that a log compaction merged are skipped, earlier log compactions are not: only they name theirs.
         hidden = frozenset[str]().union(*(file.replaced for file in merges)) - merged
         opened = [self._open_file(part, at) for part, at in parts if part.base or _instant_of(part) not in hidden]
         return shard_of_files(opened)

@@ -12,7 +12,7 @@ from lakebed.model.index import IndexDefinition, settled_definitions
 from lakebed.storage import Storage
 
 _DEFINED_SINCE = 9
-"""From this table version on index.json defines all indexes; before, an index of keys has no entry and is global."""
+"""First table version whose index.json defines all indexes; before, an index of keys is global and not in it."""
 
 
 def load_definitions(storage: Storage, config: TableConfig) -> dict[str, IndexDefinition]:

@@ -12,7 +12,6 @@ import numpy as np
 from lakebed.engine.threads import map_bounded
 from lakebed.format.bloom import BloomFilter, BloomKind, decode_bloom
 from lakebed.format.file_names import decode_data_file_name
-from lakebed.format.java_hash import shard_of
 from lakebed.format.metadata.keys import bloom_key
 from lakebed.format.metadata.records import MetadataRecord, decode_bloom_record, encode_bloom_record
 from lakebed.index.build import Build, Source, pieces_source
@@ -140,15 +139,10 @@ def _footer_entries(stored: StoredFile, *, instant: str) -> Entries:
 
 def find_blooms(metadata: MetadataTable, files: Iterable[tuple[str, str]]) -> dict[str, BloomFilter]:
     """Bloom filters by file name, for base files given as (partition path, file name); unknown files are left out."""
-    file_ids = [file_slice.group.file_id for file_slice in metadata.slices(_PARTITION)]
-    by_shard: dict[str, dict[str, str]] = {}
-    for partition, name in files:
-        key = bloom_key(partition, name)
-        by_shard.setdefault(file_ids[shard_of(key, len(file_ids))], {})[key] = name
+    names = {bloom_key(partition, name): name for partition, name in files}
     found = {}
-    for file_id, names in by_shard.items():
-        for key, layers in metadata.shard(_PARTITION, file_id).find_many(names).items():
-            record = decode_bloom_record(layers[-1].value, layers[-1].schema, path=layers[-1].path)
-            if not record.is_deleted:
-                found[names[key]] = decode_bloom(record.bloom, record.type_code, path=layers[-1].path)
+    for key, layers in metadata.find_many(_PARTITION, names).items():
+        record = decode_bloom_record(layers[-1].value, layers[-1].schema, path=layers[-1].path)
+        if not record.is_deleted:
+            found[names[key]] = decode_bloom(record.bloom, record.type_code, path=layers[-1].path)
     return found

@@ -25,7 +25,7 @@ from lakebed.index.kind import Expected, IndexKind, Update, unsupported
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.entries import Entries
-from lakebed.metadata.merging import Form, MergeRule, NewestWins
+from lakebed.metadata.merging import Form, MergeRule, NewestWins, merged_shards
 from lakebed.model.config import TableConfig
 from lakebed.model.index import IndexDefinition
 from lakebed.model.metadata import ColumnStats
@@ -172,9 +172,7 @@ def derive_column_stats(state: TableState, rule: MergeRule) -> IndexDefinition:
 
 
 def _columns_with_stats(metadata: MetadataTable, rule: MergeRule) -> Iterator[str]:
-    for file_slice in metadata.slices(PARTITION):
-        shard = metadata.shard(PARTITION, file_slice.group.file_id)
-        merged = rule.shard(shard, has_base=file_slice.base is not None)
+    for merged in merged_shards(metadata, PARTITION, rule):
         for value in merged.values.to_pylist():
             payload = decode_metadata_record(value, stored_schema(), path=PARTITION).payload
             if isinstance(payload, ColumnStats) and not payload.is_deleted:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Protocol
 
-from lakebed.format.java_hash import shard_of
 from lakebed.format.metadata.keys import column_stats_key, partition_stats_key
 from lakebed.format.metadata.records import decode_metadata_record, merge_column_stats
 from lakebed.format.metadata.schema import is_own
@@ -91,7 +90,7 @@ class CurrentStats:
             return KnownStats(written[partition])
         keys = [partition_stats_key(column, partition) for column in columns]
         found, is_whole = [], True
-        for layers in self._find(PARTITION_STATS, keys):
+        for layers in self._metadata.find_many(PARTITION_STATS, keys).values():
             merged = _merged(layers)
             if merged is not None and not merged.is_deleted:
                 found.append(merged)
@@ -101,16 +100,8 @@ class CurrentStats:
     def of_files(self, partition: str, names: Collection[str], columns: Sequence[str]) -> Sequence[ColumnStats]:
         """The statistics of files of a data partition."""
         keys = [column_stats_key(column, partition, name) for name in names for column in columns]
-        newest = (_stats(layers[-1]) for layers in self._find(COLUMN_STATS, keys))
+        newest = (_stats(layers[-1]) for layers in self._metadata.find_many(COLUMN_STATS, keys).values())
         return tuple(each for each in newest if each is not None and not each.is_deleted)
-
-    def _find(self, mdt_partition: str, keys: list[str]) -> Iterator[list[StoredValue]]:
-        file_ids = [file_slice.group.file_id for file_slice in self._metadata.slices(mdt_partition)]
-        by_shard: dict[str, list[str]] = {}
-        for key in keys:
-            by_shard.setdefault(file_ids[shard_of(key, len(file_ids))], []).append(key)
-        for file_id, of_shard in by_shard.items():
-            yield from self._metadata.shard(mdt_partition, file_id).find_many(of_shard).values()
 
 
 def _merged(layers: Sequence[StoredValue]) -> ColumnStats | None:

@@ -73,12 +73,12 @@ def partition_stats_source(
     current = current_files(state)
     known = CurrentStats(metadata, lambda partition: current[partition])
     columns, version = definition.source_fields, definition.version
-    stored = {each.path: each for each in stored_files(state)}
+    stored = {(each.partition, each.file.name): each for each in stored_files(state)}
 
     def entries(partition: str) -> Entries:
         stats = [*known.of_files(partition, current[partition], columns)]
         for name in sorted(set(current[partition]) - {each.file_name for each in stats}):
-            stats += _known_stats(stored[f"{partition}/{name}" if partition else name], columns)
+            stats += _known_stats(stored[partition, name], columns)
         return partition_stats_entries({partition: stats_of_files(partition, stats)}, columns=columns, version=version)
 
     return pieces_source(list(current), entries, file_ids)

@@ -113,7 +113,7 @@ def _compare_places(indexed: pa.Table, stored: pa.Table, tally: Tally) -> None:
 
 
 def _compare_ordering(indexed: pa.Table, stored: pa.Table, tally: Tally) -> None:
-    """A value in the index may be below that of the row, never above it: the row's updates would be taken for late."""
+    """Ordering values in the index may be below those of rows, but not above: updates would be dropped as late."""
     known = indexed.filter(indexed["ordering"].is_valid())
     if not known.num_rows:
         return

@@ -20,7 +20,7 @@ from lakebed.format.arrow import ArrowArray
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.merging import MergeRule
+from lakebed.metadata.merging import MergeRule, merged_shards
 from lakebed.model.config import TableConfig
 from lakebed.model.index import (
     ORDERING_FIELD,
@@ -111,13 +111,14 @@ def has_numbers(kind: pa.DataType) -> bool:
 
 
 _KNOWS_NOTHING = IndexWindow(first="\U0010ffff", newest=1)
-"""A window that holds no partition: an index with it is never wrong."""
+"""A window without any partition, for an index whose real window is lost: nothing is looked up in it."""
 
 
 def derive_record_index(state: TableState, rule: MergeRule) -> IndexDefinition:
-    """A global index has its shards from the beginning, a partitioned one gets them with its data partitions.
+    """Derives the definition for a table whose index.json is lost or broken.
 
-    An index for lakebed alone has lost its window: as far as the definition goes, it knows no partition.
+    Names of shards tell whether it is global, entries whether they carry ordering values, and the latest delta commit
+    whether these are kept current. A window is recorded nowhere else: a windowed index gets one without partitions.
     """
     if RECORD_INDEX in state.config.own_partitions:
         return record_index_definition(is_partitioned=True, window=_KNOWS_NOTHING)
@@ -132,8 +133,4 @@ def derive_record_index(state: TableState, rule: MergeRule) -> IndexDefinition:
 
 
 def _has_ordering(metadata: MetadataTable, rule: MergeRule) -> bool:
-    for file_slice in metadata.slices(RECORD_INDEX):
-        shard = metadata.shard(RECORD_INDEX, file_slice.group.file_id)
-        if rule.shard(shard, has_base=file_slice.base is not None).has_ordering:
-            return True
-    return False
+    return any(merged.has_ordering for merged in merged_shards(metadata, RECORD_INDEX, rule))

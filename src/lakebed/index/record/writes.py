@@ -88,7 +88,7 @@ class PreparedKeys:
     shards: tuple[Future[EncodedShard], ...]
 
     def ready_for(self, change: MetadataChange, update: Update) -> dict[str, tuple[Future[EncodedShard], ...]]:
-        """The log files by partition, if keys, shards and definition are those of the change; else none."""
+        """The log files by partition, if keys, shards and definition match those of the change; else none."""
         is_same = _circumstances(self.update) == _circumstances(update) and change.key_files is None
         is_same = is_same and len(self.keys) == len(change.keys) and all(map(is_same_keys, self.keys, change.keys))
         return {RECORD_INDEX: self.shards} if is_same and self.shards else {}

@@ -26,7 +26,7 @@ from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
 from lakebed.view.slices import Completions
 
-_STRATEGY = {
+LOG_COMPACTION_STRATEGY = {
     "compactorClassName": "org.apache.hudi.table.action.compact.LogCompactionExecutionHelper",
     "strategyParams": {},
     "version": 1,
@@ -82,7 +82,7 @@ def plan_log_compaction(
         newest = max((log.instant for log in file_slice.logs if log.instant in merged), default="")
         if _completed_since(newest, logs, horizon) >= max(blocks_min, 2):
             operations.append(operation_of(file_slice, logs))
-    return CompactionPlan(tuple(operations), strategy=_STRATEGY, preserve_meta_columns=True)
+    return CompactionPlan(tuple(operations), strategy=LOG_COMPACTION_STRATEGY, preserve_meta_columns=True)
 
 
 def slices_to_merge(

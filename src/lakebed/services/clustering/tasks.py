@@ -68,9 +68,8 @@ def _cut(rows: pa.Table, task: ClusteringTask) -> Iterator[pa.Array]:
 
 
 def _stat(task: ClusteringTask, file_id: str, token: str) -> WriteStat:
-    partition = task.slices[0].group.partition
-    name = encode_base_file_name(file_id, token, task.context.instant)
-    return WriteStat(file_id, f"{partition}/{name}" if partition else name, partition, extra=NOT_COUNTED)
+    first, name = task.slices[0], encode_base_file_name(file_id, token, task.context.instant)
+    return WriteStat(file_id, first.path(name), first.group.partition, extra=NOT_COUNTED)
 
 
 def _store(task: ClusteringTask, rows: pa.Table, stat: WriteStat) -> FileFacts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakebed.format.timeline.metadata import encode_compaction_plan
+from lakebed.metadata.upkeep.log_compaction import LOG_COMPACTION_STRATEGY
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
@@ -19,13 +20,6 @@ from lakebed.table import TableState
 from lakebed.transaction.plans import REMOVABLE
 from lakebed.transaction.section import Section
 from lakebed.write.checks import check_writable
-
-_STRATEGY = {
-    "compactorClassName": "org.apache.hudi.table.action.compact.LogCompactionExecutionHelper",
-    "strategyParams": {},
-    "version": 1,
-}
-"""The strategy in a plan, as Apache Hudi writes it."""
 
 
 def schedule_log_compaction(context: ServiceContext, options: LogCompactionOptions | None = None) -> InstantTime | None:
@@ -43,7 +37,7 @@ def schedule_log_compaction(context: ServiceContext, options: LogCompactionOptio
         ]
         plan = plan_slices(state, slices, instant)
         extra = {REMOVABLE: "true"} if given.removable else {}
-        plan = replace(plan, strategy=_STRATEGY, preserve_meta_columns=True, extra_metadata=extra)
+        plan = replace(plan, strategy=LOG_COMPACTION_STRATEGY, preserve_meta_columns=True, extra_metadata=extra)
         return encode_compaction_plan(plan) if plan.operations else None
 
     return context.transactions.executions.schedule(Action.LOG_COMPACTION, make_plan)

@@ -17,7 +17,7 @@ rollback. Files younger than the heartbeat timeout are never touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from lakebed.metadata.files import FILES
@@ -85,25 +85,25 @@ def find_lost(facts: ListedFiles) -> Iterator[Finding]:
     gone = wanted - facts.found.keys() - facts.leaving
     needed, older = gone & facts.needed, gone - facts.needed
     if needed:
-        yield Finding(
-            FindingKind.LOST_FILE,
-            some(list(needed))[0],
-            f"{_count(needed)} of the newest snapshot missing",
+        yield _lost(
+            needed,
+            "of the newest snapshot missing",
             "every read of their file groups",
-            Remedy.BY_HAND,
             "restore them from a copy, or restore the table to a savepoint",
-            some(list(needed)),
         )
     if older:
-        yield Finding(
-            FindingKind.LOST_FILE,
-            some(list(older))[0],
-            f"{_count(older)} of older slices missing, though the metadata table lists them",
+        yield _lost(
+            older,
+            "of older slices missing, though the metadata table lists them",
             "reads as of earlier instants",
-            Remedy.BY_HAND,
             "restore them from a copy, or rebuild the list from the folders: lakebed index create PATH files --rebuild",
-            some(list(older)),
         )
+
+
+def _lost(paths: Collection[str], what: str, blocks: str, repair: str) -> Finding:
+    examples = some([*paths])
+    problem = f"{_count(paths)} {what}"
+    return Finding(FindingKind.LOST_FILE, examples[0], problem, blocks, Remedy.BY_HAND, repair, examples)
 
 
 def find_listing_differences(facts: ListedFiles) -> Iterator[Finding]:
@@ -115,14 +115,11 @@ def find_listing_differences(facts: ListedFiles) -> Iterator[Finding]:
     torn = [path for path in resized if facts.commits.sizes.get(path) != facts.found[path].size]
     wrong = sorted({*unlisted, *resized} - {*torn})
     if torn:
-        yield Finding(
-            FindingKind.LOST_FILE,
-            some(torn)[0],
-            f"{_count(torn)} truncated or otherwise of another size than written",
+        yield _lost(
+            torn,
+            "truncated or otherwise of another size than written",
             "every read of their file groups",
-            Remedy.BY_HAND,
             "restore them from a copy of the table",
-            some(torn),
         )
     if wrong:
         is_whole = not torn and not any(find_lost(facts)) and not _would_return(facts, wrong)
@@ -153,5 +150,5 @@ def _would_return(facts: ListedFiles, wrong: list[str]) -> bool:
     return any(facts.is_completed(facts.found[path].instant) for path in rest)
 
 
-def _count(paths: list[str] | set[str] | frozenset[str]) -> str:
+def _count(paths: Collection[str]) -> str:
     return "1 file" if len(paths) == 1 else f"{len(paths):,} files"

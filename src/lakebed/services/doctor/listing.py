@@ -13,6 +13,7 @@ from lakebed.metadata.files import read_metadata_files
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
+from lakebed.services.doctor.look import path_of
 from lakebed.storage import Listed
 from lakebed.table import TableState
 from lakebed.timeline import Archive, Snapshot, Timeline
@@ -137,7 +138,7 @@ def _indexed(state: TableState, metadata: MetadataTable) -> Iterator[tuple[str, 
     for partition, files in read_metadata_files(metadata).items():
         for file in files:
             if state.config.timeline_layout == 1 or state.latest.completion_of(file.instant) is not None:
-                yield (f"{partition}/{file.name}" if partition else file.name), file.size or 0
+                yield path_of(partition, file.name), file.size or 0
 
 
 def _commits(state: TableState) -> Commits:
@@ -156,7 +157,7 @@ def _commits(state: TableState) -> Commits:
         elif instant.action is Action.CLEAN:
             for partition, deleted in state.documents.clean(instant).deleted_files.items():
                 bare = (name.rpartition("/")[2] for name in deleted)
-                cleaned.update(f"{partition}/{name}" if partition else name for name in bare)
+                cleaned.update(path_of(partition, name) for name in bare)
     return Commits(names, sizes, frozenset(undone - names.keys()), frozenset(cleaned))
 
 

@@ -255,7 +255,7 @@ def _plans(storage: Storage, config: TableConfig, pending: Iterable[Instant]) ->
                 targets[time] = decode_restore_plan(storage.get(path), path=path).target
             elif instant.action is Action.CLEAN:
                 files = decode_clean_plan(storage.get(path), path=path).files
-                cleaned.update(join(partition, name) for partition, names in files.items() for name in names)
+                cleaned.update(path_of(partition, name) for partition, names in files.items() for name in names)
             elif instant.action is Action.INDEXING:
                 plan = decode_index_plan(storage.get(path), path=path)
                 ready = config.metadata_partitions
@@ -268,7 +268,7 @@ def _plans(storage: Storage, config: TableConfig, pending: Iterable[Instant]) ->
     return Plans(targets, groups, frozenset(removable), building, frozenset(cleaned), unreadable)
 
 
-def join(partition: str, name: str) -> str:
+def path_of(partition: str, name: str) -> str:
     """The path of a file in a partition."""
     return f"{partition}/{name}" if partition else name
 

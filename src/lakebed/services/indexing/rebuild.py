@@ -85,12 +85,12 @@ class FromRows:
         return ShardLayout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))
 
     def source(self, index: StoredIndex, layout: ShardLayout) -> Source:
-        """The rows."""
+        """The rows of the table."""
         del index
         return self.planned.source(layout)
 
     def is_done(self, index: StoredIndex) -> bool:
-        """Never: something is wrong with what is there."""
+        """False: a rebuild is never skipped."""
         del index
         return False
 

@@ -1,27 +1,26 @@
-"""Putting new base files, and other shards, in the place of those of an index, while writers go on.
+"""Replaces the base files and shards of an index while writers continue.
 
-How many shards there are is told by a listing, for ever and for every engine, so old and new ones cannot lie side by
-side. First all entries are made, without the lock, as base files in a folder of this machine; a crash leaves nothing.
-Then, under the lock, a delta commit of the metadata table gives every shard a new base file:
+Every engine finds the shards of an index by listing them, so old and new ones cannot exist side by side. First all
+entries are staged, without the lock, as base files in a folder of this machine; a crash leaves nothing behind. Then,
+under the lock, a delta commit of the metadata table gives every shard a new base file:
 
-    1  catching up           what writes have added since the copy began is found
-    2  delta commit t        requested and in flight
-    3  base files            of the shards that are there already; readers and crashes know nothing of them
-    4  configuration         does not name the index: reads go without it
-    5  shards                that are new, with their base files
-    6  log files             of t, with what writes have added since, on top of the base files
-    7  delta commit t        completed: all of it counts at once
-    8  old files             go if shards become fewer; else they stay for readers that have begun
-    9  configuration         names the index again, and an indexing instant tells of it
+    1  catching up       finds what writes have added since the copy began
+    2  delta commit t    is requested and in flight
+    3  base files        of existing shards; invisible to readers, harmless after a crash
+    4  table config      drops the index: reads do without it
+    5  shards            that are new, with their base files
+    6  log files         of t, with what writes have added since, on top of the base files
+    7  delta commit t    completes, and all of this becomes visible
+    8  old files         are deleted if there are fewer shards now; else they stay for running reads
+    9  table config      names the index again, and an indexing instant announces it
 
-A crash before 4 leaves the old index, after 9 the new one; in between there is none, until it is created again.
+A crash before 4 leaves the old index, one after 9 the new one; in between there is no index until it is created again.
 
-A write that is under way, and saw one of those that 1 finds, may change the same keys. Its log file is of an earlier
-instant than t, and would count below that of 6. So the end waits a little for a moment without such a write. If none
-comes, new base files take in what was added: the lock is then held while these are encoded.
+A write in flight that has seen a write found by 1 may change the same keys. Its log file has an earlier instant than t
+and would sort below that of 6. So the switch-over waits a little for a moment without such a write. If none comes, what
+was added is merged into new base files, while the lock is held.
 
-If what was copied was taken back meanwhile, or the index is another one, or nobody can tell what was added, the copy is
-of no use.
+The copy is discarded if a copied write was rolled back, the index was replaced, or the changes cannot be determined.
 """
 
 from __future__ import annotations

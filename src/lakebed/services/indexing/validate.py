@@ -25,10 +25,7 @@ def validate_index(handle: TableHandle, name: str, *, examples: int = 20, observ
 
 
 def _look(handle: TableHandle, partition: str) -> tuple[TableState, MetadataTable, str | None]:
-    """Table and index at one moment, between two looks at the timeline that agree.
-
-    And what is wrong with the stored definitions, if anything.
-    """
+    """Table and index, read without a write in between, and what is wrong with stored definitions, if anything."""
     for _ in range(_TRIES):
         handle.forget()
         seen = handle.state()
