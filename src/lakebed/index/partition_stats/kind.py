@@ -19,13 +19,13 @@ from lakebed.index.facts import FileFacts
 from lakebed.index.kind import Expected, IndexKind, Update, unsupported
 from lakebed.index.partition_stats.current import StatsReader
 from lakebed.index.partition_stats.entries import (
+    WIDENING,
     check_partition_stats,
     partition_stats_entries,
     partition_stats_source,
     stats_of_files,
     widened_stats,
 )
-from lakebed.index.partition_stats.merge import WIDENING
 from lakebed.index.prune import Kept, NotUsed, Query, Slices, align, keep_partitions, ranged_columns, serving
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.entries import Entries

@@ -93,7 +93,7 @@ def key_source(
     ordering = definition.ordering if definition is not None else None
     window = definition.window if definition is not None else None
     scans = tuple(
-        s for s in key_scans(state, scan, ordering) if window is None or window.holds(s.file_slice.group.partition)
+        s for s in _scans(state, scan, ordering) if window is None or window.holds(s.file_slice.group.partition)
     )
     keys = KeyReader(scans, layout, ordering)
     passes = max(1, -(-rows * _HELD_ENTRY_BYTES // _HELD_BYTES_MAX))
@@ -101,7 +101,7 @@ def key_source(
     return Source(keys.read, len(scans), join, passes)
 
 
-def key_scans(state: TableState, scan: Scanner, ordering: EntryOrdering | None = None) -> Sequence[Scan]:
+def _scans(state: TableState, scan: Scanner, ordering: EntryOrdering | None = None) -> Sequence[Scan]:
     """One scan per file slice, of record keys and, if wanted, ordering values."""
     if not state.latest_slices:  # A table without rows may have no schema yet.
         return ()
