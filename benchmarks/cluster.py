@@ -13,7 +13,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pyspark
-from lakebed.engine.jvm import find_java_home
+
+from lakebed.engine.session import find_java_home
 
 LOOPBACK = "127.0.0.1"
 SETTINGS = {

@@ -17,8 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lakebed.engine.jvm import find_java_home
-
 from benchmarks import clustering, compaction
 from benchmarks.append import copy_table
 from benchmarks.batches import BENCH, make_batches
@@ -29,6 +27,7 @@ from benchmarks.report import Bar, Line, print_lines
 from benchmarks.settings import Settings
 from benchmarks.write import Contender, Costs, measure
 from benchmarks.writers import Spent, Writer
+from lakebed.engine.session import find_java_home
 
 ROUNDS = 9
 TIMES_MAX = 1.05

@@ -8,7 +8,7 @@ from lakebed.cli.index import SHARDS_MAX
 from lakebed.cli.services import LayoutName
 from lakebed.index import kinds
 from lakebed.index.words import COMMANDS, TOLD_BY_TABLE
-from lakebed.services.clustering.options import Layout, parse_layout
+from lakebed.services.clustering.plan import Layout, parse_layout
 from lakebed.services.indexing import request
 
 

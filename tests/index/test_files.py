@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.records import decode_metadata_record
-from lakebed.index.files.entries import file_entries, no_files
+from lakebed.index.files.kind import file_entries, no_files
 from lakebed.metadata.entries import Entries
 from lakebed.model.metadata import FileEntry
 

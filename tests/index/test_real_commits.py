@@ -11,8 +11,8 @@ from conftest import REAL_TABLES, catalogue
 from lakebed.index.change import MetadataChange
 from lakebed.index.kind import Update
 from lakebed.index.obliged import list_groups
+from lakebed.index.partition_stats.current import PartitionStats
 from lakebed.index.partition_stats.entries import widened_stats
-from lakebed.index.partition_stats.written import PartitionStats
 from lakebed.index.update import plan_change
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import Instant

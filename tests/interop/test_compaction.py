@@ -13,7 +13,7 @@ from interop.write_peer import index_differences, running_peer
 from lakebed.api import create_table
 from lakebed.model.words import Action
 from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
-from lakebed.services.compaction.options import LogCompactionOptions
+from lakebed.services.compaction.plan import LogCompactionOptions
 from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from services.compaction_tables import context_of
 

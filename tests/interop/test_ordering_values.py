@@ -10,7 +10,7 @@ import pytest
 from interop.test_indexing import GLOBAL, HUDI
 from interop.write_peer import WITH_METADATA, HudiPeer, running_peer
 from lakebed.api import Table, create_table, open_table
-from lakebed.index.record.current_entries import are_current
+from lakebed.index.record.definition import are_current
 from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
 from lakebed.model.index import EntryOrdering

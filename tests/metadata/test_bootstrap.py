@@ -14,10 +14,10 @@ from lakebed.format.index_definitions import decode_index_definitions
 from lakebed.format.metadata.records import decode_metadata_record
 from lakebed.format.properties import decode_partition_metafile, decode_properties, encode_properties
 from lakebed.format.timeline.metadata import encode_commit
-from lakebed.index.column_stats.definition import column_stats_definition
 from lakebed.index.column_stats.entries import column_stats_entries
+from lakebed.index.column_stats.kind import column_stats_definition
 from lakebed.index.column_stats.ranges import read_column_stats
-from lakebed.index.files.entries import file_entries
+from lakebed.index.files.kind import file_entries
 from lakebed.index.kinds import empty_partitions
 from lakebed.index.partition_stats.entries import partition_stats_entries, stats_of_files
 from lakebed.index.record.definition import record_index_definition

@@ -13,11 +13,10 @@ from lakebed.format.log.blocks import decode_deletes
 from lakebed.format.log.file import decode_log_file
 from lakebed.format.timeline.metadata import decode_commit
 from lakebed.index.change import MetadataChange
-from lakebed.index.column_stats.definition import column_stats_definition
+from lakebed.index.column_stats.kind import column_stats_definition
 from lakebed.index.kind import Update
 from lakebed.index.obliged import list_groups
-from lakebed.index.partition_stats.current import KnownStats
-from lakebed.index.partition_stats.written import PartitionStats
+from lakebed.index.partition_stats.current import KnownStats, PartitionStats
 from lakebed.index.record.definition import record_index_definition
 from lakebed.index.record.entries import KeyChanges
 from lakebed.index.update import plan_change, write_change

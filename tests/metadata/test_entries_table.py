@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.record_index import RecordLocation, encode_record_index_value
-from lakebed.index.record.entries_table import build_plain_table
 from lakebed.index.record.key_table import build_entries_table
+from lakebed.index.record.new_tables import build_plain_table
 
 SEED = bytes(range(16))
 

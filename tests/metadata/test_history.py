@@ -17,9 +17,9 @@ from lakebed.format.file_names import decode_data_file_name, encode_base_file_na
 from lakebed.format.metadata.keys import instant_millis
 from lakebed.format.properties import encode_properties
 from lakebed.format.timeline.metadata import decode_commit, encode_commit, encode_compaction_plan
-from lakebed.index.bloom.probe import find_blooms
+from lakebed.index.bloom.kind import find_blooms
 from lakebed.index.change import MetadataChange, change_of_clean, change_of_commit
-from lakebed.index.column_stats.definition import column_stats_definition
+from lakebed.index.column_stats.kind import column_stats_definition
 from lakebed.index.column_stats.ranges import read_column_stats
 from lakebed.index.facts import FileFacts
 from lakebed.index.kind import Update
@@ -30,7 +30,7 @@ from lakebed.index.record.definition import record_index_definition
 from lakebed.index.record.entries import KeyChanges
 from lakebed.index.record.probe import read_record_index
 from lakebed.index.secondary.entries import ValueChanges
-from lakebed.index.secondary.probe import read_secondary_index
+from lakebed.index.secondary.kind import read_secondary_index
 from lakebed.index.update import write_change
 from lakebed.metadata import MetadataTable, find_metadata_table
 from lakebed.metadata.bootstrap import bootstrap_empty, metadata_properties

@@ -10,7 +10,7 @@ from conftest import REAL_TABLES, catalogue
 from lakebed.format.metadata.secondary_keys import secondary_value_texts
 from lakebed.index.column_stats.ranges import find_column_ranges, read_column_stats
 from lakebed.index.record.probe import find_locations, read_record_index
-from lakebed.index.secondary.probe import find_record_keys, read_secondary_index
+from lakebed.index.secondary.kind import find_record_keys, read_secondary_index
 from lakebed.metadata import MetadataTable
 from lakebed.read.file_slice import read_slice
 from lakebed.read.scan import plan_scan, read_arrow

@@ -17,10 +17,9 @@ from lakebed.format.log.file import decode_log_file
 from lakebed.index.change import MetadataChange
 from lakebed.index.kind import Update
 from lakebed.index.kinds import KINDS
-from lakebed.index.partition_stats.written import PartitionStats
+from lakebed.index.partition_stats.current import PartitionStats
 from lakebed.index.record.entries import KeyChanges
-from lakebed.index.record.prepared_keys import prepare_keys
-from lakebed.index.record.writes import plan_record_index
+from lakebed.index.record.writes import plan_record_index, prepare_keys
 from lakebed.metadata.shard_writes import encode_shard
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import InstantTime

@@ -60,7 +60,7 @@ WHERES = (
 @pytest.mark.parametrize("probed", [False, True])
 def test_equality_and_in(tmp_path: Path, kind: str, index: str, probed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEBED_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(prune, "KEYS_FEW", 0 if probed else 200)
+    monkeypatch.setattr(prune, "SINGLE_LOOKUPS_MAX", 0 if probed else 200)
     table = fares(tmp_path, kind, index)
     for where, slices in WHERES:
         used = step(table, where)

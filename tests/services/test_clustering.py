@@ -32,7 +32,7 @@ from lakebed.model.commit import ClusteringPlan, CommitMetadata, WriteStat
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
-from lakebed.services.clustering.options import ClusteringSizing, Layout
+from lakebed.services.clustering.plan import ClusteringSizing, Layout
 from lakebed.services.clustering.run import execute_clustering, schedule_clustering
 from lakebed.transaction.attempt import Attempt
 from lakebed.transaction.heartbeats import Timing

@@ -9,7 +9,7 @@ import pytest
 import lakebed
 from interop.write_peer import WITH_METADATA, WITHOUT_METADATA, HudiPeer, index_differences, running_peer
 from lakebed.model.instant import InstantTime
-from lakebed.services.clustering.options import Layout
+from lakebed.services.clustering.plan import Layout
 from lakebed.services.clustering.run import execute_clustering, schedule_clustering
 from services.clustering_tables import INDEXES, content, fill, new_table, service_context
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.errors import InvalidInputError
-from lakebed.services.clustering.order import check_order, hilbert_codes, order_rows, z_order_codes
+from lakebed.services.clustering.order import check_order, hilbert_codes, row_order, z_order_codes
 
 
 def interleaved(numbers: tuple[int, ...], bits: int) -> int:
@@ -85,7 +85,7 @@ def test_hilbert_codes_do_not_overflow() -> None:
 
 def test_linear_order_is_that_of_the_columns_one_after_the_other() -> None:
     table = pa.table({"a": [2, None, 1, 2, 1], "b": ["x", "y", None, "a", "b"]})
-    ordered = table.take(order_rows(table, ["a", "b"], "linear")).to_pylist()
+    ordered = table.take(row_order(table, ["a", "b"], "linear")).to_pylist()
     assert [(row["a"], row["b"]) for row in ordered] == [(1, "b"), (1, None), (2, "a"), (2, "x"), (None, "y")]
 
 
@@ -95,7 +95,7 @@ def test_every_column_is_clustered_along_a_curve(layout: str) -> None:
     table = pa.table(
         {"a": np.exp(dice.normal(size=4096) * 5), "b": [f"{n:08x}" for n in dice.integers(0, 2**31, 4096)]}
     )
-    ordered = table.take(order_rows(table, ["a", "b"], layout))
+    ordered = table.take(row_order(table, ["a", "b"], layout))
     files = [ordered.slice(start, 256) for start in range(0, 4096, 256)]
     for name in ("a", "b"):
         values = sorted(table[name].to_pylist())
@@ -109,7 +109,7 @@ def test_any_order_has_every_row_once(layout: str, rows: list[tuple[int | None, 
     table = pa.table(
         {"a": pa.array([a for a, _ in rows], pa.int64()), "b": pa.array([b for _, b in rows], pa.string())}
     )
-    assert sorted(order_rows(table, ["a", "b"], layout).to_pylist()) == list(range(len(rows)))
+    assert sorted(row_order(table, ["a", "b"], layout).to_pylist()) == list(range(len(rows)))
 
 
 @pytest.mark.parametrize("layout", ["linear", "z-order"])
@@ -127,14 +127,14 @@ def test_any_order_has_every_row_once(layout: str, rows: list[tuple[int | None, 
 )
 def test_columns_of_all_kinds_have_an_order(values: list[object], kind: pa.DataType, layout: str) -> None:
     table = pa.table({"a": pa.array(values, kind), "b": [0, 0, 0]})
-    assert order_rows(table, ["a", "b"], layout).to_pylist() == [2, 0, 1], "null is last"
+    assert row_order(table, ["a", "b"], layout).to_pylist() == [2, 0, 1], "null is last"
 
 
 def test_rows_of_chunked_columns_are_ordered_as_a_whole() -> None:
     parts = [pa.table({"a": [5, 1], "b": [1, 2]}), pa.table({"a": [3, 0], "b": [0, 9]})]
     table = pa.concat_tables(parts)
-    assert order_rows(table, ["a"], "hilbert").to_pylist() == [3, 1, 2, 0]
-    assert sorted(order_rows(table, ["a", "b"], "hilbert").to_pylist()) == [0, 1, 2, 3]
+    assert row_order(table, ["a"], "hilbert").to_pylist() == [3, 1, 2, 0]
+    assert sorted(row_order(table, ["a", "b"], "hilbert").to_pylist()) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,13 @@ from lakebed.format.timeline.plans import decode_clustering_plan, encode_cluster
 from lakebed.model.commit import ClusteringGroup, ClusteringPlan, ClusteringSlice
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime
-from lakebed.services.clustering.options import ClusteringOptions, ClusteringSizing, parse_clustering_options
-from lakebed.services.clustering.plan import STRATEGY, plan_clustering
+from lakebed.services.clustering.plan import (
+    STRATEGY,
+    ClusteringOptions,
+    ClusteringSizing,
+    parse_clustering_options,
+    plan_clustering,
+)
 
 _MIB = 1 << 20
 TARGET = 120 * _MIB

@@ -21,9 +21,9 @@ from lakebed.errors import CorruptTableError, InvalidInputError, ServiceRunningE
 from lakebed.format.timeline.metadata import decode_commit, decode_compaction_plan, encode_compaction_plan
 from lakebed.model.words import Action
 from lakebed.services.compaction import run as compaction_run
-from lakebed.services.compaction.base_files import CompactionTask
-from lakebed.services.compaction.options import CompactionOptions, parse_compaction_options
+from lakebed.services.compaction.plan import CompactionOptions, parse_compaction_options
 from lakebed.services.compaction.run import execute_compaction, schedule_compaction
+from lakebed.services.compaction.tasks import CompactionTask
 from lakebed.storage import open_storage
 from lakebed.storage.faults import Call, FaultyStorage
 from services.compaction_tables import (

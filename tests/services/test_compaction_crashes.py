@@ -15,7 +15,7 @@ from lakebed.engine.engines import InProcess
 from lakebed.errors import LakebedError
 from lakebed.model.instant import InstantTime
 from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
-from lakebed.services.compaction.options import LogCompactionOptions
+from lakebed.services.compaction.plan import LogCompactionOptions
 from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from lakebed.services.values import ServiceContext
 from lakebed.storage import open_storage

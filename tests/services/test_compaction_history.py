@@ -14,7 +14,7 @@ import lakebed
 from lakebed.errors import WriteConflictError
 from lakebed.model.words import Action
 from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
-from lakebed.services.compaction.options import LogCompactionOptions
+from lakebed.services.compaction.plan import LogCompactionOptions
 from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from services.compaction_tables import check_table, context_of, new_table, rows, values
 

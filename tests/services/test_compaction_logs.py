@@ -18,8 +18,7 @@ from lakebed.format.timeline.metadata import decode_commit, decode_compaction_pl
 from lakebed.model.words import Action
 from lakebed.read.merge import Kind, Part, Rules, fold_logs, merge_slice
 from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
-from lakebed.services.compaction.options import LogCompactionOptions, parse_log_compaction_options
-from lakebed.services.compaction.plan import plan_slices
+from lakebed.services.compaction.plan import LogCompactionOptions, parse_log_compaction_options, plan_slices
 from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from lakebed.services.values import ServiceResult
 from lakebed.transaction.conflicts import Rival, WriteKind, WriteSet, find_conflict, write_set_of

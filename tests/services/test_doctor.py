@@ -21,7 +21,7 @@ from lakebed.model.words import Action
 from lakebed.options import parse_write_options
 from lakebed.services.doctor import doctor as doctor_module
 from lakebed.services.doctor.doctor import open_doctor_at
-from lakebed.services.doctor.finding import Finding, Kind, Remedy
+from lakebed.services.doctor.finding import Finding, FindingKind, Remedy
 from lakebed.services.restore import restore
 from lakebed.services.savepoint import savepoint
 from lakebed.services.table_services import TableServices
@@ -124,7 +124,7 @@ def newest_file(path: Path, kind: type = BaseFile) -> str:
 
 @dataclass
 class Expected:
-    kind: Kind
+    kind: FindingKind
     place: str
     says: str
     blocks: str = ""
@@ -135,26 +135,26 @@ class Expected:
 def dead_write(path: Path) -> Expected:
     crash(path, "create", ".inflight", write)
     age(path / ".hoodie/.heartbeat")
-    return Expected(Kind.PENDING, pending(path), "is gone", "archiving", Remedy.ROLL_BACK)
+    return Expected(FindingKind.PENDING, pending(path), "is gone", "archiving", Remedy.ROLL_BACK)
 
 
 def dead_write_with_entries(path: Path) -> Expected:
     crash(path, "publish", ".hoodie/timeline/", write)
     age(path / ".hoodie/.heartbeat")
-    return Expected(Kind.PENDING, pending(path), "is gone", "compaction of the metadata table", Remedy.ROLL_BACK)
+    return Expected(FindingKind.PENDING, pending(path), "is gone", "compaction of the metadata table", Remedy.ROLL_BACK)
 
 
 def interrupted_rollback(path: Path) -> Expected:
     dead = dead_write(path)
     crash(path, "create", ".rollback.inflight", lambda storage: context_on(storage).transactions.rollbacks.run())
     age(path / ".hoodie/.heartbeat")
-    return Expected(Kind.PENDING, pending(path, Action.ROLLBACK), dead.place, "archiving", Remedy.ROLL_BACK)
+    return Expected(FindingKind.PENDING, pending(path, Action.ROLLBACK), dead.place, "archiving", Remedy.ROLL_BACK)
 
 
 def dead_compaction(path: Path) -> Expected:
     crash(path, "publish", ".commit", lambda storage: services(storage).compact())
     age(path / ".hoodie/.heartbeat")
-    return Expected(Kind.PENDING, pending(path), "is gone", "rewriting 3 file groups", Remedy.EXECUTE)
+    return Expected(FindingKind.PENDING, pending(path), "is gone", "rewriting 3 file groups", Remedy.EXECUTE)
 
 
 def waiting_compaction(path: Path) -> Expected:
@@ -162,7 +162,7 @@ def waiting_compaction(path: Path) -> Expected:
     assert instant is not None
     assert examine(path) == (), "it was planned this moment"
     age(path / ".hoodie/timeline")
-    return Expected(Kind.PENDING, instant, "nobody executes", "archiving", Remedy.EXECUTE)
+    return Expected(FindingKind.PENDING, instant, "nobody executes", "archiving", Remedy.EXECUTE)
 
 
 def waiting_removable_clustering(path: Path) -> Expected:
@@ -175,7 +175,7 @@ def waiting_removable_clustering(path: Path) -> Expected:
     for file in (path / ".hoodie/.heartbeat").glob("*"):
         file.rename(file.with_name(OVER))
     shutil.rmtree(path / ".hoodie/.tickets")
-    return Expected(Kind.PENDING, OVER, "nobody executes", "rewriting", Remedy.ROLL_BACK)
+    return Expected(FindingKind.PENDING, OVER, "nobody executes", "rewriting", Remedy.ROLL_BACK)
 
 
 def dead_clean(path: Path) -> Expected:
@@ -184,7 +184,7 @@ def dead_clean(path: Path) -> Expected:
     plan = {"hoodie.clean.commits.retained": "1"}
     crash(path, "publish", ".clean", lambda storage: TableServices(context_on(storage), plan).clean())
     age(path / ".hoodie/.heartbeat")
-    return Expected(Kind.PENDING, pending(path), "is gone", "archiving", Remedy.EXECUTE)
+    return Expected(FindingKind.PENDING, pending(path), "is gone", "archiving", Remedy.EXECUTE)
 
 
 def interrupted_restore(path: Path) -> Expected:
@@ -192,7 +192,7 @@ def interrupted_restore(path: Path) -> Expected:
     write(open_storage(path))
     crash(path, "create", ".restore.inflight", lambda storage: restore(context_on(storage), target))
     age(path / ".hoodie/.heartbeat")
-    return Expected(Kind.PENDING, pending(path, Action.RESTORE), target, "every write", Remedy.FINISH_RESTORE)
+    return Expected(FindingKind.PENDING, pending(path, Action.RESTORE), target, "every write", Remedy.FINISH_RESTORE)
 
 
 def unfinished_savepoint(path: Path) -> Expected:
@@ -202,21 +202,21 @@ def unfinished_savepoint(path: Path) -> Expected:
         age(file)
         os.utime(file, (1, 1))
     shutil.rmtree(path / ".hoodie/.tickets")
-    return Expected(Kind.PENDING, instant, "not finished", "", Remedy.CLEAR)
+    return Expected(FindingKind.PENDING, instant, "not finished", "", Remedy.CLEAR)
 
 
 def unfinished_indexing(path: Path) -> Expected:
     crash(path, "publish", ".indexing", lambda storage: indexes_on(storage).create("bloom", rebuild=True))
     shutil.rmtree(path / ".hoodie/.tickets")
     age(path / ".hoodie/timeline")
-    return Expected(Kind.PENDING, pending(path), "has not completed", "archiving", Remedy.FINISH_INDEXING)
+    return Expected(FindingKind.PENDING, pending(path), "has not completed", "archiving", Remedy.FINISH_INDEXING)
 
 
 def unreadable_plan(path: Path) -> Expected:
     instant = services(open_storage(path)).schedule("compaction")
     plan = next((path / ".hoodie/timeline").glob("*.compaction.requested"))
     plan.write_bytes(plan.read_bytes()[:40])
-    return Expected(Kind.PENDING, str(instant), "cannot be read", "archiving")
+    return Expected(FindingKind.PENDING, str(instant), "cannot be read", "archiving")
 
 
 def stopped_heartbeat(path: Path) -> Expected:
@@ -224,51 +224,51 @@ def stopped_heartbeat(path: Path) -> Expected:
     shutil.rmtree(path / ".hoodie/.tickets")
     age(path / ".hoodie/.heartbeat")
     (beat,) = (path / ".hoodie/.heartbeat").iterdir()
-    return Expected(Kind.LEFTOVER, f".hoodie/.heartbeat/{beat.name}", "expired", "", Remedy.ROLL_BACK)
+    return Expected(FindingKind.LEFTOVER, f".hoodie/.heartbeat/{beat.name}", "expired", "", Remedy.ROLL_BACK)
 
 
 def markers_of_nobody(path: Path) -> Expected:
     open_markers(open_storage(path), OVER)
     age(path / marker_folder(OVER))
-    return Expected(Kind.LEFTOVER, marker_folder(OVER), "markers", "", Remedy.CLEAR)
+    return Expected(FindingKind.LEFTOVER, marker_folder(OVER), "markers", "", Remedy.CLEAR)
 
 
 def ticket_of_nobody(path: Path) -> Expected:
     open_storage(path).open_ticket(Ticket(OVER, "left"))
-    return Expected(Kind.LEFTOVER, OVER, "ticket", "", Remedy.CLEAR)
+    return Expected(FindingKind.LEFTOVER, OVER, "ticket", "", Remedy.CLEAR)
 
 
 def cancellation_of_nobody(path: Path) -> Expected:
     open_storage(path).create(cancel_marker(OVER), b"")
     age(path / cancel_marker(OVER))
-    return Expected(Kind.LEFTOVER, cancel_marker(OVER), "cancellation", "", Remedy.CLEAR)
+    return Expected(FindingKind.LEFTOVER, cancel_marker(OVER), "cancellation", "", Remedy.CLEAR)
 
 
 def lease_of_a_dead_reader(path: Path) -> Expected:
     open_storage(path).create(f"{LEASES}/reader", f"reader 3 {OVER}".encode())
     age(path / LEASES)
-    return Expected(Kind.LEFTOVER, f"{LEASES}/reader", "reader", "", Remedy.CLEAR)
+    return Expected(FindingKind.LEFTOVER, f"{LEASES}/reader", "reader", "", Remedy.CLEAR)
 
 
 def lease_of_the_dead(path: Path) -> Expected:
     open_storage(path).create(LEASE_FILE, encode_lease(Lease("somebody", 1_700_000_000_000)))
-    return Expected(Kind.LOCK, LEASE_FILE, "somebody died with the lock", "", Remedy.RELEASE)
+    return Expected(FindingKind.LOCK, LEASE_FILE, "somebody died with the lock", "", Remedy.RELEASE)
 
 
 def lease_that_cannot_be_read(path: Path) -> Expected:
     open_storage(path).create(LEASE_FILE, b"{")
-    return Expected(Kind.LOCK, LEASE_FILE, "lock", "every writer")
+    return Expected(FindingKind.LOCK, LEASE_FILE, "lock", "every writer")
 
 
 def hudi_lock_that_never_expires(path: Path) -> Expected:
     open_storage(path).create(".hoodie/lock", b"{}")
     age(path / ".hoodie/lock")
-    return Expected(Kind.LOCK, ".hoodie/lock", "exists since", "every writer")
+    return Expected(FindingKind.LOCK, ".hoodie/lock", "exists since", "every writer")
 
 
 def hudi_lock_that_expires(path: Path) -> Expected:
     hudi_lock_that_never_expires(path)
-    return Expected(Kind.LOCK, ".hoodie/lock", "exists since", "every writer", Remedy.RELEASE, LOCK_EXPIRES)
+    return Expected(FindingKind.LOCK, ".hoodie/lock", "exists since", "every writer", Remedy.RELEASE, LOCK_EXPIRES)
 
 
 def file_of_a_zombie(path: Path) -> Expected:
@@ -280,7 +280,7 @@ def file_of_a_zombie(path: Path) -> Expected:
     file.write_bytes(b"late")
     age(file)
     os.utime(file, (1, 1))
-    return Expected(Kind.STRAY_FILE, attempt.instant, "rolled back", "", Remedy.DELETE)
+    return Expected(FindingKind.STRAY_FILE, attempt.instant, "rolled back", "", Remedy.DELETE)
 
 
 def file_of_a_task_that_ran_twice(path: Path) -> Expected:
@@ -289,75 +289,75 @@ def file_of_a_task_that_ran_twice(path: Path) -> Expected:
     assert isinstance(file, BaseFile)
     twin = Path(shutil.copy(source, source.with_name(source.name.replace(file.write_token, "9-9-9"))))
     os.utime(twin, (1, 1))
-    return Expected(Kind.STRAY_FILE, file.instant, "ran twice", "", Remedy.DELETE)
+    return Expected(FindingKind.STRAY_FILE, file.instant, "ran twice", "", Remedy.DELETE)
 
 
 def file_of_the_metadata_table(path: Path) -> Expected:
     file = path / f".hoodie/metadata/files/.files-0000-0_{shifted(path)}.log.1_0-1-1"
     file.write_bytes(b"late")
     os.utime(file, (1, 1))
-    return Expected(Kind.STRAY_FILE, shifted(path), "rolled back", "", Remedy.DELETE)
+    return Expected(FindingKind.STRAY_FILE, shifted(path), "rolled back", "", Remedy.DELETE)
 
 
 def lost_file(path: Path) -> Expected:
     name = newest_file(path)
     (path / name).unlink()
-    return Expected(Kind.LOST_FILE, name, "newest snapshot", "every read")
+    return Expected(FindingKind.LOST_FILE, name, "newest snapshot", "every read")
 
 
 def torn_file(path: Path) -> Expected:
     name = newest_file(path)
     data = (path / name).read_bytes()
     (path / name).write_bytes(data[: len(data) // 2])
-    return Expected(Kind.LOST_FILE, name, "another size than written", "every read")
+    return Expected(FindingKind.LOST_FILE, name, "another size than written", "every read")
 
 
 def commit_that_cannot_be_read(path: Path) -> Expected:
     (file,) = (path / ".hoodie/timeline").glob(f"{newest(path)}_*")
     file.write_bytes(file.read_bytes()[:50])
-    return Expected(Kind.LOST_FILE, f".hoodie/timeline/{file.name}", file.name, "everything that reads")
+    return Expected(FindingKind.LOST_FILE, f".hoodie/timeline/{file.name}", file.name, "everything that reads")
 
 
 def hole_in_the_list(path: Path) -> Expected:
     instant = newest(path)
     (log,) = (path / ".hoodie/metadata/files").glob(f".files-0000-0_{instant}.log*")
     log.unlink()
-    return Expected(Kind.METADATA, "files", "does not list", "do not see", Remedy.REBUILD)
+    return Expected(FindingKind.METADATA, "files", "does not list", "do not see", Remedy.REBUILD)
 
 
 def index_that_misses_keys(path: Path) -> Expected:
     write(open_storage(path), 0, prefix="new")
     for log in (path / ".hoodie/metadata/record_index").glob(f".*_{newest(path)}.log*"):
         log.unlink()
-    return Expected(Kind.INDEX, "record_index", "6 missing", "miss rows", Remedy.REBUILD)
+    return Expected(FindingKind.INDEX, "record_index", "6 missing", "miss rows", Remedy.REBUILD)
 
 
 def statistics_that_miss_files(path: Path) -> Expected:
     for log in (path / ".hoodie/metadata/column_stats").glob(f".*_{newest(path)}.log*"):
         log.unlink()
-    return Expected(Kind.INDEX, "column_stats", "missing", "miss rows", Remedy.REBUILD)
+    return Expected(FindingKind.INDEX, "column_stats", "missing", "miss rows", Remedy.REBUILD)
 
 
 def index_without_a_shard(path: Path) -> Expected:
     for file in (path / ".hoodie/metadata/record_index").glob("*record-index-0000-0*"):
         file.unlink()
-    return Expected(Kind.INDEX, "record_index", "missing", "every write", Remedy.REBUILD)
+    return Expected(FindingKind.INDEX, "record_index", "missing", "every write", Remedy.REBUILD)
 
 
 def unfinished_reshard(path: Path) -> Expected:
     crash(path, "replace", ".hoodie/hoodie.properties", lambda s: indexes_on(s).reshard(shards=12), Fault.CRASH_AFTER)
     context_on(open_storage(path)).transactions.rollbacks.run()
-    return Expected(Kind.INDEX, "record_index", "lost it", "takes longer", Remedy.REBUILD)
+    return Expected(FindingKind.INDEX, "record_index", "lost it", "takes longer", Remedy.REBUILD)
 
 
 def outgrown_shards(path: Path) -> Expected:
     small = {"hoodie.metadata.record.index.max.filegroup.size": "5000"}
-    return Expected(Kind.INDEX, "record_index", "10 of 10 shards exceed 5,000 bytes", "slower", options=small)
+    return Expected(FindingKind.INDEX, "record_index", "10 of 10 shards exceed 5,000 bytes", "slower", options=small)
 
 
 def metadata_table_without_properties(path: Path) -> Expected:
     (path / ".hoodie/metadata/.hoodie/hoodie.properties").unlink()
-    return Expected(Kind.METADATA, ".hoodie/metadata", "is missing", "every write")
+    return Expected(FindingKind.METADATA, ".hoodie/metadata", "is missing", "every write")
 
 
 def half_an_index(path: Path) -> Expected:
@@ -365,30 +365,34 @@ def half_an_index(path: Path) -> Expected:
     crash(path, "publish", ".hoodie/metadata/", lambda s: indexes_on(s).create("bloom"))
     shutil.rmtree(path / ".hoodie/.tickets")
     age(path / ".hoodie/metadata")
-    return Expected(Kind.METADATA, "0000", "no instant of the table", "compaction", Remedy.ROLL_BACK)
+    return Expected(FindingKind.METADATA, "0000", "no instant of the table", "compaction", Remedy.ROLL_BACK)
 
 
 def config_in_the_backup(path: Path) -> Expected:
     (path / ".hoodie/hoodie.properties").rename(path / ".hoodie/hoodie.properties.backup")
-    return Expected(Kind.CONFIG, ".hoodie/hoodie.properties", "backup is intact", "backup", Remedy.RESTORE_CONFIG)
+    return Expected(
+        FindingKind.CONFIG, ".hoodie/hoodie.properties", "backup is intact", "backup", Remedy.RESTORE_CONFIG
+    )
 
 
 def half_a_config(path: Path) -> Expected:
     config = path / ".hoodie/hoodie.properties"
     shutil.copy(config, f"{config}.backup")
     config.write_bytes(b"#Updated\nhoodie.table.na")
-    return Expected(Kind.CONFIG, ".hoodie/hoodie.properties", "backup is intact", "backup", Remedy.RESTORE_CONFIG)
+    return Expected(
+        FindingKind.CONFIG, ".hoodie/hoodie.properties", "backup is intact", "backup", Remedy.RESTORE_CONFIG
+    )
 
 
 def backup_left(path: Path) -> Expected:
     backup = shutil.copy(path / ".hoodie/hoodie.properties", path / ".hoodie/hoodie.properties.backup")
     os.utime(backup, (1, 1))
-    return Expected(Kind.CONFIG, ".hoodie/hoodie.properties.backup", "left", "", Remedy.RESTORE_CONFIG)
+    return Expected(FindingKind.CONFIG, ".hoodie/hoodie.properties.backup", "left", "", Remedy.RESTORE_CONFIG)
 
 
 def no_config(path: Path) -> Expected:
     (path / ".hoodie/hoodie.properties").unlink()
-    return Expected(Kind.CONFIG, ".hoodie/hoodie.properties", "not there; it has no backup", "every read")
+    return Expected(FindingKind.CONFIG, ".hoodie/hoodie.properties", "not there; it has no backup", "every read")
 
 
 CURED = [
@@ -672,7 +676,7 @@ def test_files_that_readers_may_count_are_never_deleted(tmp_path: Path) -> None:
     shutil.copy(source, copy)
     os.utime(copy, (1, 1))
     (finding,) = table.table.doctor(repair=True)
-    assert (finding.kind, finding.remedy, finding.outcome) == (Kind.STRAY_FILE, Remedy.BY_HAND, None)
+    assert (finding.kind, finding.remedy, finding.outcome) == (FindingKind.STRAY_FILE, Remedy.BY_HAND, None)
     assert copy.exists()
 
 
@@ -705,7 +709,7 @@ def test_what_fails_is_told(indexed: Path) -> None:
     """A record key that is in two rows: the index cannot be built anew, and the doctor says why."""
     lakebed.open_table(indexed).insert(rows(0, 3, ts=50))
     found = {finding.problem: finding for finding in open_doctor_at(indexed, {}).cure()}
-    assert all(finding.kind is Kind.INDEX and finding.place == "record_index" for finding in found.values())
+    assert all(finding.kind is FindingKind.INDEX and finding.place == "record_index" for finding in found.values())
     assert any("more than one row" in problem for problem in found)
     assert not any(finding.is_repaired for finding in found.values())
 
@@ -720,11 +724,11 @@ def test_the_write_that_blocks_compaction_of_the_metadata_table_is_named(
     for number in range(2 * DELTA_COMMITS):
         table.bulk_insert(rows(number, 1, prefix="more"))
     (finding,) = table.doctor()
-    assert (finding.kind, finding.place, finding.remedy) == (Kind.METADATA, blocker, Remedy.BY_HAND)
+    assert (finding.kind, finding.place, finding.remedy) == (FindingKind.METADATA, blocker, Remedy.BY_HAND)
     assert "is in flight" in finding.problem
     age(beat)
     (finding,) = table.doctor()
-    assert (finding.kind, finding.place, finding.remedy) == (Kind.PENDING, blocker, Remedy.ROLL_BACK)
+    assert (finding.kind, finding.place, finding.remedy) == (FindingKind.PENDING, blocker, Remedy.ROLL_BACK)
     assert "compaction of the metadata table" in finding.blocks
     assert [each.is_repaired for each in table.doctor(repair=True)] == [True, True]
     assert table.doctor() == ()

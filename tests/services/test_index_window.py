@@ -145,7 +145,7 @@ def test_lookups_and_filters_find_rows_on_both_sides(tmp_path: Path, kind: str) 
         assert sorted(table.to_arrow(where=f"id = '{key}'")["day"].to_pylist()) == days
     (step,) = (step for step in table.explain(where="id = 'young'").steps if step.index == "record_index")
     assert step.used
-    assert f"keeping partitions before {day(4)!r}, which it does not know" in step.reason
+    assert f"keeping partitions before {day(4)!r}, which are not indexed" in step.reason
 
 
 @pytest.mark.parametrize("kind", KINDS)

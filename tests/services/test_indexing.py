@@ -490,7 +490,7 @@ def test_of_two_writes_that_began_before_the_index_one_inserts_a_key(
         other.indexes.create("record_index", kind=kind)
 
     before_commit(monkeypatch, insert_and_index)
-    with pytest.raises(WriteConflictError, match="inserted keys of this one meanwhile"):
+    with pytest.raises(WriteConflictError, match="inserted some of the same keys"):
         table.upsert(rows(400, 6, ts=2))
     assert table.indexes.validate("record_index").is_sound
     assert table.upsert(rows(400, 6, ts=2)).updated == 6

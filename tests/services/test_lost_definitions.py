@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 import lakebed
 from lakebed.cli.app import app
 from lakebed.services.doctor.doctor import open_doctor_at
-from lakebed.services.doctor.finding import Finding, Kind, Remedy
+from lakebed.services.doctor.finding import Finding, FindingKind, Remedy
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 HINT = "lakebed doctor .* --repair"
@@ -146,7 +146,7 @@ def test_the_doctor_says_it_and_brings_the_definitions_back(path: Path, damage: 
     before, whole = definitions(path), lakebed.open_table(path).to_arrow()
     damage(path / INDEX_JSON)
     (finding,) = found(path)
-    assert (finding.kind, finding.remedy) == (Kind.INDEX, Remedy.RESTORE_DEFINITIONS)
+    assert (finding.kind, finding.remedy) == (FindingKind.INDEX, Remedy.RESTORE_DEFINITIONS)
     cured = open_doctor_at(path, {}).cure()
     assert [each.outcome for each in cured] == ["repaired"]
     assert definitions(path) == before

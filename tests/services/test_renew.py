@@ -14,8 +14,8 @@ import pytest
 from lakebed.api import Table, open_table
 from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.index.kinds import merge_shard
-from lakebed.index.layout import Layout
-from lakebed.index.record.current_entries import are_current
+from lakebed.index.layout import ShardLayout
+from lakebed.index.record.definition import are_current
 from lakebed.index.stored import data_partition
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.upkeep import maintenance as maintenance_module
@@ -25,7 +25,6 @@ from lakebed.observe import SILENT, Observer
 from lakebed.services.indexing import changes as changes_module
 from lakebed.services.indexing import rebuild as rebuild_module
 from lakebed.services.indexing import renew as renew_module
-from lakebed.services.indexing import reshard as reshard_module
 from lakebed.table import open_handle
 from lakebed.write.columnar import ColumnarPlane
 from observers import Recorded
@@ -519,7 +518,7 @@ def test_the_last_copy_is_made_under_the_lock(
     monkeypatch.setattr(renew_module, "find_changes", lambda *_: None)
     seen = Recorded()
     world.table.indexes.reshard(shards=5, observer=seen)
-    assert between.copies == reshard_module._COPIES_MAX + 1
+    assert between.copies == rebuild_module._COPIES_MAX + 1
     assert seen.steps[-1][0] == seen.steps[-1][1]
     world.check(5)
 
@@ -621,7 +620,7 @@ def test_what_apache_hudi_has_added_is_found(unpack, name: str) -> None:
     found = changes_module.find_changes(replace(seen, counted=built), index, state.timeline)
     assert found is not None
     shards = shard_sets_of(index)
-    layout = Layout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))
+    layout = ShardLayout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))
     added = changes_module.ChangeReader(state.storage, "record_index").entries(found, layout, has_ordering=False)
     assert added
     for file_id, entries in added.items():

@@ -161,21 +161,24 @@ class _Timelines:
         return known[1]
 
 
-class _Timeline:
-    def __init__(self, timelines: _Timelines) -> None:
-        self.of = timelines.of
-
-
 @lru_cache(maxsize=100_000)
 def _instant_at(path: str) -> Instant | None:
     return decode_instant(path.rpartition("/")[2])
 
 
 _KNOWN = _Timelines()
+
+
+class _Remembered(Timeline):
+    """A timeline that is made once for each listing."""
+
+    of = staticmethod(_KNOWN.of)
+
+
 _LISTINGS = (
     *find_uses({active.list_instants: _KNOWN.list_instants}),
-    (active, "Timeline", Timeline, _Timeline(_KNOWN)),
-    (section, "Timeline", Timeline, _Timeline(_KNOWN)),
+    (active, "Timeline", Timeline, _Remembered),
+    (section, "Timeline", Timeline, _Remembered),
 )
 
 

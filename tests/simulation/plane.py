@@ -25,7 +25,7 @@ from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import InstantTime
 from lakebed.services.clustering.tasks import ClusteringTask
-from lakebed.services.compaction.base_files import CompactionTask
+from lakebed.services.compaction.tasks import CompactionTask
 from lakebed.services.plane import ServicePlane
 from lakebed.services.values import ServiceContext
 from lakebed.storage.confirm import create_file

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lakebed
-from lakebed.index.partition_stats import current as current_stats
-from lakebed.index.partition_stats.written import find_written, note_written
+from lakebed.index.partition_stats.current import find_written, note_written
+from lakebed.metadata import MetadataTable
+from lakebed.metadata.shard import StoredValue
 from lakebed.model.metadata import ColumnStats
 from lakebed.storage import cache
 from lakebed.storage.cache import FileCache
@@ -26,13 +26,13 @@ SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64(
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The metadata-table partitions whose entries were read for statistics."""
     found: list[str] = []
-    find = current_stats.CurrentStats._find
+    find = MetadataTable.find_many
 
-    def noted(self: current_stats.CurrentStats, mdt_partition: str, keys: list[str]) -> Iterator[Any]:
-        found.append(mdt_partition)
-        return find(self, mdt_partition, keys)
+    def noted(self: MetadataTable, partition: str, keys: list[str]) -> dict[str, list[StoredValue]]:
+        found.append(partition)
+        return find(self, partition, keys)
 
-    monkeypatch.setattr(current_stats.CurrentStats, "_find", noted)
+    monkeypatch.setattr(MetadataTable, "find_many", noted)
     return found
 
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import lakebed
-from lakebed.index.record.current_entries import are_current
+from lakebed.index.record.definition import are_current
 from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
 from lakebed.model.index import EntryOrdering

@@ -26,10 +26,9 @@ from lakebed.engine.exchange import Shelf, StagedFile
 from lakebed.errors import UnsupportedTableError
 from lakebed.format.guard import decoding
 from lakebed.format.timeline.metadata import decode_commit
-from lakebed.index.facts import FileFacts
+from lakebed.index.facts import FileFacts, decode_facts, encode_facts
 from lakebed.index.key_batches import KeyChanges, KeyFiles, StoredKeys
 from lakebed.index.kind import Expected
-from lakebed.index.stored_facts import decode_facts, encode_facts
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import FileGroupId
 from lakebed.model.index import EntryOrdering

@@ -1,4 +1,4 @@
-"""Indexes: one folder per kind, and what the rest of the engine asks of all of them.
+"""Indexes: one folder per kind, and the interface that the rest of the engine uses.
 
-`kind.py` says what a kind is, `kinds.py` lists them. `keys.py` is the index of record keys, asked for by what it does.
+`kind.py` defines what a kind is, `kinds.py` lists all kinds, `keys.py` is the door to the index of record keys.
 """

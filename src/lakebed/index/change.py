@@ -1,4 +1,4 @@
-"""What one instant of the data table means for its metadata table."""
+"""The change that one instant of the data table makes to its metadata table."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from lakebed.model.metadata import ColumnStats
 
 @dataclass(frozen=True, slots=True)
 class MetadataChange:
-    """Files that came and went, by data partition, and what the indexes are to know of them.
+    """Files added and deleted, by data partition, and the facts that indexes need about them.
 
     `added` has sizes by file name, `blooms` filter texts by base file name. In `rewritten` partitions the instant does
-    more than add files: it supersedes some, or hides file groups. `removed_partitions` are gone, with their files.
-    `keys` are for a record index, of a large write in `key_files` instead; `values`, by metadata-table partition, for
-    secondary indexes. `gathered` has, by metadata-table partition, what was gathered of rows, by file name.
+    more than add files: it supersedes some, or hides file groups. `removed_partitions` are deleted with their files.
+    `keys` are for the record index; a large write has them in `key_files` instead. `values`, by metadata-table
+    partition, are for secondary indexes. `gathered` has what write tasks gathered for an index, by its metadata-table
+    partition, data partition and file name.
     """
 
     added: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -46,11 +47,11 @@ def change_of_commit(
     key_files: KeyFiles | None = None,
     compacts: bool = False,
 ) -> MetadataChange:
-    """What a commit means: its files, with their CDC files.
+    """The change that a commit makes: its files and their CDC files.
 
-    `replaced` are the partitions in which it hides file groups, `replaced_keys` the keys that go with these; with
-    `key_files`, all keys are there. With `compacts` the files take the place of whole file slices, whether these have a
-    base file or not.
+    `replaced` are the partitions in which it replaces file groups, `replaced_keys` the keys of those groups. If
+    `key_files` is given, it has all keys. With `compacts`, each file replaces a whole file slice, with or without a
+    base file.
     """
     files = [file for file in written if file.stat.path]
     added: dict[str, dict[str, int]] = {}
@@ -78,7 +79,7 @@ def change_of_commit(
 
 
 def change_of_clean(clean: CleanMetadata) -> MetadataChange:
-    """What a clean means. Files that it set out to delete are gone to readers, also where deleting them failed."""
+    """The change that a clean makes. Files that it planned to delete are no longer listed, even if that failed."""
     removed = tuple(name for name, partition in clean.partitions.items() if partition.is_partition_deleted)
     return MetadataChange(
         deleted={name: partition.planned for name, partition in clean.partitions.items()}, removed_partitions=removed
@@ -90,12 +91,12 @@ def _sizes(stat: WriteStat) -> dict[str, int]:
 
 
 def _supersedes(stat: WriteStat) -> bool:
-    """Whether a file takes the place of another: a base file that has a predecessor."""
+    """Whether a file supersedes another: it is a base file that has a predecessor."""
     return stat.prev_commit is not None and isinstance(decode_data_file_name(_name(stat.path)), BaseFile)
 
 
 def key_changes(file: FileFacts) -> KeyChanges:
-    """What a record index is to know of a file."""
+    """Keys added to and removed from the file group of a file."""
     return KeyChanges(file.stat.partition, file.stat.file_id, file.inserted_keys, file.deleted_keys, file.ordering)
 
 

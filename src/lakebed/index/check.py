@@ -1,4 +1,4 @@
-"""Comparing an index with what it is an index of: both ways, completely."""
+"""Comparing an index with the data, completely and in both directions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.records import decode_metadata_record
 from lakebed.index.build import Scanner
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.merging import PLAIN, Form, Merged, MergeRule
+from lakebed.metadata.merging import PLAIN, Form, Merged, MergeRule, merged_shards
 from lakebed.observe import Observer
 from lakebed.table import TableState
 
@@ -18,7 +18,7 @@ MISSING, EXTRA, DIFFERENT, REPEATED = "missing", "extra", "different", "repeated
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One key about which index and data disagree: `indexed` is what the index says of it, `stored` what is so."""
+    """One key for which index and data differ: `indexed` is what the index has, `stored` what the data has."""
 
     what: str
     key: str
@@ -28,11 +28,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class IndexCheck:
-    """How an index and the data compare.
+    """The result of comparing an index with the data.
 
-    `missing` keys are not in the index, `extra` ones not in the data, `different` ones are elsewhere or other than the
-    index says, `repeated` ones occur more than once in the data of a record index. `problem` says what is wrong with
-    the definitions of indexes, if something is: then the index was compared by what its entries tell of it.
+    `missing` keys are not in the index, `extra` ones not in the data, `different` ones have another value in the index,
+    `repeated` ones occur more than once in the data of a record index. `problem` is set if index definitions are lost
+    or broken: then a definition derived from the entries was used.
     """
 
     name: str
@@ -46,7 +46,7 @@ class IndexCheck:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing differs, and nothing else is wrong."""
+        """Whether there is no difference and no other problem."""
         return not (self.missing or self.extra or self.different or self.repeated or self.problem)
 
 
@@ -59,14 +59,14 @@ class Tally:
         self._examples: list[Difference] = []
 
     def add(self, what: str, count: int, examples: Iterable[tuple[str, str | None, str | None]]) -> None:
-        """Counts differences of a sort, with some of them as (key, what is indexed, what is stored)."""
+        """Adds differences of one sort, with examples as (key, indexed, stored)."""
         room = self._examples_max - self._counts[what]
         self._counts[what] += count
         for _, example in zip(range(room), examples, strict=False):
             self._examples.append(Difference(what, *example))
 
     def compare(self, indexed: Mapping[str, str], stored: Mapping[str, str]) -> None:
-        """What differs between two descriptions of the same things, by name."""
+        """Adds the differences between two mappings of names to descriptions."""
         self.checked += len(stored.keys() | indexed.keys())
         missing, extra = sorted(stored.keys() - indexed.keys()), sorted(indexed.keys() - stored.keys())
         other = sorted(key for key in stored.keys() & indexed.keys() if stored[key] != indexed[key])
@@ -75,7 +75,7 @@ class Tally:
         self.add(DIFFERENT, len(other), ((key, indexed[key], stored[key]) for key in other))
 
     def result(self, problem: str | None = None) -> IndexCheck:
-        """What was found, and what else is wrong."""
+        """The differences found, and any other problem."""
         counts = self._counts
         return IndexCheck(
             self._name,
@@ -91,7 +91,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """An index and the table that it is of, as they stood at one moment."""
+    """An index and its table at one moment."""
 
     state: TableState
     metadata: MetadataTable
@@ -101,14 +101,13 @@ class Checked:
     observer: Observer
 
     def merged(self, file_id: str, form: Form = PLAIN) -> Merged:
-        """The entries of a shard."""
+        """The merged entries of a shard."""
         file_slice = next(s for s in self.metadata.slices(self.partition) if s.group.file_id == file_id)
         shard = self.metadata.shard(self.partition, file_id)
         return self.rule.shard(shard, has_base=file_slice.base is not None, form=form)
 
     def payloads(self, form: Form = PLAIN) -> Iterator[tuple[str, object]]:
         """Keys and payloads of all entries."""
-        for file_slice in self.metadata.slices(self.partition):
-            merged = self.merged(file_slice.group.file_id, form)
+        for merged in merged_shards(self.metadata, self.partition, self.rule, form):
             for key, value in zip(merged.keys.to_pylist(), merged.values.to_pylist(), strict=True):
                 yield key, decode_metadata_record(value, stored_schema(), path=self.partition).payload

@@ -1,4 +1,4 @@
-"""Data files of a table, for indexes that are made of files: which there are, and what their footers say."""
+"""Data files of a table and their contents, for indexes that are built from files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakebed.table import TableState
 from lakebed.view import list_data_files
 
 DATA_BLOCKS = (BlockKind.AVRO_DATA, BlockKind.PARQUET_DATA)
-"""Log blocks that hold rows."""
+"""Kinds of log block that hold rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class StoredFile:
 
     @property
     def path(self) -> str:
-        """Where it lies in the table."""
+        """Its path, relative to the table."""
         return f"{self.partition}/{self.file.name}" if self.partition else self.file.name
 
 
 def stored_files(state: TableState) -> list[StoredFile]:
-    """Every data file that the table knows, of older slices too, but for change records."""
+    """All data files of completed instants, those of older slices included, CDC files excluded."""
     snapshot = state.latest
     snapshot.prefetch(file.instant for files in state.files.values() for file in files)
     return [
@@ -49,7 +49,7 @@ def stored_files(state: TableState) -> list[StoredFile]:
 
 
 def listed_files(state: TableState) -> dict[str, dict[str, int]]:
-    """Sizes of the files of completed instants by name, by partition, as they lie in the folders."""
+    """Sizes of files of completed instants by partition and name, from listing the folders."""
     snapshot, listed = state.latest, list_data_files(state.storage)
     snapshot.prefetch(file.instant for files in listed.values() for file in files)
     return {
@@ -59,7 +59,7 @@ def listed_files(state: TableState) -> dict[str, dict[str, int]]:
 
 
 def base_files(state: TableState) -> list[StoredFile]:
-    """Every base file that the table knows."""
+    """All base files of completed instants."""
     return [stored for stored in stored_files(state) if isinstance(stored.file, BaseFile)]
 
 
@@ -73,7 +73,7 @@ def current_files(state: TableState) -> dict[str, tuple[str, ...]]:
 
 
 def read_blocks(stored: StoredFile, columns: Sequence[str]) -> list[pa.Table]:
-    """The rows of a data file, one table per block, with those of the columns that it has."""
+    """The rows of a data file, one table per block, with those of `columns` that the block has."""
     if isinstance(stored.file, LogFile):
         blocks = decode_log_file(stored.storage.get(stored.path), path=stored.path)
         tables = [decode_records(block, path=stored.path) for block in blocks if block.kind in DATA_BLOCKS]

@@ -1,7 +1,7 @@
-"""Extra metadata of delta commits of the metadata table: what they say of indexes, as long as everyone keeps to it.
+"""Marks in the extra metadata of delta commits: guarantees about an index that hold while every writer keeps them.
 
-Some things are true of an index only while every writer sees to them. A delta commit that does so says it, with a mark
-of the index's kind, if the one before it said it, too. One that is silent ends the chain, until the index is rebuilt.
+A delta commit that keeps a guarantee carries its mark if the delta commit before it did. One without the mark, such as
+another engine's, ends the guarantee until the index is rebuilt.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from lakebed.transaction.section import Section
 
 
 def first_extra(definitions: Mapping[str, IndexDefinition]) -> dict[str, str]:
-    """The extra metadata of a delta commit that builds these indexes."""
+    """Extra metadata of a delta commit that builds these indexes."""
     return {"schema": committed_schema(), **_marks(definitions)}
 
 
 def next_extra(
     section: Section, definitions: Mapping[str, IndexDefinition], *, built: str | None = None, kept: bool = True
 ) -> dict[str, str]:
-    """The extra metadata of a delta commit: what was said stays so, and all is so of an index that it has `built`.
+    """Extra metadata of a delta commit: the marks of the one before it, and all marks of an index that it has `built`.
 
-    Unless what a write should have kept was `kept`, it does not say so.
+    If the write did not keep the guarantees (`kept`), their marks are left out.
     """
     new = {name: definition for name, definition in definitions.items() if name == built}
     old = {name: definition for name, definition in definitions.items() if name != built}

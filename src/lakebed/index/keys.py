@@ -1,15 +1,14 @@
-"""The index of record keys, asked for by what it does: lookups and writes find the rows of a key through it.
+"""The index of record keys: lookups and writes find the rows of a key through it, without naming its kind.
 
-One kind has an entry per record key. Whoever needs it asks here, and does not name the kind. What looks up and writes
-many keys at once is in `key_batches`: a lookup of few does not load it.
+Functions for many keys at once are in `key_batches`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from lakebed.index.record.definition import find_ordering, ordering_numbers
 from lakebed.index.record.entries import ShardSizing
-from lakebed.index.record.ordering import find_ordering, ordering_numbers
 from lakebed.index.record.probe import RECORD_INDEX as KEY_INDEX
 from lakebed.index.record.probe import KeyShards, find_locations, is_partitioned
 from lakebed.index.record.probe import record_index_files as key_index_files
@@ -51,24 +50,24 @@ def keys_are_indexed(partitions: Iterable[str]) -> bool:
 
 
 def is_shared(config: TableConfig) -> bool:
-    """Whether a table has an index of keys that other engines know, too."""
+    """Whether the table has an index of keys that other engines use too."""
     return KEY_INDEX in config.shared_partitions
 
 
 def is_global(definitions: Mapping[str, IndexDefinition]) -> bool:
-    """Whether the index, if there is one, knows the keys of the whole table, and not of each partition alone."""
+    """Whether keys are unique in the whole table rather than per partition; true if there is no index."""
     definition = definitions.get(KEY_INDEX)
     return definition is None or not definition.is_partitioned
 
 
 def key_window(definitions: Mapping[str, IndexDefinition]) -> IndexWindow | None:
-    """The partitions whose keys the index has, if not all."""
+    """The window of partitions whose keys are indexed; None if all are."""
     definition = definitions.get(KEY_INDEX)
     return definition.window if definition is not None else None
 
 
 def outside_window(state: TableState) -> list[FileGroupId]:
-    """The file groups of data partitions that the index does not cover."""
+    """File groups of data partitions outside the window of the index."""
     window = key_window(state.definitions)
     if window is None:
         return []
@@ -76,5 +75,5 @@ def outside_window(state: TableState) -> list[FileGroupId]:
 
 
 def sizing_of(definitions: Mapping[str, IndexDefinition], options: IndexOptions) -> ShardSizing:
-    """How large the shards of the index may grow."""
+    """How many shards the index gets, and how large they may grow."""
     return ShardSizing(*(options.global_sizing if is_global(definitions) else options.partitioned_sizing))

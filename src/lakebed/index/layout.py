@@ -1,4 +1,4 @@
-"""Shards of an index over which keys are hashed: one set of them, or one for each data partition."""
+"""The shards of an index over which keys are hashed: one set, or one per data partition."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from lakebed.metadata.bootstrap import group_ids
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """The shards over which keys are hashed, by data partition: the same for all of them if the index is global."""
+class ShardLayout:
+    """File ids of shards, by data partition (the same for all if the index is global), and all together."""
 
     shards: Mapping[str, tuple[str, ...]]
     file_ids: tuple[str, ...]
@@ -20,22 +20,22 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The shards of an index that is built, and where the entries of these, or of other ones, come from."""
+    """The shards planned for a new index, and the source of entries for these or other shards."""
 
-    layout: Layout
-    source: Callable[[Layout], Source]
+    layout: ShardLayout
+    source: Callable[[ShardLayout], Source]
 
 
-def global_layout(mdt_partition: str, partitions: Collection[str], count: int) -> Layout:
-    """One set of shards for the whole table."""
+def global_layout(mdt_partition: str, partitions: Collection[str], count: int) -> ShardLayout:
+    """The layout of a global index: one set of shards."""
     file_ids = group_ids(mdt_partition, count)
-    return Layout(dict.fromkeys(partitions, file_ids), file_ids)
+    return ShardLayout(dict.fromkeys(partitions, file_ids), file_ids)
 
 
-def partitioned_layout(mdt_partition: str, counts: Mapping[str, int]) -> Layout:
-    """A set of shards for each data partition."""
+def partitioned_layout(mdt_partition: str, counts: Mapping[str, int]) -> ShardLayout:
+    """The layout of a partitioned index: a set of shards per data partition."""
     shards = {
         partition: tuple(group_file_id(mdt_partition, index, partition) for index in range(count))
         for partition, count in sorted(counts.items())
     }
-    return Layout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))
+    return ShardLayout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))

@@ -1,4 +1,4 @@
-"""Leaving out file slices that cannot hold a matching row: what kinds of index have in common."""
+"""File pruning: values and helpers that all kinds of index share."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lakebed.model.files import FileSlice
 from lakebed.model.words import RECORD_KEY
 
 Slices = tuple[FileSlice, ...]
-KEYS_MAX = 10_000
+WANTED_KEYS_MAX = 10_000
 """Maximum number of keys to look up; with more, a scan is cheaper."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The query, as far as pruning needs it. `is_latest`: the newest snapshot, which indexes describe."""
+    """A query, as far as pruning needs it. `is_latest`: it reads the newest snapshot, which indexes describe."""
 
     config: TableConfig
     schema: pa.Schema
@@ -41,21 +41,21 @@ class NotUsed:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The slices that an index could not exclude, and why."""
+    """The slices that an index could not exclude, and how it decided."""
 
     slices: Slices
     reason: str
 
 
 def ranged_columns(query: Query) -> list[tuple[str, pa.DataType]]:
-    """The filter's columns to which statistics apply: not those whose value comes from the path."""
+    """The filter's columns that have statistics: not nested, and not read from the path."""
     named = columns_of(query.predicate) - set(columns_from_path(query.config, query.schema))
     fields = (query.schema.field(name) for name in sorted(named))
     return [(field.name, field.type) for field in fields if not pa.types.is_nested(field.type)]
 
 
 def serving(query: Query, partition: str, *, latest_only: bool = False) -> MetadataTable | NotUsed:
-    """The metadata table if an index can serve a query; with `latest_only`, of the newest snapshot only."""
+    """The metadata table, if an index can serve the query; with `latest_only`, only for the newest snapshot."""
     if isinstance(query.metadata, Unusable):
         return NotUsed("there is no usable metadata table")
     if partition in query.metadata.stale:
@@ -68,7 +68,7 @@ def serving(query: Query, partition: str, *, latest_only: bool = False) -> Metad
 
 
 def wanted_keys(query: Query) -> tuple[str, ...] | NotUsed:
-    """The record keys of all rows that can match."""
+    """The record keys that rows must have to match."""
     direct = wanted_values(query.predicate, RECORD_KEY)
     if direct is not None:
         keys = tuple(str(value) for value in direct)
@@ -80,17 +80,17 @@ def wanted_keys(query: Query) -> tuple[str, ...] | NotUsed:
         if uncertain:
             return NotUsed(f"writers spell values of {', '.join(uncertain)} differently in record keys")
         keys = possible_keys(query.config, {name: values or () for name, values in fields.items()})
-    return keys if len(keys) <= KEYS_MAX else NotUsed(f"the filter names more than {KEYS_MAX} keys")
+    return keys if len(keys) <= WANTED_KEYS_MAX else NotUsed(f"the filter names more than {WANTED_KEYS_MAX} keys")
 
 
 def _has_one_spelling(kind: pa.DataType) -> bool:
-    """Whether all writers, of whatever version and options, spell values of a type alike in record keys."""
+    """Whether all writers, of any version and options, spell values of a type alike in record keys."""
     checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean)
     return any(check(kind) for check in checks)
 
 
 def keep_partitions(query: Query, slices: Slices, paths: list[str], ranges: dict[str, Ranges], reason: str) -> Kept:
-    """The slices of partitions whose ranges may match, `ranges` being in the order of `paths`."""
+    """The slices of partitions whose ranges may match; `ranges` are in the order of `paths`."""
     matching = may_match(query.predicate, ranges, len(paths))
     kept = {path for path, matches in zip(paths, matching, strict=True) if matches}
     return Kept(tuple(s for s in slices if s.group.partition in kept), reason)

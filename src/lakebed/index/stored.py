@@ -1,4 +1,4 @@
-"""An index as it is stored: its shards, and their entries for other ones."""
+"""An index as stored in the metadata table: its shards, and their entries for a new set of shards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakebed.errors import InvalidInputError
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.index.build import Source, join_unique
 from lakebed.index.kinds import kind_of, merge_shard
-from lakebed.index.layout import Layout, global_layout, partitioned_layout
+from lakebed.index.layout import ShardLayout, global_layout, partitioned_layout
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.entries import Entries, split_entries
 from lakebed.metadata.merging import Form
@@ -21,12 +21,12 @@ from lakebed.model.index import IndexDefinition
 from lakebed.table import TableState
 
 _SLICES_PER_PASS = 64
-"""Shards whose entries are held at once, if they are many."""
+"""Shards per pass: entries of that many are in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredIndex:
-    """An index of a table at one moment; of each shard the newest slice."""
+    """An index of a table at one moment, with the newest slice of each shard."""
 
     partition: str
     metadata: MetadataTable
@@ -34,7 +34,7 @@ class StoredIndex:
 
     @classmethod
     def of(cls, state: TableState, partition: str) -> StoredIndex:
-        """The index of a table that has one."""
+        """The index of a table; raises InvalidInputError if it has none."""
         if not isinstance(state.metadata, MetadataTable) or not state.metadata.has(partition):
             word = kind_of(partition).words[0]
             raise InvalidInputError(
@@ -44,12 +44,12 @@ class StoredIndex:
 
     @property
     def file_ids(self) -> frozenset[str]:
-        """Of its shards."""
+        """The file ids of its shards."""
         return frozenset(file_slice.group.file_id for file_slice in self.slices)
 
     @property
     def shards(self) -> dict[str, tuple[str, ...]]:
-        """Their file ids, in shard order, by data partition."""
+        """File ids of shards, in shard order, by data partition."""
         found: dict[str, tuple[str, ...]] = {}
         for file_slice in self.slices:
             file_id = file_slice.group.file_id
@@ -58,12 +58,12 @@ class StoredIndex:
 
     @property
     def partitions(self) -> frozenset[str]:
-        """The data partitions that have shards of their own; one without a name if the index is global."""
+        """The data partitions that have their own shards; only "" if the index is global."""
         return frozenset(data_partition(file_id) for file_id in self.file_ids)
 
     @property
     def definition(self) -> IndexDefinition | None:
-        """What index.json says of it."""
+        """Its definition in index.json."""
         return self.metadata.definitions.get(self.partition)
 
     @property
@@ -71,14 +71,14 @@ class StoredIndex:
         """Whether its entries carry ordering values."""
         return self.definition is not None and self.definition.ordering is not None
 
-    def layout(self, shards: int) -> Layout:
-        """So many shards, for each data partition that has any if the index is partitioned."""
+    def layout(self, shards: int) -> ShardLayout:
+        """A layout of so many shards; per data partition if the index is partitioned."""
         if self.definition is None or not self.definition.is_partitioned:
             return global_layout(self.partition, self.partitions, shards)
         return partitioned_layout(self.partition, dict.fromkeys(self.partitions, shards))
 
-    def source(self, layout: Layout) -> Source:
-        """The entries as they are stored, for other shards."""
+    def source(self, layout: ShardLayout) -> Source:
+        """The stored entries, redistributed over the shards of a layout."""
 
         def entries(file_slice: FileSlice, wanted: Collection[str]) -> Mapping[str, Entries]:
             file_id = file_slice.group.file_id
@@ -96,5 +96,5 @@ class StoredIndex:
 
 
 def data_partition(file_id: str) -> str:
-    """The data partition whose keys a shard has; without a name if it has those of the whole table."""
+    """The data partition of a shard; "" if the index is global."""
     return data_partition_of_group(file_id) or ""

@@ -15,8 +15,7 @@ def maintain(
 ) -> None:
     """Compacts, cleans and archives the metadata table as far as that is due; for `log_blocks` see `is_due`.
 
-    Whoever will look for keys in compacted shards of the record index finds tables of them in the `cache`, if one is
-    given; tasks then run in this process.
+    With a `cache`, it also stores key tables of compacted shards of the record index; tasks then run in this process.
     """
     upkeep = Upkeep(engine, merge_rule, None if cache is None else NewTables(cache))
     maintain_metadata(transactions, upkeep, log_blocks)

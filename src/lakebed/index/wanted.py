@@ -1,4 +1,4 @@
-"""What an index wants of a file while it is written: a digest of some columns, made by the task that has the rows."""
+"""What an index wants from each written file: bytes made from some columns, by the task that has the rows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 Gather = Callable[[Sequence[pa.Table]], bytes]
-"""Makes bytes of the rows of a file, one table per block; a table lacks the columns that its block lacks. Picklable."""
+"""Makes bytes from the rows of a file. It gets one table per block, without columns that the block lacks. Picklable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The `columns` that write tasks hand to `gather`, for the index of a metadata-table partition."""
+    """The `columns` that write tasks pass to `gather`, for the index of a metadata-table partition."""
 
     partition: str
     columns: tuple[str, ...]
@@ -21,7 +21,7 @@ class Wanted:
 
 
 def gather_all(wanted: Sequence[Wanted], tables: Sequence[pa.Table]) -> dict[str, bytes]:
-    """What indexes are to know of the rows of a file, by metadata-table partition."""
+    """What indexes want from the rows of a file, by metadata-table partition."""
     return {each.partition: each.gather([_selected(table, each.columns) for table in tables]) for each in wanted}
 
 

@@ -1,9 +1,9 @@
-"""Words of commands for kinds of index: `lakebed --help` shows them and does not load the kinds, which load Arrow."""
+"""Index words of the command line, repeated here so that `lakebed --help` need not load the kinds and Arrow."""
 
 from __future__ import annotations
 
 COMMANDS = ("record", "record_partitioned", "column_stats", "partition_stats", "bloom", "files")
-"""Those that a command can ask for."""
+"""Indexes that commands can create."""
 TOLD_BY_TABLE = ("record_windowed", "secondary", "expression")
-"""Kinds that there are, too: what else they need, or who builds them, is told when they are asked for."""
+"""Indexes that commands cannot create; asking for one gets an error that says how to create it."""
 COMMANDS_TEXT = f"{', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}"

@@ -1,4 +1,4 @@
-"""Facts of files that a task has just written: what the indexes of the table are made of."""
+"""Computes the facts of files that a task has just written."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lakebed.index.column_stats.kind import COLUMN_STATS
 from lakebed.index.facts import FileFacts
 from lakebed.index.kind import Expected
 from lakebed.index.kinds import wanted_of
+from lakebed.index.record.definition import find_ordering
 from lakebed.index.record.kind import RECORD_INDEX
-from lakebed.index.record.ordering import find_ordering
 from lakebed.index.wanted import Wanted, gather_all
 from lakebed.model.commit import WriteStat
 from lakebed.model.config import TableConfig
@@ -27,18 +27,18 @@ from lakebed.model.metadata import ColumnStats
 
 @dataclass(frozen=True, slots=True)
 class FileStats:
-    """What indexes want of the rows of a file: statistics of columns, and what else was gathered."""
+    """What indexes want from the rows of a file: column statistics, and what else was gathered."""
 
     columns: tuple[ColumnStats, ...]
     gathered: Mapping[str, bytes]
 
     def facts(self, stat: WriteStat, **more: Any) -> FileFacts:
-        """The facts of the file, with what else is known."""
+        """The facts of the file; `more` are other fields of `FileFacts`."""
         return FileFacts(stat, self.columns, gathered=self.gathered, **more)
 
 
 def expect(config: TableConfig, definitions: Mapping[str, IndexDefinition], partition_shards: int = 1) -> Expected:
-    """The indexes that a write which begins now has to keep, and what they want of its files."""
+    """The indexes that a write starting now must maintain, and what they want from its files."""
     indexes = (*config.metadata_partitions, *config.metadata_partitions_inflight)
     stats = definitions.get(COLUMN_STATS.partition)
     return Expected(
@@ -51,24 +51,24 @@ def expect(config: TableConfig, definitions: Mapping[str, IndexDefinition], part
 
 
 def wants_filters(config: TableConfig) -> bool:
-    """Whether an index has the Bloom filters of base files; else they need not travel from workers to the commit."""
+    """Whether an index stores Bloom filters; if not, workers need not send them to the commit."""
     return BLOOM_FILTERS.partition in (*config.metadata_partitions, *config.metadata_partitions_inflight)
 
 
 def base_file_stats(
     table: pa.Table, name: str, columns: Sequence[str], wanted: Sequence[Wanted], footer: Any
 ) -> FileStats:
-    """Of a base file with these rows and this Parquet footer."""
+    """Statistics of a base file with these rows and this Parquet footer."""
     return FileStats(column_stats(table, name, columns, footer), gather_all(wanted, [table]))
 
 
 def log_file_stats(
     blocks: Sequence[pa.Table], name: str, columns: Sequence[str], wanted: Sequence[Wanted]
 ) -> FileStats:
-    """Of a log file with the rows of these blocks; one of deletes alone has statistics, too, with no value in them.
+    """Statistics of a log file with the rows of these blocks; a file of deletes alone has empty ones.
 
-    A column that some block lacks has none: the values of its rows lie in other files, and a range that leaves them
-    out could prune a row that a partial update completes.
+    A column that a block lacks has none: its values are in other files, and a range without them could exclude a row
+    that a partial update completes.
     """
     gathered = gather_all(wanted, blocks)
     if not blocks:
@@ -85,7 +85,7 @@ def log_file_stats(
 def spread_file_stats(
     spreads: Mapping[str, Spread], name: str, columns: Sequence[str], rows: int, gathered: Mapping[str, bytes]
 ) -> FileStats:
-    """Of a log file of so many rows, by how their values spread."""
+    """Statistics of a log file with so many rows, from the spread of values that its encoder found."""
     return FileStats(spread_stats(spreads, name, columns, rows), gathered)
 
 

@@ -1,4 +1,4 @@
-"""Entries of a metadata-table partition, and how they are spread over its shards."""
+"""Entries of a metadata-table partition, and how they are split over its shards."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from lakebed.kernels.ordering import group_rows
 from lakebed.kernels.sharding import split_keys
 
 _TEXT_BYTES_MAX = 2**31 - 1
-"""Of one array with 32-bit offsets."""
+"""Maximum size in bytes of an array with 32-bit offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What one instant puts under keys, and the keys that it takes out. A key occurs once in all.
+    """Entries that one instant adds, and keys that it deletes. A key occurs only once.
 
-    `keys` and `deletes` are texts, `values` the stored bytes, or a dictionary of them where many are the same. With
-    `in_order` the keys ascend.
+    `keys` and `deletes` are texts, `values` the stored bytes, as a dictionary if many are equal. With `in_order`, keys
+    are in ascending order.
     """
 
     keys: pa.Array
@@ -52,8 +52,8 @@ def split_entries(
 ) -> dict[str, Entries]:
     """The entries of each shard that has any, by file id; `file_ids` are those of all shards, in shard order.
 
-    `hashed` has what stands for the keys and for the deletes where not the whole key decides on the shard. Of the
-    shards, only those `wanted` are given; None: all.
+    `hashed` has the texts to hash instead of keys and deletes, for indexes that hash a part of the key. If `wanted` is
+    given, only those shards are returned.
     """
     puts, takes = hashed or (entries.keys, entries.deletes)
     records = dict(_by_shard(puts, len(file_ids)))
@@ -69,7 +69,7 @@ def split_entries(
 
 
 def split_in_order(entries: Entries, file_ids: Sequence[str]) -> dict[str, Entries] | None:
-    """As `split_entries`, with keys in order, and faster if there are many; None if a key occurs twice.
+    """Like `split_entries`, but sorts keys, and is faster for many; None if a key occurs twice.
 
     The values must be a dictionary.
     """
@@ -90,7 +90,7 @@ def split_in_order(entries: Entries, file_ids: Sequence[str]) -> dict[str, Entri
 
 
 def concat_entries(parts: Sequence[Entries]) -> Entries:
-    """Entries of several origins, whose keys differ, as one."""
+    """Joins entries whose keys are distinct."""
     if len(parts) == 1:
         return parts[0]
     return Entries(
@@ -101,7 +101,7 @@ def concat_entries(parts: Sequence[Entries]) -> Entries:
 
 
 def concat_texts(arrays: Sequence[ArrowArray]) -> ArrowArray:
-    """One array of the texts of several, with wider offsets if there are very many."""
+    """Joins arrays of texts; offsets get 64 bits if needed."""
     if not arrays:
         return pa.array([], pa.string())
     is_large = sum(array.nbytes for array in arrays) > _TEXT_BYTES_MAX
@@ -110,7 +110,7 @@ def concat_texts(arrays: Sequence[ArrowArray]) -> ArrowArray:
 
 
 def concat_values(arrays: Sequence[ArrowArray]) -> ArrowArray:
-    """One dictionary of the values of several arrays, plain or dictionaries."""
+    """Joins arrays of values, plain or dictionaries, into one dictionary array."""
     encoded = [array if pa.types.is_dictionary(array.type) else _as_dictionary(array) for array in arrays]
     offsets = np.cumsum([0, *(len(array.dictionary) for array in encoded)])
     ids = [array.indices.to_numpy() + offset for array, offset in zip(encoded, offsets, strict=False)]
@@ -119,7 +119,7 @@ def concat_values(arrays: Sequence[ArrowArray]) -> ArrowArray:
 
 
 def _as_dictionary(values: ArrowArray) -> ArrowArray:
-    """A dictionary that holds each value by itself: looking for equal ones costs more than it saves."""
+    """A dictionary array with one dictionary entry per value: finding equal ones costs more than it saves."""
     return pa.DictionaryArray.from_arrays(pa.array(np.arange(len(values), dtype=np.int32)), values)
 
 

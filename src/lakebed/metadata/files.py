@@ -1,6 +1,6 @@
-"""The `files` partition: every data file of the table, without listing a folder.
+"""The `files` partition: all data files of the table, without listing folders.
 
-The list is cached with the log files that it was read from. If there are newer ones, their records are added to it.
+The list is cached together with the files that it was read from. If there are newer log files, their records are added.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lakebed.view.slices import parse_data_files
 FILES = "files"
 _KEY = ("listing",)
 _FILE_BYTES = 400
-"""About what a listed file takes in memory, in bytes."""
+"""Approximate size of a listed file in memory, in bytes."""
 
 DataFiles = Mapping[str, tuple[BaseFile | LogFile, ...]]
 """Data files by partition path."""
@@ -33,10 +33,10 @@ DataFiles = Mapping[str, tuple[BaseFile | LogFile, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The data files that the files of a shard list.
+    """Data files listed in the files of a shard.
 
-    `sources` are these files, oldest first, by path and completion time; the time is None for a file that this process
-    wrote, whose name nobody else has. Blocks of instants that are `replaced` do not count among them.
+    `sources` are the files of the shard, oldest first, by path and completion time; the time is None for a file that
+    this process wrote, whose name is unique. Blocks of instants that are `replaced` do not count.
     """
 
     sources: tuple[tuple[str, InstantTime | None], ...]
@@ -44,7 +44,7 @@ class Listing:
     replaced: frozenset[str] = frozenset()
 
     def starts(self, sources: Sequence[tuple[str, InstantTime]]) -> bool:
-        """Whether these are the sources of this listing, and maybe newer ones."""
+        """Whether these sources are those of this listing, possibly followed by newer ones."""
         pairs = zip(self.sources, sources, strict=False)
         return len(self.sources) <= len(sources) and all(
             known == source or known == (source[0], None) for known, source in pairs
@@ -52,18 +52,18 @@ class Listing:
 
 
 def find_listing(cache: FileCache, sources: Sequence[tuple[str, InstantTime]]) -> Listing | None:
-    """The last listing of this process, if its sources are the first of these."""
+    """The cached listing, if its sources are the first of these."""
     newest = cache.get(_KEY, Listing)
     return newest if newest is not None and newest.starts(sources) else None
 
 
 def note_listing(cache: FileCache, listing: Listing) -> None:
-    """Caches a listing in place of the last one."""
+    """Caches a listing, replacing the previous one."""
     cache.put(_KEY, listing, _FILE_BYTES * sum(map(len, listing.files.values())))
 
 
 def list_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | LogFile, ...]]:
-    """Data files by partition path ('' for the one partition of a table that is not partitioned)."""
+    """Data files by partition path ("" for an unpartitioned table)."""
     shards = metadata.shard_files(FILES)
     if shards is None:
         return read_metadata_files(metadata)
@@ -79,15 +79,15 @@ def list_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | L
 
 
 def read_metadata_files(metadata: MetadataTable) -> dict[str, tuple[BaseFile | LogFile, ...]]:
-    """As `list_metadata_files`, whatever this process has listed before: for those who doubt the files that say so."""
+    """Like `list_metadata_files`, but without the cache: for checks."""
     (shard,) = metadata.shards(FILES)
     return _listed(shard)
 
 
 def note_added(metadata: MetadataTable, sizes: Mapping[str, Mapping[str, int]], path: str) -> None:
-    """Has the next look know files that are added, by name and partition, if it finds the log file at `path`.
+    """Adds the files of this write to the cached listing, valid once the log file at `path` is visible.
 
-    Nobody else's file has that path, and nothing is known by it if the write does not complete.
+    `sizes` are by partition and name. The path is unique, so if the write fails the addition is never used.
     """
     shards = metadata.shard_files(FILES)
     if shards is None:
@@ -102,7 +102,7 @@ def note_added(metadata: MetadataTable, sizes: Mapping[str, Mapping[str, int]], 
 
 
 def live_files(shard: Shard) -> dict[str, dict[str, FileEntry]]:
-    """The data files of the `files` partition, by data partition; one that was deleted loses what it had before."""
+    """The data files in the `files` partition, by data partition; a deleted partition loses its older files."""
     tables: list[pa.Table] = []
     for layer in shard.layers():
         if isinstance(layer, DeleteLayer):
@@ -131,7 +131,7 @@ def _listed(shard: Shard) -> dict[str, tuple[BaseFile | LogFile, ...]]:
 
 
 def _extended(known: Listing, files: ShardFiles, metadata: MetadataTable) -> Listing | None:
-    """What is known, and what newer log files add to it; None if these change which of the older blocks count."""
+    """The known listing with the records of newer log files; None if these replace older blocks."""
     sources, count = _sources(files), len(known.sources)
     newer = metadata.shard_after(files, count)
     logs = files.file_slice.logs
@@ -148,7 +148,7 @@ def _extended(known: Listing, files: ShardFiles, metadata: MetadataTable) -> Lis
 
 
 def _entries(layer: EntryLayer) -> dict[str, dict[str, FileEntry]]:
-    """What the records of a layer say of files, by partition."""
+    """The file entries in the records of a layer, by partition."""
     table = layer.decode(decode_files)
     columns = (table[name].to_pylist() for name in ("partition", "name", "size", "is_deleted"))
     found: dict[str, dict[str, FileEntry]] = {}
@@ -158,7 +158,7 @@ def _entries(layer: EntryLayer) -> dict[str, dict[str, FileEntry]]:
 
 
 def _with(files: DataFiles, entries: Mapping[str, Mapping[str, FileEntry]]) -> DataFiles:
-    """The files of partitions after newer records of some, in the order in which they were named last."""
+    """The files with newer entries applied; updated files move to the end."""
     found = dict(files)
     for partition, names in entries.items():
         known = {file.name: file for file in found.get(partition, ())}
@@ -180,6 +180,6 @@ def find_partition_files(metadata: MetadataTable, partition: str) -> dict[str, i
     for stored in shard.find_many([key]).get(key, ()):
         payload = decode_metadata_record(stored.value, stored.schema, path=stored.path).payload
         if not isinstance(payload, dict):
-            raise CorruptTableError("a file list has the wrong kind of record", path=stored.path)
+            raise CorruptTableError("a list of files has the wrong kind of record", path=stored.path)
         merged = merge_files(merged, payload)
     return {name: entry.size for name, entry in merged.items() if not entry.is_deleted}

@@ -1,15 +1,15 @@
-"""What the layers of a shard come to: the entries of its next base file, or of one log file that stands for several.
+"""Merges the layers of a shard, into the entries of its next base file or of one log file that replaces several.
 
-Kinds of index have rules of their own for that (`MergeRule`); most take the newest entry of a key.
+Each kind of index has a `MergeRule`; for most, the newest entry of a key wins.
 
-Values are taken as they are stored. Only those of an older schema are decoded and encoded anew. Where some entries of
-the record index carry ordering values, all of its entries get the schema that has them.
+Values are copied as stored; only those of an older schema are decoded and encoded again. If some entries of the record
+index carry ordering values, all of its entries get the schema that has them.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -29,17 +29,18 @@ from lakebed.format.metadata.records import (
 )
 from lakebed.metadata.entries import concat_texts, concat_values
 from lakebed.metadata.shard import DeleteLayer, EntryLayer, Shard, StoredValue
+from lakebed.metadata.table import MetadataTable
 
 _NAMED, _UNNAMED = bytes(4) + b"\x02", bytes(5)
-"""The meta fields of a record that names its base file, up to the name, and of one that does not."""
+"""Encoded meta fields of a record: up to the name of its base file, and all of them without a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """All entries of a shard in ascending order of their keys, and how they came about.
+    """All entries of a shard in ascending order of keys, and counters for write stats.
 
-    Of the keys that log files mention, some are new to the base file, some had another value there, and some are
-    deleted, whether they had been there or not. `log_records` counts every mention.
+    Keys in log files are `inserted` if the base file lacks them, `updated` if it has them, `deleted` in either case.
+    `log_records` counts all log records.
     """
 
     keys: pa.Array
@@ -49,15 +50,15 @@ class Merged:
     deleted: int
     log_records: int
     has_ordering: bool = False
-    """Whether the values are of the schema in which entries of the record index have ordering values."""
+    """Whether values have the record index schema with ordering values."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergedLogs:
-    """What the log blocks of a shard come to, whatever lies below them.
+    """The merged log blocks of a shard, valid on top of any base file.
 
-    First the keys in `deletes` go, then those of each of the `blocks` get their values, oldest block first. Keys of a
-    block are in ascending order. `schema` is that of the values, `log_records` counts every mention of a key.
+    To apply: delete the keys in `deletes`, then add the entries of `blocks`, oldest first. Keys of a block are in
+    ascending order. `schema` is that of the values, `log_records` counts all log records.
     """
 
     deletes: pa.Array
@@ -71,9 +72,9 @@ class MergedLogs:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What values become: statistics of this version, entries with ordering values or without.
+    """The encoding of merged values: version of statistics, and whether entries have ordering values.
 
-    `has_ordering` None: with ordering values if some layer has them.
+    `has_ordering` None: they have them if some layer does.
     """
 
     version: str = "V2"
@@ -90,14 +91,21 @@ class MergeRule(Protocol):
         """The entries of a shard; with `has_base` its first layer is a base file."""
 
     def logs(self, shard: Shard, *, form: Form = PLAIN) -> MergedLogs:
-        """What the layers of a shard without a base file come to, so that it can be put on top of any.
+        """The merged layers of a shard without a base file, valid on top of any base file.
 
-        What is deleted stays as a deletion: a layer below may have it.
+        Deletes are kept, because the base file may have the key.
         """
 
 
+def merged_shards(metadata: MetadataTable, partition: str, rule: MergeRule, form: Form = PLAIN) -> Iterator[Merged]:
+    """The merged entries of each shard of an MDT partition."""
+    for file_slice in metadata.slices(partition):
+        shard = metadata.shard(partition, file_slice.group.file_id)
+        yield rule.shard(shard, has_base=file_slice.base is not None, form=form)
+
+
 Encoder = Callable[[MetadataRecord, Form], bytes | None]
-"""Encodes a record of an older schema anew; None if it is of another kind."""
+"""Encodes a record of an older schema in the current one; None if it is of another kind."""
 
 
 def _no_encoder(record: MetadataRecord, form: Form) -> bytes | None:
@@ -107,9 +115,10 @@ def _no_encoder(record: MetadataRecord, form: Form) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class NewestWins:
-    """Of several entries of a key the newest counts, unless it was deleted since.
+    """The newest entry of a key wins, unless the key was deleted since.
 
-    By its key, or by what the `payload` of this name says. `encode` brings values of an older schema into today's.
+    A key is deleted by a delete block or by the flag in the `payload` of that name. `encode` converts values of an
+    older schema.
     """
 
     payload: str | None = None
@@ -143,7 +152,7 @@ class NewestWins:
         )
 
     def logs(self, shard: Shard, *, form: Form = PLAIN) -> MergedLogs:
-        """The newest entry or deletion of each key."""
+        """The newest entry or delete of each key."""
         form = _settled(form, shard)
         layers = [_rows(layer, form, self.encode) for layer in shard.layers()]
         keys, schema = concat_texts([rows.keys for rows in layers]), _schema_of(shard, form)
@@ -175,7 +184,7 @@ def _has_layout(layer: EntryLayer, *, has_ordering: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The keys of a layer, with values; if they are no entries but deletes, their values mean nothing."""
+    """Keys of a layer with values; for deletes (`are_entries` is false), values are meaningless."""
 
     keys: pa.Array
     values: pa.Array
@@ -196,7 +205,7 @@ def _rows(layer: EntryLayer | DeleteLayer, form: Form, encode: Encoder) -> _Rows
 
 
 def _first_and_newest(keys: ArrowArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The first and the last position of each distinct key, in ascending order of the keys."""
+    """First and last position of each distinct key, in ascending order of keys."""
     order = key_order(keys)
     in_order = keys.take(pa.array(order))
     differs = pc.not_equal(in_order[1:], in_order[:-1]).to_numpy(zero_copy_only=False)
@@ -205,7 +214,7 @@ def _first_and_newest(keys: ArrowArray) -> tuple[npt.NDArray[np.int64], npt.NDAr
 
 
 def _in_layout(values: ArrowArray, layer: EntryLayer, form: Form, encode: Encoder) -> ArrowArray:
-    """Values of a layer as records of today's schema."""
+    """Values of a layer, converted to the current schema."""
     if pa.types.is_dictionary(values.type):
         distinct = _in_layout(values.dictionary, layer, form, encode)
         return pa.DictionaryArray.from_arrays(values.indices, distinct)
@@ -213,14 +222,14 @@ def _in_layout(values: ArrowArray, layer: EntryLayer, form: Form, encode: Encode
     if not len(values) or _has_layout(layer, has_ordering=bool(form.has_ordering)):
         return _without_file_name(values, path)
     if form.has_ordering and _has_layout(layer, has_ordering=False):
-        # One more field that is null: a record ends with the null of a payload, and the field comes before that.
+        # Add a null field: the last byte is the null of another payload, so one more zero byte is enough.
         return pc.binary_join_element_wise(_without_file_name(values, path), b"\0", b"")
     records = (StoredValue(value, schema, path) for value in values.to_pylist())
     return pa.array([_encode_again(record, form, encode) for record in records], pa.binary())
 
 
 def _without_file_name(values: ArrowArray, path: str) -> ArrowArray:
-    """Values without the name of the base file that Hudi compacted them into, the one meta field that they may have."""
+    """Values without the base file name, the one meta field that Hudi adds in a compaction."""
     first = values[0].as_py() if len(values) else b""
     if not first.startswith(_NAMED):
         return values
@@ -242,15 +251,15 @@ def _encode_again(stored: StoredValue, form: Form, encode: Encoder) -> bytes:
 
 
 def flags(values: ArrowArray, payload: str, name: str, path: str) -> npt.NDArray[np.bool_]:
-    """A flag of each record, from its payload."""
+    """A flag in the payload of each record."""
     payloads = decode_payloads(values, stored_schema(), payload, path=path, required=True)
     return np.asarray(field_of(payloads, name, pa.bool_()))
 
 
 def _schema_of(shard: Shard, form: Form) -> str:
-    """The schema that tells what values are; one that another engine spells in its own way is kept.
+    """The schema of the values; another engine's spelling of the same schema is kept.
 
-    By that the next writer knows statistics of partitions that are not its own.
+    By it, later writers recognize statistics of partitions that another engine wrote.
     """
     own = stored_schema(has_ordering=bool(form.has_ordering))
     schemas = [layer.hfile.schema for layer in shard.layers() if isinstance(layer, EntryLayer) and layer.hfile.schema]

@@ -1,4 +1,4 @@
-"""One file group of an MDT partition: a base HFile, and on top of it log blocks that add or delete keys."""
+"""A shard: one file group of an MDT partition, with a base HFile and log blocks that add or delete keys."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from lakebed.view.blocks import BlockFilter, FiledBlock, load_blocks, without_re
 
 _LAYOUT = 2
 _FEW_KEYS = 4
+"""Maximum number of keys to look up in a small log block without decoding all of it."""
 _ENTRIES_MAX = 1024
+"""Maximum number of entries of a small log block."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredValue:
-    """The bytes stored under a key, and what is needed to decode them."""
+    """A stored value, with its schema and the path of its file."""
 
     value: bytes
     schema: str
@@ -38,12 +40,12 @@ class Decoder(Protocol):
     """Decodes records of one MDT partition type: `keys` and `values` of an HFile, and the values' Avro schema."""
 
     def __call__(self, keys: pa.Array, values: pa.Array, schema: str, *, path: str) -> pa.Table:
-        """One row per record or more."""
+        """A table with one or more rows per record."""
         ...
 
 
 class EntryLayer:
-    """Entries of one HFile: a base file or a log block."""
+    """Entries of one HFile, in a base file or a log block."""
 
     def __init__(self, hfile: HFile, source: ByteSource) -> None:
         self.hfile = hfile
@@ -54,7 +56,7 @@ class EntryLayer:
         return dict(self.hfile.items())
 
     def find_many(self, keys: Collection[bytes]) -> dict[bytes, bytes]:
-        """The values of the keys that are here. A small log block is decoded once for all who ask for several keys."""
+        """Values of those keys that exist. A small log block is decoded once if several keys are looked up."""
         is_small = isinstance(self.source, BytesSource) and self.hfile.entry_count <= _ENTRIES_MAX
         if "_entries" in self.__dict__ or (is_small and len(keys) > _FEW_KEYS):
             return {key: self._entries[key] for key in keys if key in self._entries}
@@ -65,11 +67,11 @@ class EntryLayer:
         return StoredValue(value, self.hfile.schema or "", self.source.path)
 
     def records(self) -> pa.RecordBatch:
-        """Keys and values as they are stored."""
+        """Keys and values as stored."""
         return all_records(self.hfile) if isinstance(self.source, BytesSource) else decode_hfile(self.source)
 
     def decode(self, decode: Decoder) -> pa.Table:
-        """All entries, as a decoder of metadata records gives them."""
+        """All entries, decoded."""
         batch = self.records()
         keys, values = batch["key"], batch["value"]
         if pa.types.is_dictionary(values.type):
@@ -78,7 +80,7 @@ class EntryLayer:
 
 
 class DeleteLayer:
-    """Keys that one delete block removes from the layers below. They are decoded when somebody asks."""
+    """Keys that one delete block removes from the layers below, decoded on demand."""
 
     def __init__(self, filed: FiledBlock) -> None:
         self._filed = filed
@@ -86,11 +88,11 @@ class DeleteLayer:
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """All of them."""
+        """The deleted keys."""
         return frozenset(decode_deletes(self._filed.block, path=self._filed.path)["key"].to_pylist())
 
     def remove_from(self, found: dict[str, list[StoredValue]]) -> None:
-        """Take out what is deleted; a block in which the bytes of no key occur is not decoded."""
+        """Removes deleted keys; the block is not decoded if it contains the bytes of none of them."""
         if "keys" in self.__dict__ or any(holds_bytes(self._filed.block, key.encode()) for key in found):
             for key in self.keys & found.keys():
                 del found[key]
@@ -102,7 +104,7 @@ Layer = EntryLayer | DeleteLayer
 class Shard:
     """The entries of one file group, as layers from oldest to newest.
 
-    Log blocks of instants that are `replaced` do not count beside those of others.
+    `replaced` are instants whose log blocks were replaced by those of a log compaction.
     """
 
     def __init__(self, layers: tuple[Layer, ...], replaced: frozenset[str] = frozenset()) -> None:
@@ -110,7 +112,7 @@ class Shard:
         self.replaced = replaced
 
     def find_many(self, keys: Iterable[str]) -> dict[str, list[StoredValue]]:
-        """For each key that is there, its values from oldest to newest since it was last deleted."""
+        """The values of each existing key since its last delete, oldest first."""
         wanted = {key.encode(): key for key in keys}
         found: dict[str, list[StoredValue]] = {}
         for layer in self._layers:
@@ -133,9 +135,9 @@ class Shard:
         return found
 
     def read_all(self, decode: Callable[[EntryLayer], pa.Table]) -> pa.Table | None:
-        """All entries, decoded layer by layer; of several entries of one key the newest counts. None if there are none.
+        """The newest entry of each key, decoded layer by layer; None if there are no entries.
 
-        `decode` gives a table with a column `key`, one row per entry.
+        `decode` returns a table with a column `key` and one row per entry.
         """
         tables, keys, live = [], [], []
         for layer in self._layers:
@@ -159,7 +161,7 @@ class Shard:
 
 
 def load_shard(storage: Storage, file_slice: FileSlice, *, layout: int, counts: BlockFilter, root: str) -> Shard:
-    """The shard stored in a file slice of the MDT; HFiles are opened, not read."""
+    """Opens the shard in a file slice of the MDT; HFiles are opened, not read."""
     layers: list[Layer] = []
     if file_slice.base is not None:
         path = f"{root}{file_slice.path(file_slice.base.name)}"
@@ -171,9 +173,9 @@ def load_shard(storage: Storage, file_slice: FileSlice, *, layout: int, counts: 
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """What one file adds to its shard, in timeline layout 2: the layers of a base file, or of each block of a log file.
+    """An opened file of a shard, in timeline layout 2: layers of a base file, or of each block of a log file.
 
-    `nbytes` is about what it takes in memory.
+    `nbytes` is its approximate size in memory.
     """
 
     base: tuple[Layer, ...]
@@ -182,17 +184,17 @@ class OpenFile:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """All of its layers."""
+        """All layers."""
         return (*self.base, *(layer for _, layers in self.blocks for layer in layers))
 
     @property
     def replaced(self) -> frozenset[str]:
-        """The instants of log files whose blocks do not count beside those of this one."""
+        """The instants whose blocks this file replaces."""
         return frozenset[str]().union(*(filed.replaced for filed, _ in self.blocks))
 
 
 def parts_of(file_slice: FileSlice) -> Iterator[FileSlice]:
-    """The files of a slice one by one, oldest first, each as a slice of its own."""
+    """Splits a slice into slices of one file each, oldest first."""
     if file_slice.base is not None:
         yield replace(file_slice, logs=())
     for log in file_slice.logs:
@@ -200,7 +202,7 @@ def parts_of(file_slice: FileSlice) -> Iterator[FileSlice]:
 
 
 def open_file(storage: Storage, part: FileSlice, *, root: str) -> OpenFile:
-    """The one file of a slice."""
+    """Opens the only file of a slice."""
     if part.base is not None:
         return OpenFile(tuple(load_whole_shard(storage, part, root=root).layers()), (), TAIL_BYTES)
     blocks = load_blocks_of(storage, part, root=root)
@@ -209,7 +211,7 @@ def open_file(storage: Storage, part: FileSlice, *, root: str) -> OpenFile:
 
 
 def shard_of_files(files: Sequence[OpenFile]) -> Shard:
-    """The shard of a slice, of its files from oldest to newest; those whose blocks do not count may be missing."""
+    """The shard made of these files, oldest first; files whose blocks are all replaced may be missing."""
     replaced = frozenset[str]().union(*(file.replaced for file in files))
     if not replaced:
         return Shard(tuple(layer for file in files for layer in file.layers))
@@ -220,17 +222,17 @@ def shard_of_files(files: Sequence[OpenFile]) -> Shard:
 
 
 def load_whole_shard(storage: Storage, file_slice: FileSlice, *, root: str) -> Shard:
-    """The shard of a slice in timeline layout 2, where a log file counts as a whole, and those of the slice do."""
+    """Opens the shard of a slice in timeline layout 2, where all blocks of its log files are visible."""
     return load_shard(storage, file_slice, layout=_LAYOUT, counts=_every, root=root)
 
 
 def load_blocks_of(storage: Storage, file_slice: FileSlice, *, root: str) -> tuple[FiledBlock, ...]:
-    """The log blocks of a slice in timeline layout 2 that count, in merge order."""
+    """The log blocks of a slice in timeline layout 2, in merge order, without replaced ones."""
     return load_blocks(storage, file_slice, layout=_LAYOUT, counts=_every, root=root)
 
 
 def shard_of_blocks(blocks: Iterable[FiledBlock]) -> Shard:
-    """What log blocks say, without the base file that they lie on."""
+    """A shard of log blocks alone, without a base file."""
     return Shard(tuple(layer for filed in blocks for layer in _block_layers(filed)))
 
 
@@ -239,7 +241,7 @@ def _every(_instant: str) -> bool:
 
 
 def _block_layers(filed: FiledBlock) -> Iterator[Layer]:
-    """What one log block adds to a shard, or takes from it."""
+    """The layer of a log block, if it has one."""
     if filed.block.kind is BlockKind.HFILE_DATA:
         yield _entry_layer(hfile_content(filed.block, path=filed.path))
     elif filed.block.kind is BlockKind.DELETE:

@@ -1,4 +1,4 @@
-"""Opening the metadata table and reading its partitions, by the rules that keep a reader safe."""
+"""Opens the metadata table and reads its partitions, by the rules that keep readers consistent."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from itertools import islice
 from lakebed.errors import CorruptTableError, SnapshotExpiredError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.index_definitions import needs_columns
+from lakebed.format.java import shard_of
 from lakebed.format.metadata.keys import data_partition_of_group, group_index, is_group_of
-from lakebed.metadata.shard import OpenFile, Shard, load_shard, open_file, parts_of, shard_of_files
+from lakebed.metadata.shard import OpenFile, Shard, StoredValue, load_shard, open_file, parts_of, shard_of_files
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileSlice, LogFile
@@ -28,21 +29,21 @@ from lakebed.view.slices import Completions
 ROOT = ".hoodie/metadata/"
 _PROPERTIES = f"{ROOT}.hoodie/hoodie.properties"
 _LOOKS = 3
-"""How often the MDT is looked at anew if it is cleaned meanwhile."""
+"""Maximum number of attempts to list slices if the MDT is cleaned meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Why there is no metadata table to read."""
+    """Why the metadata table cannot be used."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ShardFiles:
-    """The files of one shard of an MDT partition, for whoever reads them elsewhere. Picklable.
+    """The files of one shard of an MDT partition, so that another process can read them. Picklable.
 
-    `completions` says of each of the slice's paths when the instant that wrote it completed.
+    `completions` are the completion times of the slice's files, in the order of its paths.
     """
 
     storage: Storage
@@ -51,10 +52,10 @@ class ShardFiles:
 
 
 class MetadataTable:
-    """The MDT as it stands for a data timeline. Its partitions are listed and opened once, on demand.
+    """The MDT as visible from a data timeline. Its partitions are listed and opened once, on demand.
 
-    An MDT instant counts if it completed there and is not a write that is pending on the data timeline: a writer that
-    died between both commits leaves entries for files that were never committed.
+    An MDT instant is visible if it completed in the MDT and is not a pending write of the data timeline: a writer that
+    died between the two commits leaves entries for files that were never committed.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class MetadataTable:
         self._unconfirmed: set[str] = set()
 
     def _look_at(self, timeline: Timeline) -> None:
-        """Goes by a timeline of the MDT: which of its instants count is for the data timeline to say."""
+        """Uses this timeline of the MDT; the data timeline decides which of its instants are visible."""
         self._snapshot = Snapshot(timeline, Archive(self._storage, self._config, ROOT))
         self._completion_of = metadata_completions(
             self._storage, self._config, self._data_timeline, timeline, self._snapshot.completion_of
@@ -90,28 +91,28 @@ class MetadataTable:
 
     @property
     def timeline(self) -> Timeline:
-        """Its active timeline; of what completed there not all counts."""
+        """The active timeline of the MDT; not all completed instants are visible."""
         return self._snapshot.timeline
 
     @property
     def documents(self) -> Documents:
-        """What the instants on its timeline say."""
+        """Metadata of the instants on its timeline."""
         return Documents(self._storage, self._config, ROOT)
 
     def completions(self, instants: Iterable[InstantTime]) -> dict[InstantTime, InstantTime]:
-        """When those of the instants completed that count, active or archived."""
+        """Completion times of the visible ones among these instants, active or archived."""
         asked = tuple(instants)
         self._snapshot.prefetch(asked)
         found = {requested_at: self._completion_of(requested_at) for requested_at in asked}
         return {requested_at: done for requested_at, done in found.items() if done is not None}
 
     def archived_after(self, completed_at: InstantTime) -> bool:
-        """Whether something is archived that completed after a time."""
+        """Whether a write that completed after a time is archived."""
         return bool(Archive(self._storage, self._config, ROOT).writes_completed_after(completed_at))
 
     @property
     def is_near(self) -> bool:
-        """Whether reading its files takes no time to speak of: they lie on a disk."""
+        """Whether its files can be read with low latency, from a disk."""
         return "://" not in self._storage.url
 
     def has(self, partition: str) -> bool:
@@ -121,9 +122,9 @@ class MetadataTable:
         return partition in self.ready and (partition in self.definitions or not needs_columns(partition))
 
     def find_dropped(self) -> frozenset[str]:
-        """The partitions that were ready when the table was looked at, and that its configuration no longer names.
+        """Partitions that were ready in this snapshot and are no longer in the table config.
 
-        It is asked once for what was listed since: an index that it named after that was whole when it was listed.
+        The config is read once after partitions were listed: an index still named then was complete when it was listed.
         """
         if not self._unconfirmed:
             return frozenset()
@@ -132,12 +133,12 @@ class MetadataTable:
         return frozenset(self.ready).difference(named, self.stale)
 
     def has_changed(self) -> bool:
-        """Whether it was written to, or lost a partition, since the table was looked at."""
+        """Whether the MDT was written to, or lost a partition, since this snapshot."""
         named = load_config(self._storage).metadata_partitions
         return not {*named} >= {*self.ready} or load_timeline(self._storage, self._config, ROOT) != self.timeline
 
     def do_without(self, partitions: Iterable[str], reason: str) -> None:
-        """Has partitions count as not ready from now on."""
+        """Treats these partitions as not ready from now on."""
         self.stale = {**self.stale, **dict.fromkeys(partitions, reason)}
 
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
@@ -159,41 +160,52 @@ class MetadataTable:
         """All file groups of an MDT partition, in the order of their file ids: entry i holds the keys of shard i."""
         return tuple(self.shard(partition, s.group.file_id) for s in self.slices(partition))
 
-    def shard_files(self, partition: str) -> tuple[ShardFiles, ...] | None:
-        """The files of all shards, in shard order; None if they do not speak for themselves.
+    def find_many(self, partition: str, keys: Iterable[str]) -> dict[str, list[StoredValue]]:
+        """Looks up keys of an MDT partition, each in the shard that it hashes to; values oldest first."""
+        file_ids = [file_slice.group.file_id for file_slice in self.slices(partition)]
+        by_shard: dict[str, list[str]] = {}
+        for key in keys:
+            by_shard.setdefault(file_ids[shard_of(key, len(file_ids))], []).append(key)
+        found: dict[str, list[StoredValue]] = {}
+        for file_id, of_shard in by_shard.items():
+            found.update(self.shard(partition, file_id).find_many(of_shard))
+        return found
 
-        In timeline layout 1 a log file has blocks of several instants, and which of them count changes.
+    def shard_files(self, partition: str) -> tuple[ShardFiles, ...] | None:
+        """The files of all shards, in shard order; None if files alone do not tell what is visible.
+
+        In timeline layout 1, a log file has blocks of several instants, and their visibility changes.
         """
         if self._config.timeline_layout == 1:
             return None
         return tuple(self._files_of(file_slice) for file_slice in self.slices(partition))
 
     def shard_after(self, files: ShardFiles, count: int) -> Shard:
-        """What the files of a shard but for the oldest `count` come to by themselves."""
+        """The shard made of all its files except the oldest `count`."""
         parts = zip(parts_of(files.file_slice), files.completions, strict=True)
         return shard_of_files([self._open_file(part, at) for part, at in islice(parts, count, None)])
 
     def _load_shard(self, file_slice: FileSlice) -> Shard:
-        """A shard, of files as earlier looks have opened them."""
+        """Loads a shard, from cached files if they were opened before."""
         if self._config.timeline_layout == 1:
             return load_shard(self._storage, file_slice, layout=1, counts=self._counts, root=ROOT)
         parts = [*zip(parts_of(file_slice), self._files_of(file_slice).completions, strict=True)]
         merged = self._snapshot.timeline.log_compactions
         merges = [self._open_file(part, at) for part, at in parts if _instant_of(part) in merged]
-        # What a log compaction took in need not be read; what an earlier one did it alone says.
+        # Files that a log compaction merged are skipped, earlier log compactions are not: only they name theirs.
         hidden = frozenset[str]().union(*(file.replaced for file in merges)) - merged
         opened = [self._open_file(part, at) for part, at in parts if part.base or _instant_of(part) not in hidden]
         return shard_of_files(opened)
 
     def _open_file(self, part: FileSlice, completed_at: InstantTime) -> OpenFile:
-        """A file as it was opened. With a table that is made again at its old place names recur, but not times."""
+        """Opens a file through the cache. The key has the completion time, because a recreated table reuses names."""
         file = part.base or part.logs[0]
-        # A base file is read through the store that opened it, which counts what is asked of it.
+        # A base file keeps the storage that opened it, which counts its requests.
         key = (part.path(file.name), file.size, completed_at, id(self._storage) if part.base else None)
         return self.cache.find(key, OpenFile, lambda: open_file(self._storage, part, root=ROOT))
 
     def newest_delta_commit(self) -> CommitMetadata | None:
-        """What the delta commit says that completed last of those that count, but for log compactions."""
+        """Metadata of the latest visible delta commit, ignoring log compactions."""
         timeline = self._snapshot.timeline
         done = [i for i in timeline.completed() if i.action is Action.DELTA_COMMIT]
         writes = (i for i in done if i.requested_at not in timeline.log_compactions and self._counts(i.requested_at))
@@ -220,7 +232,7 @@ class MetadataTable:
         return tuple(file_slice for _, _, file_slice in found)
 
     def _find_slices(self, partition: str) -> tuple[FileSlice, ...]:
-        """The newest slices; by a newer timeline of the MDT if it was cleaned since the last look, and they with it."""
+        """The newest slices. If they were cleaned since this snapshot, the timeline of the MDT is reloaded."""
         for _ in range(_LOOKS):
             files = self.list_files(partition)
             self._snapshot.prefetch(file.instant for file in files)
@@ -245,7 +257,7 @@ class MetadataTable:
         return latest_slices({partition: files}, self._completion_of, layout=self._config.timeline_layout)
 
     def _cleaned_after(self, timeline: Timeline, base: InstantTime, partition: str) -> list[BaseFile | LogFile]:
-        """Files of a partition that cleans have deleted, or may have, which knew of a base file."""
+        """Files of a partition that cleans requested after a base file have deleted or may have deleted."""
         begun = (i for i in timeline if i.action is Action.CLEAN and i.state is not State.REQUESTED)
         names = {
             name.rpartition("/")[2]
@@ -257,11 +269,11 @@ class MetadataTable:
         return [file for file in found if file is not None]
 
     def list_files(self, partition: str) -> list[BaseFile | LogFile]:
-        """Every file of an MDT partition as of this moment, whether it counts or not."""
+        """All files of an MDT partition right now, visible or not."""
         return list_partition_files(self._storage, partition)
 
     def _in_window(self, partition: str, slices: tuple[FileSlice, ...]) -> tuple[FileSlice, ...]:
-        """Without the shards of data partitions that have left the window of an index: nobody keeps them."""
+        """Drops shards of data partitions outside the window of an index: they are not maintained."""
         definition = self.definitions.get(partition)
         window = definition.window if definition is not None else None
         if window is None:
@@ -269,11 +281,11 @@ class MetadataTable:
         return tuple(s for s in slices if window.holds(data_partition_of_group(s.group.file_id) or ""))
 
     def check_defined(self, partition: str) -> None:
-        """Raises CorruptTableError if shards lie there that no definition explains."""
+        """Raises CorruptTableError if the index has shards per data partition, but no definition."""
         self._check_defined(partition, (file.file_id for file in self.list_files(partition)))
 
     def _check_defined(self, partition: str, file_ids: Iterable[str]) -> None:
-        """Over shards of data partitions that are taken for those of the table keys are looked for in wrong places."""
+        """Without a definition the index would be taken for a global one, and keys looked up in wrong shards."""
         if partition not in self.definitions and any(data_partition_of_group(id_) is not None for id_ in file_ids):
             raise CorruptTableError(
                 f"it does not define {partition}, which has shards for each data partition",
@@ -282,7 +294,7 @@ class MetadataTable:
             )
 
     def _may_be_empty(self, partition: str) -> bool:
-        """A partitioned record index gets its shards with the data partitions."""
+        """Whether no shards are needed yet: a partitioned index gets them with its data partitions."""
         definition = self.definitions.get(partition)
         return definition is not None and definition.is_partitioned
 
@@ -291,7 +303,7 @@ class MetadataTable:
 
 
 def list_partition_files(storage: Storage, partition: str) -> list[BaseFile | LogFile]:
-    """Every file of an MDT partition, also of one that is being built, whether it counts or not."""
+    """All files of an MDT partition, visible or not, even while it is being built."""
     folder = f"{ROOT}{partition}"
     found = (
         decode_data_file_name(listed.path.rpartition("/")[2], size=listed.size, folder=folder)
@@ -303,7 +315,7 @@ def list_partition_files(storage: Storage, partition: str) -> list[BaseFile | Lo
 def _newer_bases(
     files: Sequence[BaseFile | LogFile], slices: Sequence[FileSlice], completion_of: Completions
 ) -> set[InstantTime]:
-    """Instants of base files that do not count, and would supersede a slice that does."""
+    """Instants of invisible base files that would supersede a visible slice."""
     used = {each.group.file_id: each.base.instant if each.base else "" for each in slices}
     return {
         file.instant
@@ -315,7 +327,7 @@ def _newer_bases(
 
 
 def _instant_of(part: FileSlice) -> InstantTime:
-    """The instant of the one file of a slice."""
+    """The instant of the only file of a slice."""
     return (part.base or part.logs[0]).instant
 
 
@@ -324,7 +336,7 @@ def _number(file_slice: FileSlice) -> int:
 
 
 def _check_numbers(numbers: list[tuple[str, int]], path: str) -> None:
-    """Raises if a shard is missing: keys would then be looked for in the wrong ones of those that are left."""
+    """Raises if a shard is missing: keys would then be looked up in wrong shards."""
     expected: tuple[str, int] | None = None
     for partition, number in numbers:
         if (partition, number) != (expected if expected is not None and expected[0] == partition else (partition, 0)):
@@ -337,20 +349,20 @@ def _check_numbers(numbers: list[tuple[str, int]], path: str) -> None:
 
 
 _HIDE_NOTHING = (Action.SAVEPOINT, Action.INDEXING)
-"""Actions whose time, while they are pending, hides nothing in the metadata table.
+"""Actions that hide nothing in the metadata table while they are pending.
 
-A savepoint has the time of a write that has completed. Apache Hudi builds an index under the time of its plan, and the
-plan stays pending for a while after the table's configuration has named the index: that is what tells who may use it.
+A savepoint has the time of a completed write. Apache Hudi builds an index under the time of its plan, which stays
+pending for a while after the index is ready; the table config decides whether the index can be used.
 """
 
 
 def metadata_completions(
     storage: Storage, config: TableConfig, data_timeline: Timeline, timeline: Timeline, known: Completions | None = None
 ) -> Completions:
-    """When each MDT instant completed, or None for one that does not count for a reader of that data timeline.
+    """Completion times of MDT instants; None for instants that are invisible from that data timeline.
 
-    Those do not count that the data timeline has pending, and those of writes that completed after it was read. Nor
-    does a compaction, of logs or not, that took in such a write: an index would point to file groups that this reader
+    Invisible are instants that are pending on the data timeline, writes that completed after it was read, and
+    compactions or log compactions that merged such a write: their entries may point to file groups that this reader
     does not see.
     """
     completion_of = known or timeline.completion_of
@@ -371,14 +383,14 @@ def _completed_later(
 ) -> tuple[Instant, ...]:
     """MDT delta commits of writes that had not completed yet when this data timeline was read."""
     if config.timeline_layout == 1:
-        return ()  # Without completion times nobody can tell.
+        return ()  # Without completion times this is unknown.
     newest = data_timeline.last_completed_at or ""
-    # A savepoint has the time of its write, which may have completed later than this reader takes into account.
+    # A savepoint has the time of its write, which may have completed after this snapshot.
     done = {i.requested_at for i in data_timeline.completed() if i.action is not Action.SAVEPOINT}
     after = [i for i in timeline.commits() if (i.completed_at or "") > newest and i.requested_at not in done]
     if all(i.action is not Action.DELTA_COMMIT for i in after):
         return ()
-    # Builds of an index are delta commits too, but no write of the table has their time.
+    # Index builds are delta commits too, but have the time of no write.
     writes = {i.requested_at for i in list_instants(storage, config) if i.action is not Action.INDEXING}
     return tuple(i for i in after if i.action is Action.DELTA_COMMIT and i.requested_at in writes)
 
@@ -393,7 +405,7 @@ def find_metadata_table(
 ) -> MetadataTable | Unusable:
     """The metadata table of a data table, or why it cannot be used. Its files are opened through the `cache`.
 
-    Its `metadata_timeline` is given if it was seen at the same moment as the `timeline`, under the lock.
+    Pass `metadata_timeline` if it was read together with `timeline`, under the lock.
     """
     if "files" not in config.metadata_partitions:
         return Unusable("the table config lists no metadata table partition `files`")

@@ -1,7 +1,7 @@
-"""Archiving: old instants of the table move from the active timeline into the history.
+"""Archiving: moves old instants from the active timeline into the history.
 
-What moves is a prefix of the writes, by their requests and by their completions alike: a reader takes a write that was
-requested before the active timeline begins for archived, and a clean takes what it finds there for all there was.
+It moves a prefix of the writes, in the order of requests and of completions alike. Readers treat a write that was
+requested before the start of the active timeline as archived, and a clean assumes that it sees all later writes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lakebed.transaction.times import format_time, timeline_zone
 class ArchiveLimits:
     """Once the active timeline has more than `max_commits` completed writes, it is cut back to `min_commits`.
 
-    So many `merged_files` of one level of the history become one file of the next.
+    `merged_files` files of one level of the history are merged into one file of the next.
     """
 
     min_commits: int = 20
@@ -48,7 +48,7 @@ class ArchiveLimits:
 
 
 def parse_archive_limits(options: Mapping[str, str]) -> ArchiveLimits:
-    """The limits that `hoodie.keep.*` options ask for; others are left alone."""
+    """Archive limits from `hoodie.keep.*` options; other options are ignored."""
     spellings = {"hoodie.keep.min.commits": "min_commits", "hoodie.keep.max.commits": "max_commits"}
     return ArchiveLimits(**{name: parse_option(key, options[key]) for key, name in spellings.items() if key in options})
 
@@ -56,9 +56,9 @@ def parse_archive_limits(options: Mapping[str, str]) -> ArchiveLimits:
 def archive_timeline(
     context: ServiceContext, limits: ArchiveLimits | None = None, retention: Retention | None = None
 ) -> int:
-    """Archives what the limits allow and nobody needs on the active timeline; how many instants.
+    """Archives instants that the limits allow and nobody needs on the active timeline; returns their number.
 
-    Commits that the `retention` of cleaning still keeps readable stay where they are.
+    Commits that the `retention` of cleaning keeps readable stay on the active timeline.
     """
     limits = limits or ArchiveLimits()
     with context.transactions.section() as section:
@@ -87,13 +87,13 @@ def _archivable(
         if not may_go(instant):
             break
         last = max(last, order[instant])
-        if last == number:  # All that completed until then were requested until then.
+        if last == number:  # The first number + 1 writes by completion are the first by request too.
             count = number + 1
     return tuple(by_request[:count])
 
 
 def _rule(section: Section, state: TableState, retention: Retention) -> Callable[[Instant], bool]:
-    """Whether a completed write may leave the active timeline."""
+    """A predicate: may a completed write leave the active timeline?"""
     until = min(_limits(section, state, retention), default=NEVER)
     savepoints = [i.requested_at for i in section.timeline if i.action is Action.SAVEPOINT]
     first_savepoint = min(savepoints, default=NEVER)
@@ -108,7 +108,7 @@ def _rule(section: Section, state: TableState, retention: Retention) -> Callable
 
 
 def _limits(section: Section, state: TableState, retention: Retention) -> Iterator[InstantTime]:
-    """What completed at one of these times, or later, stays."""
+    """Times from which on completed instants must stay."""
     yield from _begun(section)
     yield from leased_points(section)
     if retention.policy is not CleanPolicy.KEEP_LATEST_FILE_VERSIONS:
@@ -117,13 +117,13 @@ def _limits(section: Section, state: TableState, retention: Retention) -> Iterat
         earliest = earliest_to_retain(retention, state.timeline.commits(), now=now, before=before)
         yield InstantTime("") if earliest is None else (earliest.completed_at or NEVER)
     if state.config.metadata_partitions:
-        # Apache Hudi takes entries of the metadata table for valid by the active timeline, unless they are compacted.
+        # Apache Hudi validates entries of the metadata table against the active timeline, unless they are compacted.
         compactions = [i for i in section.metadata_timeline.commits() if i.action is Action.COMMIT]
         yield max((i.requested_at for i in compactions), default=InstantTime(""))
 
 
 def _begun(section: Section) -> Iterator[InstantTime]:
-    """Since when instants are under way. One that builds an index comes back to what it did not see at first."""
+    """When pending instants began. An index build later reads the writes that followed its plan."""
     for instant in section.timeline.pending():
         if instant.action is Action.INDEXING:
             path = section.path(Instant(instant.requested_at, Action.INDEXING, State.REQUESTED))
@@ -134,13 +134,13 @@ def _begun(section: Section) -> Iterator[InstantTime]:
 
 
 def _replaced(state: TableState, instant: Instant) -> frozenset[FileGroupId]:
-    """File groups that would come back if the instant were forgotten before they are cleaned."""
+    """File groups that would become visible again if the instant were archived before they are cleaned."""
     replaced = state.documents.commit(instant).replaced_file_ids
     return frozenset(FileGroupId(name, file_id) for name, file_ids in replaced.items() for file_id in file_ids)
 
 
 def _others(section: Section, state: TableState, until: InstantTime) -> tuple[Instant, ...]:
-    """Cleans and rollbacks among the writes that go. The last clean stays: the next one goes on from there."""
+    """Cleans and rollbacks to archive with the writes. The last clean stays, because the next one continues from it."""
     done = [i for i in section.timeline.completed() if i.requested_at < until]
     last = [i for i in section.timeline.completed() if i.action is Action.CLEAN][-1:]
     cleans = [i for i in done if i.action is Action.CLEAN and i not in last]
@@ -149,9 +149,9 @@ def _others(section: Section, state: TableState, until: InstantTime) -> tuple[In
 
 
 def _swept(section: Section, state: TableState, rollbacks: Sequence[Instant]) -> Iterator[Instant]:
-    """The rollbacks whose targets left no file, nor marker. What a task made after it was rolled back is deleted.
+    """Rollbacks whose targets left no file or marker. Files written by tasks after the rollback are deleted here.
 
-    Once a rollback is forgotten, engines that trust the age of a file would take it for committed.
+    Once the rollback is archived, engines that judge files by their age would take such a file for committed.
     """
     targets = {rollback: _targets(section, rollback) for rollback in rollbacks}
     wanted = frozenset(target for found in targets.values() for target in found)
@@ -161,8 +161,10 @@ def _swept(section: Section, state: TableState, rollbacks: Sequence[Instant]) ->
 
 
 def _delete_unnamed(section: Section, state: TableState, commits: Sequence[Instant]) -> None:
-    """Deletes what attempts left at plans that were executed again: once a commit is forgotten, its time is all a file
-    is judged by. Their rollbacks are on the timeline still: they were requested later.
+    """Deletes files of failed attempts at plans that were executed again.
+
+    Once the commit is archived, a file is judged by its time alone. The rollbacks of these attempts are still on the
+    timeline, because they were requested later.
     """
     rollbacks = [i for i in section.timeline.completed() if i.action is Action.ROLLBACK]
     targets = frozenset(target for rollback in rollbacks for target in _targets(section, rollback))
@@ -181,7 +183,7 @@ def _targets(section: Section, rollback: Instant) -> frozenset[InstantTime]:
 def _delete_files(
     section: Section, instants: Collection[InstantTime], kept: Collection[str] | None = None
 ) -> frozenset[InstantTime]:
-    """Deletes data files of instants, in the metadata table too, or all but those `kept` of the table; who had any."""
+    """Deletes data files of instants, in the metadata table too if none are `kept`; returns instants with files."""
     found: set[InstantTime] = set()
     for listed in section.ports.storage.list("", recursive=True) if instants else ():
         folder, _, name = listed.path.rpartition("/")

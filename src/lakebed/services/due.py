@@ -1,4 +1,4 @@
-"""Which table services follow a write: decided from what the writer knows of the timeline, without a request."""
+"""Decides which table services follow a write, from the timeline that the writer has loaded anyway."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from lakebed.model.words import Action, TableType
 from lakebed.options import InlineOptions, parse_inline_options
 from lakebed.services.archive import ArchiveLimits, parse_archive_limits
 from lakebed.services.clean.plan import CleanPolicy, Retention, parse_retention
-from lakebed.services.compaction.options import (
+from lakebed.services.compaction.plan import (
     CompactionOptions,
     LogCompactionOptions,
+    is_due,
     parse_compaction_options,
     parse_log_compaction_options,
 )
-from lakebed.services.compaction.plan import is_due
 from lakebed.table import TableState
 from lakebed.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
 class InlineServices:
-    """The services that options ask for after writes, and when each is due.
+    """The services that options request after writes, and when each is due.
 
-    A service that found nothing to do leaves no trace on the timeline. So those that count writes are due at multiples
-    of their number, not at every write from then on.
+    A service with nothing to do leaves no trace on the timeline. So services that count writes are due at multiples of
+    their number, not at every write from then on.
     """
 
     asked: InlineOptions
@@ -36,11 +36,11 @@ class InlineServices:
     log_compaction: LogCompactionOptions
 
     def due(self, state: TableState, completed_at: InstantTime) -> tuple[str, ...]:
-        """What is due, in the order to do it, after a write that completed then; `state` is of after it."""
+        """The services due after a write, in order of execution; `state` is the table after the write."""
         return tuple(self._due(state, state.timeline, completed_at))
 
     def passes_cluster(self, state: TableState) -> bool:
-        """Whether a pass of all services is to cluster: if asked to, and enough writes have completed since."""
+        """Whether a pass of all services should cluster: it is requested, and enough writes have completed."""
         limits = (
             *((self.asked.clustering_commits,) if self.asked.clustering else ()),
             *((self.asked.passes_cluster_commits,) if self.asked.passes_cluster else ()),
@@ -68,7 +68,7 @@ class InlineServices:
         return _every(_since(timeline, _last(timeline, Action.COMMIT)), self.log_compaction.log_files_min)
 
     def _clean_due(self, timeline: Timeline) -> bool:
-        """Nothing can go while all commits are retained."""
+        """Nothing can be deleted while all commits are retained."""
         by_commits = self.retention.policy is CleanPolicy.KEEP_LATEST_COMMITS
         if by_commits and len(timeline.commits()) <= self.retention.commits:
             return False
@@ -80,7 +80,7 @@ class InlineServices:
 
 
 def parse_inline_services(options: Mapping[str, str]) -> InlineServices:
-    """The services that `hoodie.*` options ask for after writes."""
+    """The services that `hoodie.*` options request after writes."""
     return InlineServices(
         parse_inline_options(options),
         parse_retention(options),
@@ -103,7 +103,7 @@ def _last(timeline: Timeline, action: Action) -> str:
 
 
 def _last_clustering(state: TableState) -> str:
-    """When the last clustering completed. What replace commits say, a state knows: they hide file groups."""
+    """When the last clustering completed; a state has replace commits loaded, because they hide file groups."""
     for instant in reversed(state.timeline.commits()):
         if instant.action is Action.REPLACE_COMMIT and state.documents.commit(instant).operation == "CLUSTER":
             return instant.completed_at or ""

@@ -14,8 +14,7 @@ from lakebed.engine.engines import Engine, InProcess
 from lakebed.index.facts import FileFacts
 from lakebed.options import IndexOptions
 from lakebed.services.clustering.tasks import ClusteringTask, run_clustering_task
-from lakebed.services.compaction.base_files import CompactionTask, compact_slice
-from lakebed.services.compaction.log_files import compact_logs
+from lakebed.services.compaction.tasks import CompactionTask, compact_logs, compact_slice
 from lakebed.services.indexing.lost import rebuild_lost
 from lakebed.table import TableHandle, TableState
 from lakebed.transaction.transactions import MetadataWriter, Transactions

@@ -1,4 +1,4 @@
-"""Savepoints: commits whose files stay, whatever is cleaned, until the savepoint is removed."""
+"""Savepoints: commits whose files no clean deletes until the savepoint is removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakebed.transaction.section import Section, end_tickets, revoke_tickets
 def savepoint(
     context: ServiceContext, instant: InstantTime | None = None, *, saved_by: str = "", comments: str = ""
 ) -> InstantTime:
-    """Keeps the table as of a completed write, by default the newest, readable until further notice; that write."""
+    """Keeps the table readable as of a completed write, by default the newest; returns that write."""
     commits = context.handle.state().timeline.commits()
     if instant is None and not commits:
         raise InvalidInputError("there is no completed write to put a savepoint on", hint="write to the table first")
@@ -33,15 +33,15 @@ def savepoint(
 
 
 def delete_savepoint(context: ServiceContext, instant: InstantTime) -> None:
-    """Removes a savepoint: what it alone kept goes with the next clean."""
+    """Removes a savepoint; the next clean may delete files that only it kept."""
     with context.transactions.section() as section:
         section.check_no_restore()
         found = _find(section, instant)
-        # What is in flight goes first: alone, it would look like a savepoint that is about to be made.
+        # The inflight file goes first: left alone, it would look like a savepoint being created.
         inflight = Instant(instant, Action.SAVEPOINT, State.INFLIGHT)
         if found is None and inflight not in section.timeline.pending():
             raise InvalidInputError(f"{instant} has no savepoint", hint=_known(section))
-        revoke_tickets(section.ports, instant)  # Whoever made it may have died before it did that.
+        revoke_tickets(section.ports, instant)  # Its creator may have died before revoking them.
         section.remove(inflight)
         if found is not None:
             section.remove(found)
@@ -58,7 +58,7 @@ def _known(section: Section) -> str:
 
 
 def _files(section: Section, state: TableState, target: InstantTime) -> dict[str, tuple[str, ...]]:
-    """Names of the files that a reader as of the target needs, all of which are there and stay there."""
+    """Files that a reader as of the target needs, after checking that all exist and will stay."""
     completed_at = section.timeline.completion_of(target)
     if completed_at is None:
         raise _not_completed(section, state, target)

@@ -1,4 +1,4 @@
-"""The table services as users call them: schedule here, execute there, or both at once, or all that is due."""
+"""The table services as users call them: schedule, execute, both at once, or everything that is due."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lakebed.observe import Logged, Observer
 from lakebed.services.archive import archive_timeline, parse_archive_limits
 from lakebed.services.clean.plan import parse_retention
 from lakebed.services.clean.run import execute_clean, schedule_clean
-from lakebed.services.clustering.options import parse_clustering_options, parse_layout
+from lakebed.services.clustering.plan import parse_clustering_options, parse_layout
 from lakebed.services.clustering.run import execute_clustering, schedule_clustering
 from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
-from lakebed.services.compaction.options import parse_compaction_options, parse_log_compaction_options
+from lakebed.services.compaction.plan import parse_compaction_options, parse_log_compaction_options
 from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from lakebed.services.due import InlineServices, parse_inline_services
 from lakebed.services.values import ServiceContext, ServiceResult
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WAITING = "waiting"
-"""The phase between two passes."""
+"""Name of the phase between two passes."""
 _LOG = logging.getLogger("lakebed.services")
 _LOGGED = Logged(_LOG)
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One thing that a pass of the services did, or could not do: then `problem` says why."""
+    """One result of a pass; if a service failed, `problem` says why."""
 
     service: str
     instant: str | None = None
@@ -49,7 +49,7 @@ class Done:
 
     @property
     def outcome(self) -> str:
-        """Whether it was done."""
+        """The word `done` or `failed`."""
         return "failed" if self.problem else "done"
 
     def __str__(self) -> str:
@@ -70,16 +70,16 @@ class TableServices:
         self._session = session
 
     def on_spark(self) -> TableServices:
-        """The same services, with their tasks on the table's Spark session: one for each file group."""
+        """The same services, with one Spark task per file group, on the table's session."""
         if self._session is None:
             raise InvalidInputError("there is no Spark session", hint="pass one: open_table(path, spark=spark)")
         return TableServices(replace(self._context, engine=OnSpark(self._session())), self._options, self._session)
 
     def schedule(self, service: str, *, removable: bool | None = None) -> InstantTime | None:
-        """Puts a plan on the timeline, for any process to execute; its instant, or None if there is nothing to do.
+        """Adds a plan to the timeline, for any process to execute; its instant, or None if there is nothing to do.
 
-        `service` is compaction, logcompaction, clustering or clean. A plan of a clustering or log compaction that is
-        `removable` makes way for writers, and can be cancelled; by default the option lakebed.services.removable says.
+        `service` is compaction, logcompaction, clustering or clean. A `removable` plan of a clustering or log
+        compaction yields to writers and can be cancelled; the default is the option lakebed.services.removable.
         """
         planners: dict[str, Callable[[], InstantTime | None]] = {
             "compaction": lambda: schedule_compaction(self._context, parse_compaction_options(self._options)),
@@ -94,7 +94,7 @@ class TableServices:
         return planners[service]()
 
     def execute(self, instant: str) -> ServiceResult:
-        """Executes a plan, whoever scheduled it. ServiceRunningError if another process is at it."""
+        """Executes a plan that any process scheduled. ServiceRunningError if another process is executing it."""
         plan = find_plan(self._context.handle.state().timeline, InstantTime(instant))
         return _EXECUTE[plan.action](self._context, plan.requested_at)
 
@@ -111,8 +111,8 @@ class TableServices:
     ) -> ServiceResult | None:
         """Rewrites small files into large ones, sorted by columns; None if there is nothing to gain.
 
-        `layout` is linear, z-order or hilbert. A plan that is `removable` makes way for writers; by default the option
-        lakebed.services.removable says.
+        `layout` is linear, z-order or hilbert. A `removable` plan yields to writers; the default is the option
+        lakebed.services.removable.
         """
         columns = (order_by,) if isinstance(order_by, str) else tuple(order_by)
         plan = schedule_clustering(
@@ -125,41 +125,38 @@ class TableServices:
         return self._run(plan)
 
     def clean(self) -> ServiceResult | None:
-        """Undoes what dead processes left, which cleaning waits for, then deletes files that no reader needs any more.
-
-        None if there are no such files.
-        """
+        """Rolls back writes of dead processes, then deletes files that no reader needs; None if there are none."""
         self.rollback_failed_writes()
         return self._run(self.schedule("clean"))
 
     def archive(self) -> int:
-        """Moves old instants off the timeline; how many."""
+        """Moves old instants into the history; returns their number."""
         return archive_timeline(self._context, parse_archive_limits(self._options), parse_retention(self._options))
 
     def rollback_failed_writes(self) -> tuple[InstantTime, ...]:
-        """Undoes what dead processes left; the instants that were undone."""
+        """Rolls back writes of dead processes; returns their instants."""
         undone = self._context.transactions.rollbacks.run()
         sweep_rows(self._context.transactions.ports, self._context.transactions.timing)
         return undone
 
     def cancel(self, instant: str) -> None:
-        """Sees to it that a removable plan never completes."""
+        """Cancels a removable plan: it will never complete."""
         self._context.transactions.executions.cancel(InstantTime(instant))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a pass sees to."""
+        """The steps of a pass."""
         asked = self._inline.asked
         clusters = asked.clustering or asked.passes_cluster
         steps = ("compaction", "clustering", "clean", "archive", "metadata table")
         return ("rollback", "waiting plans", *(step for step in steps if clusters or step != "clustering"))
 
     def run(self) -> tuple[Done, ...]:
-        """One pass: undoes what is dead, executes what waits, and does what is due. What fails waits for the next."""
+        """One pass: rolls back, executes waiting plans, does what is due. What fails is retried in the next pass."""
         return tuple(self._pass(lambda: False, _LOGGED))
 
     def run_after_write(self, due: Sequence[str]) -> None:
-        """Does what a write has made due. It has taken place: what goes wrong here is logged and waits for the next."""
+        """Runs services that a write made due. The write has completed, so failures are only logged."""
         for service in due:
             self._run_after_write(service)
 
@@ -177,10 +174,10 @@ class TableServices:
         report: Callable[[Done], None] = lambda done: _LOG.info("%s", done),
         observer: Observer = _LOGGED,
     ) -> None:
-        """A pass every so many seconds, until told to stop. Safe to start many times, on any machine.
+        """Runs a pass every so many seconds, until told to stop. Any number of processes may run it at once.
 
-        It stops when the step that is under way has ended. Each step is a phase of the `observer`, and so is the wait
-        for the next pass; `report` gets the outcome of each step.
+        It stops at the end of the current step. Each step is a phase of the `observer`, and so is the wait for the next
+        pass; `report` gets the outcome of each step.
         """
         while not until():
             began = time.monotonic()
@@ -230,7 +227,7 @@ class TableServices:
 
     @property
     def _work(self) -> Mapping[str, _Work]:
-        """What is done for each service that follows writes."""
+        """What to do for each service that follows writes."""
         return {
             "compaction": lambda: [*self._execute_waiting(Action.COMPACTION), *self._compact_if_due()],
             "logcompaction": lambda: [
@@ -247,14 +244,14 @@ class TableServices:
         try:
             found = work()
         except (ServiceRunningError, ServiceCancelledError):
-            return  # Another process sees to it.
+            return  # Another process does it.
         except LakebedError as error:
             yield Done(service, problem=str(error), milliseconds=_milliseconds_since(began))
             return
         yield from (Done(service, instant, milliseconds=_milliseconds_since(began)) for instant in found)
 
     def _executed(self, instant: InstantTime | None) -> Sequence[str]:
-        """The instant of a plan, if there is one and it was executed here."""
+        """The instant of a plan, if there is one and this process executed it."""
         result = self._run(instant)
         return [] if result is None else [result.instant]
 
@@ -291,7 +288,7 @@ class TableServices:
         return tuple(i for i in self._context.handle.state().timeline.pending() if i.action in _EXECUTE)
 
     def _run(self, instant: InstantTime | None) -> ServiceResult | None:
-        """Executes a plan, if there is one; None also if another process was faster, or has removed it."""
+        """Executes a plan; None if there is none, or another process executed or removed it."""
         if instant is None:
             return None
         try:
@@ -303,7 +300,7 @@ class TableServices:
 
 
 _Work = Callable[[], Sequence[str]]
-"""Does something; the instants that it has brought about."""
+"""Work of a step; returns the instants that it completed."""
 _STAYS = {
     "compaction": "once it is scheduled, writers append log files to the base files it will write",
     "clean": "it is executed again until it completes",

@@ -26,7 +26,7 @@ from lakebed.index.names import new_table_words, words_of
 from lakebed.model.config import TableConfig
 from lakebed.model.words import TableType
 from lakebed.options import WriteOptions, parse_table_options, parse_write_options, storage_options, warn_of_unknown
-from lakebed.services.clustering.options import parse_clustering_options
+from lakebed.services.clustering.plan import parse_clustering_options
 from lakebed.services.due import parse_inline_services
 from lakebed.source.options import (
     PARTITIONS_TO_DELETE,

@@ -1,4 +1,4 @@
-"""The table handle: configuration, timeline, files and metadata table of one table, loaded together."""
+"""An open table: configuration, timeline, files and metadata table, loaded together."""
 
 from lakebed.table.handle import TableHandle, open_handle
 from lakebed.table.state import TableState

@@ -1,4 +1,4 @@
-"""Loads index definitions. An index without its definition is not used: guessing would lose rows."""
+"""Loads index definitions from index.json. An index without a definition is not used: guessing would lose rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakebed.model.index import IndexDefinition, settled_definitions
 from lakebed.storage import Storage
 
 _DEFINED_SINCE = 9
-"""From this table version on index.json defines all indexes; before, an index of keys has no entry and is global."""
+"""First table version whose index.json defines all indexes; before, an index of keys is global and not in it."""
 
 
 def load_definitions(storage: Storage, config: TableConfig) -> dict[str, IndexDefinition]:
@@ -30,7 +30,7 @@ def load_definitions(storage: Storage, config: TableConfig) -> dict[str, IndexDe
 
 
 def load_stored(storage: Storage, config: TableConfig) -> dict[str, IndexDefinition]:
-    """Like `load_definitions`, but some of several definitions may be missing; for operations on a single index."""
+    """Like `load_definitions`, but some definitions may be missing; for operations on a single index."""
     path = config.index_definitions_path
     data = storage.find(path)
     try:
@@ -44,19 +44,19 @@ def load_stored(storage: Storage, config: TableConfig) -> dict[str, IndexDefinit
 
 
 def _named(config: TableConfig) -> tuple[str, ...]:
-    """The indexes that must be defined if the table has a definitions file."""
+    """The indexes that a definitions file must define; none if the table has no such file."""
     has_place = "hoodie.table.index.defs.path" in config.properties
     return config.metadata_partitions if has_place and config.version >= _DEFINED_SINCE else ()
 
 
 def _expected(config: TableConfig) -> tuple[str, ...]:
-    """Definitions that a write depends on."""
+    """Indexes whose definitions a write depends on."""
     own = {*config.own_partitions}
     return tuple(name for name in _named(config) if must_be_defined(name, is_own=name in own))
 
 
 def undefined_indexes(config: TableConfig, definitions: Mapping[str, IndexDefinition]) -> tuple[str, ...]:
-    """Indexes whose columns are unknown, because their definitions are lost; they are not used."""
+    """Indexes that are not used, because their definitions are lost and with them their columns."""
     return tuple(n for n in _named(config) if needs_columns(n) and n not in definitions)
 
 

@@ -1,4 +1,4 @@
-"""Opens a table and caches its state until the timeline changes."""
+"""Opens a table, and caches its state until the timeline changes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def open_handle(
 
 
 class TableHandle:
-    """An open table, whose state can be reloaded. What it reads goes to a `cache`, which other handles may share.
+    """An open table, whose state can be reloaded. Handles may share a `cache`.
 
-    `list_files` lists the data files that the metadata table has.
+    `list_files` lists data files from the metadata table.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class TableHandle:
         self._seen: frozenset[Instant] = frozenset()
 
     def state(self) -> TableState:
-        """The current state of the table; the same object as long as the timeline folder has the same files."""
+        """The current state of the table; the same object as long as the timeline folder is unchanged."""
         seen = frozenset(list_instants(self.storage, self.config))
         if self._state is None or seen != self._seen:
             config = load_config(self.storage)
@@ -65,9 +65,9 @@ class TableHandle:
         return self._state or self.state()
 
     def state_at(self, look: Look, own: Instant | None = None, *, is_maintained: bool = False) -> TableState:
-        """The table as a section left it; the same object as before if only `own` was added to the timeline.
+        """The state that a commit section left; the same object as before if only `own` was added to the timeline.
 
-        If it `is_maintained`, the timeline of its metadata table has changed since.
+        With `is_maintained`, the timeline of the metadata table has changed since.
         """
         if look.commit is not None:
             self._documents.note(*look.commit)
@@ -92,5 +92,5 @@ class TableHandle:
         )
 
     def forget(self) -> None:
-        """Makes the next call of `state` reload: indexes may change while the timeline does not."""
+        """Makes the next call of `state` reload, because indexes may change without the timeline."""
         self._state = None

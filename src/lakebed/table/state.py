@@ -1,4 +1,4 @@
-"""One consistent state of a table: everything that planning a read needs, loaded on demand and cached."""
+"""One consistent state of a table: everything that planning needs, loaded on demand and cached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakebed.errors import CorruptTableError, InvalidInputError, SnapshotExpired
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.timeline.metadata import decode_commit
 from lakebed.metadata import MetadataTable, Unusable, find_metadata_table
-from lakebed.metadata.files import find_partition_files, list_metadata_files
+from lakebed.metadata.files import DataFiles, find_partition_files, list_metadata_files
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.index import IndexDefinition
@@ -25,13 +25,12 @@ from lakebed.timeline.timeline import list_instants
 from lakebed.view import latest_slices, list_data_files
 from lakebed.view.slices import parse_data_files
 
-DataFiles = dict[str, tuple[BaseFile | LogFile, ...]]
 Lister = Callable[[MetadataTable], DataFiles]
 """Lists all data files by partition path from the metadata table."""
 
 
 class TableState:
-    """A table as of the timeline that was loaded. It never changes afterwards."""
+    """A table as of a loaded timeline. It never changes."""
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class TableState:
         )
 
     def at(self, config: TableConfig, timeline: Timeline) -> TableState:
-        """The state with another config and timeline; the same object if nothing has completed or changed since."""
+        """The state with another config and timeline; the same object if nothing completed or changed."""
         if timeline.completed() == self.timeline.completed() and config == self.config:
             return self
         return TableState(
@@ -101,14 +100,21 @@ class TableState:
     def metadata(self) -> MetadataTable | Unusable:
         """The metadata table, or why it is not used."""
         if not self._use_metadata:
-            return Unusable("the option hoodie.metadata.enable=false asks to do without")
+            return Unusable("the option hoodie.metadata.enable=false disables it")
         return find_metadata_table(
             self.storage, self.config, self.timeline, self.definitions, self._cache, self._metadata_timeline
         )
 
+    def metadata_with(self, definitions: Mapping[str, IndexDefinition]) -> MetadataTable:
+        """The metadata table with these index definitions, for a table whose stored ones are lost or broken."""
+        found = find_metadata_table(self.storage, self.config, self.timeline, definitions)
+        if not isinstance(found, MetadataTable):
+            raise CorruptTableError(found.reason, path=self.config.index_definitions_path)
+        return found
+
     @cached_property
     def files(self) -> DataFiles:
-        """All data files by partition path, whichever instant wrote them."""
+        """All data files by partition path, of any instant."""
         if isinstance(self.metadata, MetadataTable):
             return self._list_files(self.metadata)
         files = list_data_files(self.storage)
@@ -116,7 +122,7 @@ class TableState:
         return files
 
     def _find_cleaned(self) -> DataFiles:
-        """Files that cleans may have deleted since the timeline was loaded, before their folders were listed."""
+        """Files that cleans may have deleted after the timeline was loaded and before folders were listed."""
         found: dict[str, list[BaseFile | LogFile]] = {}
         known = {i.requested_at for i in self.timeline.completed() if i.action is Action.CLEAN}
         begun = {
@@ -196,7 +202,7 @@ class TableState:
             )
 
     def replaced(self, snapshot: Snapshot) -> frozenset[FileGroupId]:
-        """File groups that replacecommits hide from a snapshot."""
+        """File groups replaced in a snapshot."""
         found: set[FileGroupId] = set()
         for instant in snapshot.timeline.commits():
             if instant.action is Action.REPLACE_COMMIT:
@@ -205,13 +211,13 @@ class TableState:
         return frozenset(found)
 
     def schema(self, snapshot: Snapshot) -> pa.Schema:
-        """The table's columns as the newest commit of the snapshot declares them, after meta columns if it has them."""
+        """The table's columns in the newest commit of the snapshot, after meta columns if it has them."""
         columns = list(self.data_schema(snapshot))
         meta = [pa.field(name, pa.string()) for name in META_COLUMNS] if self.config.has_meta_columns else []
         return pa.schema([*meta, *columns, *self._dropped_columns(columns)])
 
     def data_schema(self, snapshot: Snapshot) -> pa.Schema:
-        """The columns as the newest commit of the snapshot declares them, without meta columns."""
+        """The table's columns in the newest commit of the snapshot, without meta columns."""
         declared, path = self._declared_schema(snapshot)
         return pa.schema([field for field in arrow_schema(declared, path=path) if field.name not in META_COLUMNS])
 
@@ -247,8 +253,9 @@ class TableState:
     def _without_strays(self, snapshot: Snapshot) -> DataFiles:
         """Files by partition, without stray files of tasks that ran twice or too late.
 
-        Of several files of one instant in a group, only those that its commit names. Of a replace commit, only named
-        files: a clustering that is executed again creates new groups, and a stale first attempt may still write files.
+        If an instant has several files in a group, only those that its commit names are kept. For a replace commit only
+        named files are: a clustering that is executed again creates new groups, while a stale first attempt may still
+        write files.
         """
         named = {
             instant.requested_at: {stat.path for stat in self.documents.commit(instant).stats}
@@ -288,5 +295,5 @@ class TableState:
 
 
 def _is_named(named: Mapping[InstantTime, Collection[str]], partition: str, file: BaseFile | LogFile) -> bool:
-    """Whether a file is visible, judging by commits that name all their files."""
+    """Whether a file is named by its commit, for those commits that name all their files."""
     return file.instant not in named or "/".join(filter(None, (partition, file.name))) in named[file.instant]

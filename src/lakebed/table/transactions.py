@@ -1,4 +1,4 @@
-"""The real ports of the protocol layer: this machine's clock, threads and randomness, and the table lock."""
+"""Transactions of this process: the protocol with this machine's clock, threads and randomness, and the table lock."""
 
 from __future__ import annotations
 

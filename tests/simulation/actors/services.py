@@ -19,10 +19,10 @@ from lakebed.model.words import Action, State
 from lakebed.services.archive import ArchiveLimits, archive_timeline
 from lakebed.services.clean.plan import CleanPolicy, Retention
 from lakebed.services.clean.run import execute_clean, schedule_clean
-from lakebed.services.clustering.options import ClusteringSizing
+from lakebed.services.clustering.plan import ClusteringSizing
 from lakebed.services.clustering.run import execute_clustering, schedule_clustering
 from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
-from lakebed.services.compaction.options import CompactionOptions, LogCompactionOptions
+from lakebed.services.compaction.plan import CompactionOptions, LogCompactionOptions
 from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from lakebed.timeline import load_timeline
 from lakebed.timeline.config import load_config

@@ -1,1 +1,1 @@
-"""Bloom filters of base files in the metadata table: which files may hold a key."""
+"""Bloom filters of base files: which files may hold a key."""

@@ -1,8 +1,8 @@
-"""Statistics of the columns of one data file, for the column statistics of the metadata table.
+"""Computes the column statistics of one data file.
 
-Bounds are those that Apache Hudi takes from Parquet footers: text in the order of its UTF-8 bytes, which is also the
-order in which readers compare. Unlike there, a column of nulls has no bounds, where Hudi has zeros; and NaN is above
-every other number, as it is to readers, where Hudi has zeros again and its readers lose rows.
+Bounds are those that Apache Hudi takes from Parquet footers: text is ordered by its UTF-8 bytes, as readers compare it.
+There are two differences. A column of nulls has no bounds (Hudi: zeros). NaN is above every other number, as it is to
+readers (Hudi: zeros, so that its readers lose rows).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _TICKS = {"s": timedelta(seconds=1), "ms": timedelta(milliseconds=1), "us": time
 def column_stats(
     table: pa.Table, file_name: str, columns: Sequence[str], footer: Any = None
 ) -> tuple[ColumnStats, ...]:
-    """What is to be known of `columns` in a file with the rows of `table`.
+    """Statistics of `columns` in a file with the rows of `table`.
 
-    Nested columns, and columns that the rows do not have, are left out. A base file without rows has statistics of no
-    values, as a log file of deletes does: without them nothing could be said of its partition.
-    `footer` is the Parquet metadata of a base file; log files have none, and count no bytes.
+    Nested columns, and columns that the rows lack, are left out. A base file without rows has empty statistics, as a
+    log file of deletes does: without them its partition could have none. `footer` is the Parquet metadata of a base
+    file; log files have none, and sizes of 0 bytes.
     """
     given = [name for name in columns if name in table.schema.names]
     chunks = _chunks(footer, given)
@@ -47,7 +47,7 @@ def column_stats(
 def spread_stats(
     spreads: Mapping[str, Spread], file_name: str, columns: Sequence[str], rows: int
 ) -> tuple[ColumnStats, ...]:
-    """What is to be known of `columns` in a log file of so many rows, by how their values spread there."""
+    """Statistics of `columns` in a log file of so many rows, from the spread of values that its encoder found."""
     found = (_spread_stats(spreads[name], file_name, name, rows) for name in columns if name in spreads)
     return tuple(stats for stats in found if stats is not None)
 
@@ -65,7 +65,7 @@ def _spread_stats(spread: Spread, file_name: str, name: str, rows: int) -> Colum
 def _stats(
     column: pa.ChunkedArray, file_name: str, name: str, chunks: list[Any], known: dict[Hashable, _Bounds]
 ) -> ColumnStats | None:
-    """The statistics of a column. Bounds that were found are `known`: the record key often is a data column, too."""
+    """The statistics of a column. `known` caches bounds by array: the record key often is a data column too."""
     declared = value_type_of(column.type)
     if declared is None:
         return None
@@ -92,9 +92,9 @@ def _known_bounds(column: pa.ChunkedArray, known: dict[Hashable, _Bounds]) -> _B
 
 
 def _chunks(footer: Any, columns: Sequence[str]) -> dict[str, list[Any]]:
-    """The column chunks of a Parquet file, of those columns that are flat.
+    """The column chunks of a Parquet file, for flat columns.
 
-    Only of columns that have been read or written: asked for others, Arrow may end the process if their bytes are bad.
+    Only for columns that were read or written: for others, Arrow may crash the process if their bytes are bad.
     """
     found: dict[str, list[Any]] = {}
     for index in range(footer.num_columns if footer is not None else 0):
@@ -105,9 +105,9 @@ def _chunks(footer: Any, columns: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def _footer_bounds(kind: pa.DataType, chunks: list[Any]) -> tuple[StatValue, StatValue] | None:
-    """Bounds of text as the Parquet writer found them: they are exact, and searching text again is slow.
+    """Bounds of text from the Parquet footer: they are exact, and computing them again is slow.
 
-    Of numbers they are not taken: the writer passes over NaN.
+    Not used for numbers: the Parquet writer ignores NaN.
     """
     if pat.is_dictionary(kind):
         kind = kind.value_type
@@ -136,7 +136,7 @@ def _bounds(column: pa.ChunkedArray) -> _Bounds:
 
 
 def _text_bounds(column: pa.ChunkedArray) -> _Bounds:
-    """As `_bounds`, of text without nulls."""
+    """Like `_bounds`, for text without nulls."""
     ends = []
     for chunk in column.chunks:
         if len(chunk):
@@ -145,7 +145,7 @@ def _text_bounds(column: pa.ChunkedArray) -> _Bounds:
 
 
 def _used_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values that a column of dictionaries refers to."""
+    """The dictionary values that a column refers to."""
     used = [
         chunk.dictionary if _is_constant(chunk) else chunk.dictionary.take(pc.unique(chunk.indices))
         for chunk in column.chunks
@@ -158,7 +158,7 @@ def _is_constant(chunk: pa.DictionaryArray) -> bool:
 
 
 def _natural(bound: pa.Scalar) -> StatValue | None:
-    """A bound in the column's natural Python type; dates and timestamps beyond Python's stay numbers."""
+    """A bound as a Python value; dates and timestamps beyond the range of Python's types stay numbers."""
     if not bound.is_valid:
         return None
     kind = bound.type

@@ -1,4 +1,4 @@
-"""Expression indexes: listed, neither kept by writes nor used by reads."""
+"""Expression indexes, `expr_index_*`: statistics or Bloom filters of a function of a column. Listed, not used."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lakebed.metadata.merging import Form, NewestWins
 PREFIX = "expr_index_"
 
 
-def _encode_again(record: MetadataRecord, form: Form) -> bytes | None:
-    return column_stats.encode_again(record, form) or bloom.encode_again(record, form)
+def _encode_current(record: MetadataRecord, form: Form) -> bytes | None:
+    return column_stats.encode_current_stats(record, form) or bloom.encode_current_filter(record, form)
 
 
 class ExpressionIndexes(IndexKind):
@@ -24,19 +24,19 @@ class ExpressionIndexes(IndexKind):
     words = ("expression",)
     is_kept = False
     is_built = False
-    merge = NewestWins(None, _encode_again)
+    merge = NewestWins(None, _encode_current)
 
     @property
     def label(self) -> str:
-        """All of them together."""
+        """One name for all expression indexes."""
         return "expression_index"
 
     def matches(self, partition: str) -> bool:
-        """Each has a name of its own."""
+        """Each index has a partition of its own."""
         return partition.startswith(PREFIX)
 
     def prune(self, query: Query, slices: Slices) -> Kept | NotUsed:
-        """Nothing: its values come from the writer's engine, whose time zone and locale need not be the reader's."""
+        """Never used: its values depend on the time zone and locale of the engine that wrote them."""
         del slices
         if isinstance(query.metadata, Unusable):
             return NotUsed("there is no usable metadata table")

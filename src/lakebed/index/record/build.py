@@ -1,9 +1,7 @@
-"""Record keys of a whole table, as the entries that a record index has of them.
+"""Builds the entries of a record index from the rows of a table.
 
-Only the key column is read, and the ordering column if entries carry ordering values.
-
-An entry names the file group that holds the key and, as Apache Hudi has it when it builds an index on existing rows,
-the instant of the group's base file.
+Only the key column is read, and the ordering column if entries carry ordering values. An entry has the file group of
+its key and the instant of the group's base file, as when Apache Hudi builds an index on existing rows.
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.record_index import RecordLocation, decode_entry_values
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.index.build import IndexRequest, Scan, Scanner, Source, join_sorted
-from lakebed.index.layout import Layout, global_layout, partitioned_layout
+from lakebed.index.layout import ShardLayout, global_layout, partitioned_layout
+from lakebed.index.record.definition import ordering_numbers
 from lakebed.index.record.entries import KeyChanges, ShardSizing, key_entries, shard_count
-from lakebed.index.record.ordering import ordering_numbers
 from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata.entries import Entries, split_entries
 from lakebed.model.files import FileGroupId, FileSlice
@@ -35,15 +33,16 @@ from lakebed.table import TableState
 from lakebed.transaction.times import instant_ms, timeline_zone
 
 _HELD_ENTRY_BYTES = 64
-"""What an entry takes while it is gathered: a key of the usual length and its numbers."""
+"""Approximate memory per gathered entry in bytes, with a key of the usual length."""
 _HELD_BYTES_MAX = 512 << 20
+"""Maximum size in bytes of entries gathered in one pass."""
 _EXAMPLES = 5
 
 
 def plan_layout(
     state: TableState, rows: Mapping[str, int], *, is_partitioned: bool, shards: int | None, sizing: ShardSizing
-) -> Layout:
-    """The shards that a new index is given: as many as are asked for, or as the rows of the table need."""
+) -> ShardLayout:
+    """The shards of a new index: as many as requested, or as the rows need."""
     partitions = dict.fromkeys((*state.files, *rows))
     if not is_partitioned:
         return global_layout(RECORD_INDEX, partitions, shards or shard_count(sum(rows.values()), sizing))
@@ -53,8 +52,8 @@ def plan_layout(
 
 def plan_key_shards(
     state: TableState, request: IndexRequest, definition: IndexDefinition, options: IndexOptions
-) -> tuple[Layout, int]:
-    """The shards of a record index, and about how many rows it is to know."""
+) -> tuple[ShardLayout, int]:
+    """The shards of a record index, and approximately how many rows it will have."""
     rows = rows_in_window(state, definition.window)
     is_partitioned = definition.is_partitioned
     sizing = ShardSizing(*(options.partitioned_sizing if is_partitioned else options.global_sizing))
@@ -63,7 +62,7 @@ def plan_key_shards(
 
 
 def count_rows(state: TableState) -> dict[str, int]:
-    """About how many rows each data partition has, from what commits say of files, or else from footers."""
+    """Approximate number of rows of each data partition, from commit metadata, or else from footers."""
     known = {
         stat.path.rpartition("/")[2]: stat.num_inserts if stat.log_files else stat.num_writes
         for instant in state.timeline.commits()
@@ -77,24 +76,24 @@ def count_rows(state: TableState) -> dict[str, int]:
 
 
 def rows_in_window(state: TableState, window: IndexWindow | None) -> dict[str, int]:
-    """About how many rows each data partition has that an index is to know."""
+    """The same, for partitions within the window of an index."""
     return {name: rows for name, rows in count_rows(state).items() if window is None or window.holds(name)}
 
 
 def key_source(
     state: TableState,
     scan: Scanner,
-    layout: Layout,
+    layout: ShardLayout,
     rows: int,
     definition: IndexDefinition | None,
     *,
     on_duplicate: str = "fail",
 ) -> Source:
-    """The entries of all record keys of the newest snapshot that an index of this definition knows."""
+    """Entries of all record keys of the newest snapshot within the window of the index."""
     ordering = definition.ordering if definition is not None else None
     window = definition.window if definition is not None else None
     scans = tuple(
-        s for s in scan_keys(state, scan, ordering) if window is None or window.holds(s.file_slice.group.partition)
+        s for s in _scans(state, scan, ordering) if window is None or window.holds(s.file_slice.group.partition)
     )
     keys = KeyReader(scans, layout, ordering)
     passes = max(1, -(-rows * _HELD_ENTRY_BYTES // _HELD_BYTES_MAX))
@@ -102,8 +101,8 @@ def key_source(
     return Source(keys.read, len(scans), join, passes)
 
 
-def scan_keys(state: TableState, scan: Scanner, ordering: EntryOrdering | None = None) -> Sequence[Scan]:
-    """One task per file slice that gives its record keys, and ordering values if they are wanted."""
+def _scans(state: TableState, scan: Scanner, ordering: EntryOrdering | None = None) -> Sequence[Scan]:
+    """One scan per file slice, of record keys and, if wanted, ordering values."""
     if not state.latest_slices:  # A table without rows may have no schema yet.
         return ()
     return scan(state, [RECORD_KEY, *([ordering.field] if ordering is not None else [])])
@@ -111,14 +110,14 @@ def scan_keys(state: TableState, scan: Scanner, ordering: EntryOrdering | None =
 
 @dataclass(frozen=True, slots=True)
 class KeyReader:
-    """Reads keys slice by slice and spreads their entries over shards."""
+    """Reads keys slice by slice and distributes their entries over shards."""
 
     scans: Sequence[Scan]
-    layout: Layout
+    layout: ShardLayout
     ordering: EntryOrdering | None = None
 
     def read(self, wanted: Collection[str]) -> Iterator[Mapping[str, Entries]]:
-        """The entries of the shards `wanted`; slices of data partitions that have none of them are not read."""
+        """Entries of the shards `wanted`; slices whose data partition has none of them are not read."""
         scans = [s for s in self.scans if not set(self._shards(s)).isdisjoint(wanted)]
         return map_bounded(scans, partial(self._read_slice, wanted))
 
@@ -154,7 +153,7 @@ def _count_rows(state: TableState, file_slice: FileSlice, known: Mapping[str, in
 
 
 def _join(parts: Sequence[Entries], *, scans: Sequence[Scan], on_duplicate: str, has_ordering: bool = False) -> Entries:
-    """The entries of a shard, each key once: of rows with one key, that of the newest row, if that is asked for."""
+    """The entries of a shard, each key once; for duplicates, the newest row or an error, as `on_duplicate` says."""
     entries, repeated = join_sorted(parts)
     if not repeated.any():
         return entries
@@ -183,7 +182,7 @@ def _group(location: RecordLocation) -> tuple[str, str]:
 
 
 def _newest(keys: ArrowArray, homes: Sequence[Scan]) -> list[int]:
-    """Of the entries of each key, the position of the one whose file slice has the key's newest row."""
+    """For each key, the position of the entry whose file slice has the newest row."""
     times: dict[tuple[FileGroupId, str], str] = {}
     wanted = frozenset(keys.to_pylist())
     for scan in {scan.file_slice.group: scan for scan in homes}.values():

@@ -1,28 +1,35 @@
-"""Checking the record index: every key of every row, shard by shard."""
+"""Checks of the record index: against the rows of the table, and for keys of a write that are not unique."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 
+from lakebed.errors import WriteConflictError
 from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.record_index import decode_entry_values
 from lakebed.index.check import DIFFERENT, EXTRA, MISSING, REPEATED, Checked, Tally
-from lakebed.index.layout import Layout
+from lakebed.index.facts import FileFacts
+from lakebed.index.layout import ShardLayout
 from lakebed.index.record.build import count_rows, key_source
+from lakebed.index.record.entries import key_texts
+from lakebed.index.record.key_locations import locate_keys
 from lakebed.index.record.probe import RECORD_INDEX
+from lakebed.index.record.shard_cache import default_cache
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.bootstrap import gather_shards
-from lakebed.metadata.entries import Entries, concat_entries
+from lakebed.metadata.entries import Entries, concat_entries, concat_texts
+from lakebed.model.files import FileGroupId
 from lakebed.observe import Meter
 from lakebed.table import TableState
 
 
 def check_record_index(checked: Checked, tally: Tally) -> None:
-    """Shard by shard: an entry in a shard that its key does not lead to is missing in one and extra in the other."""
+    """Compares entries with all rows, shard by shard; an entry in a wrong shard counts as missing and as extra."""
     state, metadata = checked.state, checked.metadata
     layout = _stored_layout(state, metadata)
     rows = sum(count_rows(state).values())
@@ -42,15 +49,30 @@ def check_record_index(checked: Checked, tally: Tally) -> None:
         meter.step()
 
 
-def _stored_layout(state: TableState, metadata: MetadataTable) -> Layout:
-    """The shards as they are. Rows of a data partition without shards have one that is not there."""
+def check_unique(metadata: MetadataTable, facts: Sequence[FileFacts], replaced: Collection[FileGroupId]) -> None:
+    """Raises if a key that is new in its file group is also in another one, and the write does not remove it there."""
+    gone = concat_texts([key_texts(file.deleted_keys) for file in facts])
+    for file in facts:
+        came = key_texts(file.inserted_keys)
+        new = came.filter(pc.invert(pc.is_in(came, gone.cast(came.type))))
+        home = FileGroupId(file.stat.partition, file.stat.file_id)
+        rivals = {*_groups_with(metadata, new, file.stat.partition)} - {home, *replaced}
+        if rivals:
+            raise WriteConflictError(
+                f"a concurrent write inserted some of the same keys, into {min(map(str, rivals))}",
+                hint="run the write again: it will update them",
+            )
+
+
+def _stored_layout(state: TableState, metadata: MetadataTable) -> ShardLayout:
+    """The layout of the stored shards. A data partition without shards gets a placeholder: its rows are missing."""
     file_ids = tuple(s.group.file_id for s in metadata.slices(RECORD_INDEX))
     partitions = dict.fromkeys(s.group.partition for s in state.latest_slices)
     if all(data_partition_of_group(file_id) is None for file_id in file_ids) and file_ids:
-        return Layout(dict.fromkeys(partitions, file_ids), file_ids)
+        return ShardLayout(dict.fromkeys(partitions, file_ids), file_ids)
     shards = {p: tuple(f for f in file_ids if data_partition_of_group(f) == p) or (f"?{p}",) for p in partitions}
     lacking = [ids[0] for ids in shards.values() if ids[0].startswith("?")]
-    return Layout(shards, (*file_ids, *lacking))
+    return ShardLayout(shards, (*file_ids, *lacking))
 
 
 def _index_places(checked: Checked, file_id: str, slices: Mapping[str, object]) -> pa.Table:
@@ -62,9 +84,9 @@ def _index_places(checked: Checked, file_id: str, slices: Mapping[str, object]) 
 
 
 def _places(entries: Entries, *, has_ordering: bool = False) -> pa.Table:
-    """Keys, the places that entries name, both together, and the ordering values if there are any."""
+    """Keys, places in entries, both joined, and ordering values (null if there are none)."""
     values = entries.values
-    if pa.types.is_dictionary(values.type):  # It may hold values that are not used.
+    if pa.types.is_dictionary(values.type):  # Drop values that are not used.
         values = values.dictionary.take(values.indices).dictionary_encode()
     decoded = decode_entry_values(values, stored_schema(has_ordering=has_ordering), path=RECORD_INDEX)
     names = [f"{at.partition}/{at.file_id}" if at.partition else at.file_id for at in decoded.locations]
@@ -91,7 +113,7 @@ def _compare_places(indexed: pa.Table, stored: pa.Table, tally: Tally) -> None:
 
 
 def _compare_ordering(indexed: pa.Table, stored: pa.Table, tally: Tally) -> None:
-    """A value in the index may be below that of the row, never above it: the row's updates would be taken for late."""
+    """Ordering values in the index may be below those of rows, but not above: updates would be dropped as late."""
     known = indexed.filter(indexed["ordering"].is_valid())
     if not known.num_rows:
         return
@@ -117,3 +139,10 @@ def _place_of(stored: pa.Table, key: str) -> str:
 
 def _one(column: pa.ChunkedArray) -> ArrowArray:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _groups_with(metadata: MetadataTable, keys: ArrowArray, partition: str) -> Iterator[FileGroupId]:
+    """The file groups that have some of the keys, which are of one data partition."""
+    if len(keys):
+        found = locate_keys(metadata, keys, pa.repeat(partition, len(keys)).dictionary_encode(), cache=default_cache())
+        yield from (found.places[code] for code in np.unique(found.codes[found.codes >= 0]))

@@ -1,9 +1,8 @@
-"""Entries of the `record_index` partition: the file group of each record key.
+"""Entries of the record index: the file group of each record key.
 
-Only keys that came, went or moved are written: a key that stays in its file group keeps its entry, unless entries carry
-ordering values and are kept current, which is an option. A global index has
-one set of shards, so that a key that moves is both inserted and deleted: the insert counts. A partitioned index has a
-set of shards per data partition, where both count.
+Only added, removed and moved keys are written: a key that stays in its file group keeps its entry, unless entries carry
+ordering values and are kept current. A key that moves is both inserted and deleted. A global index has one set of
+shards, where the insert wins; a partitioned one has a set per data partition, where both apply.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from lakebed.kernels.key_numbers import number_keys
 from lakebed.metadata.entries import Entries, concat_texts, concat_values, split_entries, split_in_order
 
 AVERAGE_ENTRY_BYTES = 48
-"""What Hudi takes an entry for when it sizes the index."""
+"""Size of an entry in bytes that Hudi assumes when it sizes the index."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardSizing:
-    """How many shards an index gets: room for its keys times `growth`, and no shard above `shard_bytes_max`."""
+    """How many shards an index gets: enough for its keys times `growth`, each up to `shard_bytes_max` bytes."""
 
     least: int = 10
     most: int = 10_000
@@ -37,9 +36,9 @@ class ShardSizing:
 
 @dataclass(frozen=True, slots=True)
 class KeyChanges:
-    """Record keys that an instant brought into a file group, and those that it took out of it.
+    """Record keys that an instant inserted into a file group, and those that it deleted from it.
 
-    `ordering` has the numbers of the ordering values of those that came, null for none; None for none at all.
+    `ordering` has the ordering values of inserted keys as numbers, null for none; it is None if no key has one.
     """
 
     partition: str
@@ -50,7 +49,7 @@ class KeyChanges:
 
 
 def is_same_keys(one: KeyChanges, other: KeyChanges) -> bool:
-    """Whether two changes are the same."""
+    """Whether two changes are equal."""
     is_same = (one.partition, one.file_id) == (other.partition, other.file_id)
     return is_same and all(
         a is b or (a is not None and b is not None and a.equals(b))
@@ -67,8 +66,8 @@ def record_index_shards(
 ) -> dict[str, Entries]:
     """The entries of each shard that has any, by file id. `instant_ms` is the instant in milliseconds since 1970.
 
-    `shards_for` gives the file ids of the shards for keys of a data partition, in shard order: always the same ones for
-    a global index. Of a key that is inserted several times the last counts.
+    `shards_for` returns the shards of a data partition, in shard order; for a global index always the same. If a key is
+    inserted several times, the last one wins.
     """
     parts: dict[tuple[str, ...], list[KeyChanges]] = {}
     for change in changes:
@@ -80,7 +79,7 @@ def record_index_shards(
 
 
 def key_entries(change: KeyChanges, *, instant_ms: int, has_ordering: bool = False) -> Entries:
-    """The entries for the keys of one file group, of all shards; of a schema with ordering values, or without."""
+    """The entries for the keys of one file group, not split by shard; `has_ordering` selects the schema."""
     location = RecordLocation(change.partition, change.file_id, instant_ms)
     keys, deletes = key_texts(change.inserted), key_texts(change.deleted)
     if has_ordering and change.ordering is not None:
@@ -91,20 +90,20 @@ def key_entries(change: KeyChanges, *, instant_ms: int, has_ordering: bool = Fal
 
 
 def shard_count(rows: int, sizing: ShardSizing) -> int:
-    """How many shards an index of that many keys is given."""
+    """Number of shards for so many rows."""
     keys_max = max(1, sizing.shard_bytes_max // AVERAGE_ENTRY_BYTES)
     return min(max(sizing.least, int(rows * sizing.growth) // keys_max, 1), sizing.most)
 
 
 def key_texts(keys: ArrowArray | None) -> ArrowArray:
-    """Keys as one array; None for none."""
+    """Keys as one array; an empty one for None."""
     if keys is None:
         return pa.array([], pa.string())
     return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
 
 
 def _join(changes: list[KeyChanges], *, instant_ms: int, has_ordering: bool) -> Entries:
-    """All entries for a set of shards, a key as often as it is inserted; of one that is deleted, too, the insert."""
+    """All entries for a set of shards; repeated inserts are kept, and an insert wins over a delete."""
     keys = concat_texts([key_texts(change.inserted) for change in changes])
     deletes = concat_texts([key_texts(change.deleted) for change in changes if change.deleted is not None])
     if len(keys) and len(deletes):
@@ -120,7 +119,7 @@ def _join(changes: list[KeyChanges], *, instant_ms: int, has_ordering: bool) -> 
 
 
 def _split(entries: Entries, shards: Sequence[str]) -> dict[str, Entries]:
-    """The entries of each shard that has any; of a key that is inserted several times the last."""
+    """The entries of each shard that has any; of repeated inserts the last."""
     if len(entries.keys) > SMALL_COUNT:
         found = split_in_order(entries, shards)
         if found is not None:
@@ -129,7 +128,7 @@ def _split(entries: Entries, shards: Sequence[str]) -> dict[str, Entries]:
 
 
 def _last_of_each(entries: Entries) -> Entries:
-    """One entry per key: rows that are added without looking for their keys may have one several times."""
+    """One entry per key, the last: rows added without a lookup of their keys may repeat some."""
     numbers, count = _number_keys(entries.keys)
     if count == len(entries.keys):
         return entries
@@ -140,5 +139,5 @@ def _last_of_each(entries: Entries) -> Entries:
 
 
 def _number_keys(keys: ArrowArray) -> tuple[npt.NDArray[np.int64], int]:
-    """For each key its number among those that differ, and how many these are."""
+    """The number of each key among the distinct ones, and how many these are."""
     return number_keys(*binary_buffers(keys), np.empty(0, np.int64))

@@ -1,8 +1,8 @@
-"""Where many record keys live: all shards of the record index that they hash to are probed by one kernel, on threads.
+"""Locates many record keys at once: one kernel probes the shards of the record index, on threads.
 
-A shard is a base file and log files on top, each with a table of its keys (see `shard_cache`). Keys are looked for in
-the newest file first; what it says of a key, that it is there or that it is deleted, counts. For a few keys the entries
-are looked up where they lie, which reads a few blocks of a shard instead of all of it.
+A shard is a base file with log files on top. Each file has a key table (see `shard_cache`), and the newest file that
+has an entry or a delete of a key decides. A few keys of a shard are looked up in the files instead, which reads a few
+blocks rather than all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.engine.engines import map_tasks, start
@@ -23,53 +22,51 @@ from lakebed.format.java import shards_of
 from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.format.metadata.record_index import decode_record_index_value
-from lakebed.index.record.key_table import HashedKeys, KeyTable, KeyTables, UInt32s, build_key_table, fingerprints
+from lakebed.index.record.key_table import HashedKeys, KeyTable, KeyTables, build_key_table, fingerprints
 from lakebed.index.record.probe import RECORD_INDEX, KeyShards, is_partitioned
 from lakebed.index.record.shard_cache import ShardCache, file_identity, find_or_build
+from lakebed.kernels.buffers import Int32s, Int64s, UInt32s
 from lakebed.kernels.key_table import find_entries
 from lakebed.kernels.ordering import group_rows
 from lakebed.metadata.shard import load_whole_shard, open_file
 from lakebed.metadata.table import ROOT, ShardFiles
 from lakebed.model.files import BaseFile, FileGroupId, LogFile
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-
 POINT_KEYS_MAX = 16
-"""Up to so many keys of a shard, and one more per `POINT_BYTES` of it, are looked up one by one.
+"""Maximum number of keys per shard to look up one by one, plus one per `POINT_BYTES` of the shard.
 
-A key takes half a millisecond or more, the block that holds it; a table of a shard of 100,000 keys 35 to build.
+A lookup reads a block, in half a millisecond or more; building the table of a shard of 100,000 keys takes 35 ms.
 """
 POINT_BYTES = 8 << 20
 SMALL_BYTES, _KEYS_OF_SMALL_MAX = 1 << 19, 256
-"""A shard up to this size is searched for more keys: it takes less time than to build and keep tables of its files."""
+"""Size in bytes of a small shard, and the maximum number of keys to look up in it: faster than building its tables."""
 _FEW_KEYS = 1000
-"""Up to so many, threads only wait for each other, unless they wait for a store."""
+"""Number of keys up to which threads do not help, unless storage is remote; also the minimum per thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeCounts:
-    """What locating keys took: keys asked for and found, shards touched, and files of them by how they were read."""
+    """Counters of locating keys: keys asked for and found, shards probed, and their files by how they were read."""
 
     keys: int = 0
     hits: int = 0
     shards: int = 0
     cached: int = 0
-    """Files whose table the cache had."""
+    """Files whose table was cached."""
     built: int = 0
     """Files whose table was built."""
     point_keys: int = 0
     """Keys that were looked up one by one."""
     late: int = 0
-    """Rows that were left out since the table has newer ones."""
+    """Incoming rows dropped because the table has newer ones."""
     records_read: int = 0
-    """Rows whose stored row was read, to tell which of the two is newer."""
+    """Incoming rows whose stored row was read, to compare ordering values."""
     outside: int = 0
-    """Rows for partitions that the index does not know."""
+    """Incoming rows for partitions outside the window of the index."""
 
     @property
     def uses_tables(self) -> bool:
-        """Whether keys were looked for in tables."""
+        """Whether key tables were probed."""
         return self.cached + self.built > 0
 
     def __add__(self, other: ProbeCounts) -> ProbeCounts:
@@ -78,10 +75,10 @@ class ProbeCounts:
 
 @dataclass(frozen=True, slots=True)
 class Locations:
-    """Where keys live: key i in file group `places[codes[i]]` since `instants_ms[i]`; code -1: it has no entry.
+    """Locations of keys: key i is in file group `places[codes[i]]` since `instants_ms[i]`; code -1: it has no entry.
 
-    `ordering[i]` is a lower bound of its row's ordering value, `NO_ORDERING` if its entry has none. Among the places
-    may be some that hold none of the keys.
+    `ordering[i]` is a lower bound of its row's ordering value, `NO_ORDERING` if the entry has none. Some of the places
+    may hold none of the keys.
     """
 
     codes: Int32s
@@ -91,21 +88,20 @@ class Locations:
     counts: ProbeCounts = field(default_factory=ProbeCounts)
 
     def take(self, rows: Int64s) -> Locations:
-        """Those of the keys with these numbers, in their order."""
+        """The locations of the keys with these numbers, in that order."""
         return replace(self, codes=self.codes[rows], instants_ms=self.instants_ms[rows], ordering=self.ordering[rows])
 
 
 def locate_keys(
     metadata: KeyShards, keys: ArrowArray, partitions: ArrowArray | None = None, *, cache: ShardCache
 ) -> Locations:
-    """Where each of `keys` (strings without nulls) lives.
+    """The location of each of `keys` (strings without nulls).
 
-    An index that is partitioned is asked for each key in the data partition that `partitions`, a dictionary array,
-    gives it; a global one does not need them.
+    A partitioned index needs the data partition of each key: `partitions`, a dictionary array.
     """
     if not is_partitioned(metadata):
         return _locate(metadata, keys, _shard_set(metadata, None), cache)
-    assert partitions is not None, "a partitioned record index is asked by partition"
+    assert partitions is not None, "a partitioned record index needs partitions"
     codes = partitions.indices.to_numpy(zero_copy_only=False)
     found = _Found(len(keys))
     for code, partition in enumerate(partitions.dictionary.to_pylist()):
@@ -117,7 +113,7 @@ def locate_keys(
 
 
 def locate_everywhere(metadata: KeyShards, keys: ArrowArray, *, cache: ShardCache) -> tuple[Int64s, Locations]:
-    """Every place of each of `keys`: numbers of keys, ascending, and where those live. A global index has one each."""
+    """All locations of each of `keys`: numbers of keys, ascending, and locations. A global index has one each."""
     sets: dict[str | None, list[str]] = {}
     for file_slice in metadata.slices(RECORD_INDEX):
         partition = data_partition_of_group(file_slice.group.file_id) if is_partitioned(metadata) else None
@@ -135,7 +131,7 @@ def locate_everywhere(metadata: KeyShards, keys: ArrowArray, *, cache: ShardCach
 
 
 def probe_shard(files: ShardFiles, keys: ArrowArray, cache: ShardCache) -> Locations:
-    """Where `keys`, all of which hash to one shard, live. Runs in this process or in a worker."""
+    """Locations of `keys` that all hash to one shard. Runs in this process or in a worker."""
     found = _Found(len(keys))
     probe = _Probe.of([_load_tables(files, cache)], found, np.arange(len(keys)), np.array([0, len(keys)]))
     probe.run(fingerprints(keys, cache.seed), threads=1)
@@ -143,19 +139,19 @@ def probe_shard(files: ShardFiles, keys: ArrowArray, cache: ShardCache) -> Locat
 
 
 def _shard_set(metadata: KeyShards, partition: str | None) -> tuple[str, ...]:
-    """File ids of the shards for keys of a data partition, in shard order; None: all."""
+    """File ids of the shards of a data partition (None: all shards), in shard order."""
     file_ids = (file_slice.group.file_id for file_slice in metadata.slices(RECORD_INDEX))
     return tuple(f for f in file_ids if partition is None or data_partition_of_group(f) == partition)
 
 
 def _locate(metadata: KeyShards, keys: ArrowArray, shards: tuple[str, ...], cache: ShardCache) -> Locations:
-    """Where keys live, by the shards that they hash to."""
+    """Locations of keys, given all shards of their set."""
     by_id = {files.file_slice.group.file_id: files for files in metadata.shard_files(RECORD_INDEX) or ()}
-    # With more keys than can be few in every shard some are surely looked for in tables: both hashes come in one go.
+    # With that many keys, some shard is surely probed by tables: compute both hashes in one pass.
     are_many = len(keys) > sum(_few_max(by_id.get(shard)) for shard in shards)
     hashed, held = None, _Held(cache)
     if are_many:
-        # Tables are at hand or not whatever keys hash to: that is found out meanwhile.
+        # Which tables are in memory does not depend on the hashes: find out meanwhile.
         hashed = _hash_all(keys, len(shards), cache.seed, lambda: held.look(by_id[shard] for shard in shards))
     order, bounds = group_rows(shards_of(keys, len(shards)) if hashed is None else hashed.shards, len(shards))
     tasks = [
@@ -180,7 +176,7 @@ def _locate(metadata: KeyShards, keys: ArrowArray, shards: tuple[str, ...], cach
 
 
 def _hash_all(keys: ArrowArray, shards: int, seed: bytes, meanwhile: Callable[[], None]) -> HashedKeys:
-    """What keys hash to, of many on threads, if these are shared; something else is done `meanwhile`."""
+    """Hashes keys, many of them on threads; calls `meanwhile` on this thread until these are done."""
     hashed = HashedKeys.of(keys, shards, seed)
     begun = start(_spans(len(keys)), hashed.fill)
     meanwhile()
@@ -190,14 +186,14 @@ def _hash_all(keys: ArrowArray, shards: int, seed: bytes, meanwhile: Callable[[]
 
 
 def _spans(count: int) -> list[tuple[int, int]]:
-    """Where parts of so many keys begin and end, of which each core has one, unless there are few."""
+    """Splits so many keys into spans, one per core unless they are few."""
     size = max(_FEW_KEYS, -(-count // (os.cpu_count() or 1)))
     return [(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """The `rows` of keys to look for in one shard. `files` is None if only the metadata table can read it."""
+    """The `rows` of keys to locate in one shard. `files` is None if only the metadata table can read the shard."""
 
     metadata: KeyShards
     shard: str
@@ -212,7 +208,7 @@ class _Keys:
 
 
 def _few_max(files: ShardFiles | None) -> float:
-    """How many keys of a shard are looked up one by one: all, where only the metadata table can read it."""
+    """Maximum number of keys to look up one by one in a shard; no limit if only the metadata table can read it."""
     if files is None:
         return math.inf
     base, logs = files.file_slice.base, files.file_slice.logs
@@ -221,7 +217,7 @@ def _few_max(files: ShardFiles | None) -> float:
 
 
 def _look_up(probe: _Keys) -> Locations:
-    """Where a few keys live, by reading the blocks that hold their entries."""
+    """Locations of a few keys, read from the blocks that hold their entries."""
     texts = probe.keys.take(pa.array(probe.rows)).to_pylist()
     stored = probe.metadata.shard(RECORD_INDEX, probe.shard).find_many(texts)
     codes, instants = np.full(len(texts), -1, np.int32), np.full(len(texts), -1, np.int64)
@@ -240,7 +236,7 @@ def _look_up(probe: _Keys) -> Locations:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """The tables of a shard's files, and how many of them the cache had."""
+    """The key tables of a shard, and how many of them were cached or built."""
 
     tables: KeyTables
     cached: int
@@ -248,19 +244,19 @@ class _Tables:
 
 
 class _Held:
-    """Tables of shards for which nothing must be read, as far as that was looked for."""
+    """Remembers which shards have all their tables in memory."""
 
     def __init__(self, cache: ShardCache) -> None:
         self.cache = cache
         self._known: dict[FileGroupId, _Tables | None] = {}
 
     def look(self, shards: Iterable[ShardFiles]) -> None:
-        """Looks for the tables of shards."""
+        """Looks up several shards."""
         for files in shards:
             self.find(files)
 
     def find(self, files: ShardFiles) -> _Tables | None:
-        """The tables of a shard, if they are held."""
+        """The tables of a shard, if all are in memory."""
         group = files.file_slice.group
         if group not in self._known:
             self._known[group] = _held_tables(_Parts.of(files, self.cache), self.cache)
@@ -268,7 +264,7 @@ class _Held:
 
 
 def _load_all(shards: Sequence[_Keys], held: _Held, threads: int | None) -> list[_Tables]:
-    """The tables of shards; threads are asked where something must be read."""
+    """The tables of shards; those that must be read or built are loaded on threads."""
     found = [held.find(_files_of(keys)) for keys in shards]
     missing = [_files_of(keys) for keys, tables in zip(shards, found, strict=True) if tables is None]
     loaded = map_tasks(missing, partial(_load_tables, cache=held.cache), threads=threads)
@@ -276,14 +272,14 @@ def _load_all(shards: Sequence[_Keys], held: _Held, threads: int | None) -> list
 
 
 def _files_of(keys: _Keys) -> ShardFiles:
-    """The files of the shard that keys belong to, which are not few."""
-    assert keys.files is not None, "else they are few"
+    """The files of the shard of many keys."""
+    assert keys.files is not None, "keys of a shard without files count as few"
     return keys.files
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The files of a shard and what they are called, from the newest on; the tables of the `older` are at hand."""
+    """The files of a shard, newest first, with their cache identities; tables of the `older` ones are in memory."""
 
     files: tuple[BaseFile | LogFile, ...]
     identities: tuple[str, ...] | None
@@ -291,7 +287,7 @@ class _Parts:
 
     @classmethod
     def of(cls, files: ShardFiles, cache: ShardCache) -> _Parts:
-        """Those of a shard."""
+        """The files of a shard."""
         of_slice = files.file_slice
         every = (*reversed(of_slice.logs), *((of_slice.base,) if of_slice.base else ()))
         pairs = zip(every, reversed(files.completions), strict=True)
@@ -303,11 +299,11 @@ class _Parts:
 
     @property
     def newer(self) -> tuple[BaseFile | LogFile, ...]:
-        """The files whose tables are wanted yet."""
+        """The files whose tables are still missing."""
         return self.files[: len(self.files) - (len(self.older.tables) if self.older is not None else 0)]
 
     def join(self, newer: Sequence[KeyTable], cache: ShardCache) -> KeyTables:
-        """All tables, to be at hand the next time."""
+        """All tables joined; the cache keeps them joined for the next call."""
         if not newer and self.older is not None:
             return self.older
         tables = KeyTables.of(newer, self.older)
@@ -339,9 +335,9 @@ def _load_tables(files: ShardFiles, cache: ShardCache) -> _Tables:
 
 
 def _tables_of_all(files: ShardFiles, found: Sequence[tuple[KeyTable, bool]], cache: ShardCache) -> _Tables:
-    """Tables where blocks of some log files are hidden by those of another: only all together say what counts.
+    """The tables of a shard in which blocks of a log file replace those of others: its log files get one joint table.
 
-    Of the tables that were `found`, the oldest last, that of the base file does.
+    Of the tables `found`, newest first, only that of the base file is used.
     """
     logs = load_whole_shard(files.storage, replace(files.file_slice, base=None), root=ROOT)
     base = found[-1:] if files.file_slice.base else []
@@ -359,7 +355,7 @@ def _build(files: ShardFiles, file: BaseFile | LogFile, seed: bytes) -> KeyTable
 
 
 class _Found:
-    """Locations of keys as they come in, place numbers of several sources made one."""
+    """Collects locations of keys from several sources, with common place numbers."""
 
     def __init__(self, count: int) -> None:
         self.codes = np.full(count, -1, np.int32)
@@ -369,31 +365,31 @@ class _Found:
         self._counts = ProbeCounts()
 
     def add(self, rows: Int64s, found: Locations) -> None:
-        """Take over the locations of the keys `rows`."""
-        # Code -1, taken from the end, stays -1.
+        """Adds the locations of the keys `rows`."""
+        # Code -1 indexes the last element, which is -1.
         self.codes[rows] = np.array([*self.numbers(found.places), -1], np.int32)[found.codes]
         self.instants[rows] = found.instants_ms
         self.ordering[rows] = found.ordering
         self.count(found.counts)
 
     def count(self, counts: ProbeCounts) -> None:
-        """Note what it took."""
+        """Adds to the counters."""
         self._counts += counts
 
     def numbers(self, places: Iterable[FileGroupId]) -> list[int]:
-        """The number of each place here."""
+        """The common number of each place."""
         return [self._places.setdefault(place, len(self._places)) for place in places]
 
     def locations(self) -> Locations:
-        """All that came in."""
+        """All locations collected."""
         return Locations(self.codes, self.instants, self.ordering, tuple(self._places), self._counts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """Looks for keys in the tables of several shards, and fills in what is `found`.
+    """Probes the tables of several shards and adds the locations to `found`.
 
-    `order` has the numbers of the keys by shard; `bounds` says where those of each shard begin and end.
+    `order` has the numbers of the keys, sorted by shard; `bounds` has the start and end of each shard in it.
     """
 
     found: _Found
@@ -401,16 +397,16 @@ class _Probe:
     order: Int64s
     bounds: Int64s
     numbers: Int32s
-    """Of the places of all shards: numbers of what is found."""
+    """For each place of all shards, its common number."""
 
     @classmethod
     def of(cls, loaded: Sequence[_Tables], found: _Found, order: Int64s, bounds: Int64s) -> _Probe:
-        """What looks for keys in the tables of their shards."""
+        """A probe of these shards."""
         numbers = found.numbers(place for shard in loaded for place in shard.tables.places)
         return cls(found, loaded, order, bounds, np.array(numbers, np.int32))
 
     def run(self, prints: UInt32s, *, threads: int | None) -> None:
-        """Does so, by the fingerprints of all keys, of many on threads."""
+        """Probes with the fingerprints of all keys, many of them on threads."""
         shards = [each.tables for each in self.loaded]
         numbers_of = np.cumsum([0, *(len(shard.places) for shard in shards)])
         found = (self.found.codes, self.found.instants, self.found.ordering)

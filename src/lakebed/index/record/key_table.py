@@ -1,8 +1,8 @@
-"""Where record keys live, for probing many at once: the entries of one base or log file of a record index shard.
+"""Key tables: hash tables over the entries of one base or log file of a record index shard, for probing many keys.
 
-In a file: header, slots of the hash table (see `kernels.key_table`), then of each distinct entry its place, its instant
-and, if some have one, its ordering value, then the places as JSON. All numbers are little-endian. The file is mapped
-into memory, never read as a whole but once, to check it.
+File layout: header; slots of the hash table (see `kernels.key_table`); place, instant and (if some have one) ordering
+value of each distinct entry; places as JSON. All numbers are little-endian. The file is mapped into memory, and read as
+a whole only once, to verify it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from lakebed.format.metadata.record_index import (
     decode_entries,
     decode_entry_values,
 )
+from lakebed.kernels.buffers import Int32s, Int64s, UInt32s, Words
 from lakebed.kernels.key_table import (
     GONE,
     SLOT_BYTES,
@@ -42,35 +43,30 @@ from lakebed.metadata.shard import DeleteLayer, Layer
 from lakebed.model.files import FileGroupId
 from lakebed.private_folder import open_private
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-UInt32s = npt.NDArray[np.uint32]
-Words = npt.NDArray[np.uint64]
-
 _MAGIC = b"lakekey3"
 _HEADER = struct.Struct("<8s16s6Q")
-"""Magic, seed, slots, distinct entries, those with room for an ordering value (all or none), bytes of the places,
-whether a block replaces others, checksum of the rest and of the name of the file."""
+"""Magic, seed, number of slots, of distinct entries, and of ordering values (all or none), size of the places in bytes,
+whether a block replaces others, checksum of the rest and of the file name."""
 _SLOTS_MAX = 1 << 32
-"""The slot of a key is a share of a 32-bit number."""
+"""Limit of slots: the slot of a key is computed from a 32-bit number."""
 _LOAD_MAX = 0.6
-"""The share of slots that are taken: a key that is not there is told from one slot on average."""
+"""Maximum share of used slots; an absent key is rejected after about one slot on average."""
 _NO_MARKS, _ALL_MARKS = np.zeros(1, np.uint64), ~np.zeros(1, np.uint64)
-"""Marks of no key, and of every key. Marks tell most keys which a table does not have."""
+"""Marks that reject every key, and no key. Marks are a Bloom-style bitmap that rejects most absent keys."""
 _MARK_WORDS = 1 << 13
-"""Of marks of all tables but the largest: 64 KiB, which a processor has at hand all the time."""
+"""Words of the marks of all tables but the largest: 64 KiB, which stay in the processor's cache."""
 _MARKED_SLOTS_MAX = 16 * _MARK_WORDS
-"""With more slots for each word marks would tell too little."""
+"""Maximum number of slots to mark; with more, marks would reject too few keys."""
 _LARGEST_SLOTS_MAX, _LARGEST_SLOTS_PER_WORD = 1 << 20, 8
-"""A larger table is not marked: that takes longer than looking for most numbers of keys in it."""
+"""Slots of the largest table: maximum to mark (marking more costs more than most probes), and per word of marks."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyTable:
-    """Keys and their newest entry: entry e > 0 is in file group `places[place_of[e - 1]]` since `instants_ms[e - 1]`.
+    """Keys and their newest entries: entry e > 0 is in file group `places[place_of[e - 1]]` since `instants_ms[e - 1]`.
 
-    `ordering` has the entries' ordering values, `NO_ORDERING` for none; it is empty if no entry has one.
-    `replaces_others`: a block of the file stands for blocks of other files, so that it cannot be taken by itself.
+    `ordering` has the ordering values of entries, `NO_ORDERING` for none; it is empty if no entry has one.
+    `replaces_others`: a block of the file replaces blocks of other files, so the table cannot be used by itself.
     """
 
     slots: UInt32s = field(repr=False)
@@ -82,12 +78,12 @@ class KeyTable:
 
     @property
     def slot_count(self) -> int:
-        """How many slots there are, empty ones too."""
+        """Number of slots, empty ones included."""
         return self.slots.nbytes // SLOT_BYTES
 
     @property
     def nbytes(self) -> int:
-        """About what it takes in memory, or of the memory that is mapped."""
+        """Approximate size in bytes of what it holds or maps."""
         return self.slots.nbytes + self.place_of.nbytes + self.instants_ms.nbytes + self.ordering.nbytes
 
 
@@ -100,7 +96,7 @@ def fingerprints(keys: ArrowArray, seed: bytes) -> UInt32s:
 
 @dataclass(frozen=True, slots=True)
 class HashedKeys:
-    """The shards that keys (strings without nulls) belong to, and their fingerprints, to be filled in part by part."""
+    """Shards and fingerprints of keys (strings without nulls), computed part by part."""
 
     data: npt.NDArray[np.uint8] = field(repr=False)
     offsets: Int64s = field(repr=False)
@@ -111,13 +107,13 @@ class HashedKeys:
 
     @classmethod
     def of(cls, keys: ArrowArray, shard_count: int, seed: bytes) -> HashedKeys:
-        """Those of keys, still empty."""
+        """Not computed yet."""
         data, offsets = binary_buffers(keys)
         shards, prints = np.empty(len(keys), np.int32), np.empty(4 * len(keys), np.uint32)
         return cls(data, offsets, shard_count, seed, shards, prints)
 
     def fill(self, span: tuple[int, int]) -> None:
-        """Hash the keys from the first to before the last of two numbers."""
+        """Hashes the keys of a half-open range."""
         first, last = span
         offsets = self.offsets[first : last + 1]
         find_shards(self.data, offsets, self.shard_count, self.shards[first:last])
@@ -125,7 +121,7 @@ class HashedKeys:
 
 
 def build_key_table(layers: Iterable[Layer], seed: bytes, *, replaces_others: bool = False) -> KeyTable:
-    """The table of layers, given from oldest to newest: the newest entry of a key counts, unless it was deleted."""
+    """The table of layers, oldest first: the newest entry or delete of a key counts."""
     parts: list[tuple[ArrowArray, UInt32s]] = []
     known = _Entries()
     for layer in layers:
@@ -140,9 +136,9 @@ def build_key_table(layers: Iterable[Layer], seed: bytes, *, replaces_others: bo
 def build_entries_table(
     keys: ArrowArray, values: ArrowArray, deletes: ArrowArray, schema: str, seed: bytes
 ) -> KeyTable:
-    """The table of a file that is made of entries, whose values are a dictionary, and of deletes of other keys."""
+    """The table of a file with these entries (values are a dictionary) and deletes of other keys."""
     known = _Entries()
-    # Of a dictionary that others share, or that has what was deleted, only some values may be used.
+    # The dictionary may be shared, or contain deleted values: drop those that are not used.
     entries = known.add(decode_entry_values(without_unused(values), schema, path="<new entries>"))
     return known.table(_slots([(keys, entries), _deleted(deletes)], seed), replaces_others=False)
 
@@ -152,7 +148,7 @@ def _deleted(keys: ArrowArray) -> tuple[ArrowArray, UInt32s]:
 
 
 def _slots(parts: Sequence[tuple[ArrowArray, UInt32s]], seed: bytes) -> UInt32s:
-    """The slots of keys and their entries, later ones over those before."""
+    """Slots with keys and their entries; later entries replace earlier ones."""
     count = sum(len(keys) for keys, _ in parts)
     slots = np.zeros(SLOT_WORDS * _slot_count(count), np.uint32)
     for keys, entries in parts:
@@ -161,7 +157,7 @@ def _slots(parts: Sequence[tuple[ArrowArray, UInt32s]], seed: bytes) -> UInt32s:
 
 
 def slot_bytes(keys: int) -> int:
-    """What the slots of a table of so many keys take."""
+    """Size in bytes of the slots of a table of so many keys."""
     return SLOT_BYTES * _slot_count(keys)
 
 
@@ -171,27 +167,26 @@ def _slot_count(keys: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KeyTables:
-    """The tables of the files of a shard, the newest one first, as `find_entries` of `kernels.key_table` wants them.
+    """The tables of a shard's files, newest first, in the form that `find_entries` of `kernels.key_table` takes.
 
-    Most keys are in the largest one: that of the base file or, before there is one, of the log file of a first load.
-    `marks` are those of the keys in all tables but that, and `largest_marks` in that. `places` are those of all tables,
-    and `numbers` has for each table the number of each of its places among them.
+    Most keys are in the largest one, that of the base file or of the log file of a first load. `largest_marks` are the
+    marks of its keys, `marks` those of all others. `places` are the places of all tables; `numbers` has, per table, the
+    numbers of its places among them.
     """
 
     tables: tuple[KeyTable, ...]
     largest: int
-    """Its number among the tables."""
+    """Position of the largest table."""
     marks: Words = field(repr=False)
     largest_marks: Words = field(repr=False)
     places: tuple[FileGroupId, ...] = field(repr=False)
     numbers: tuple[Int32s, ...] = field(repr=False)
     tables_at: Int64s = field(repr=False)
-    """For each table, where its slots lie and how many there are, and where place_of, instants_ms, ordering (0: it has
-    none) and its numbers do."""
+    """Per table: address and number of slots; addresses of place_of, instants_ms, ordering (0: none) and numbers."""
 
     @classmethod
     def of(cls, tables: Sequence[KeyTable], older: KeyTables | None = None) -> KeyTables:
-        """Tables, given from the newest to the oldest, above those that are `older`."""
+        """Joins tables, newest first, with the `older` ones that are joined already."""
         places = {place: number for number, place in enumerate(older.places if older is not None else ())}
         numbers = [
             np.array([places.setdefault(place, len(places)) for place in table.places], np.int32) for table in tables
@@ -212,13 +207,13 @@ class KeyTables:
 
     @property
     def nbytes(self) -> int:
-        """About what it takes in memory besides the tables."""
+        """Approximate size in bytes, without the tables."""
         marks = self.marks.nbytes + self.largest_marks.nbytes
         return marks + self.tables_at.nbytes + sum(numbers.nbytes for numbers in self.numbers)
 
     @property
     def marks_at(self) -> tuple[int, int, int, int, int]:
-        """Where both kinds of marks lie, and how many words they are; then the number of the largest table."""
+        """Address and number of words of both kinds of marks, then the position of the largest table."""
         marks, largest = self.marks, self.largest_marks
         return marks.ctypes.data, len(marks), largest.ctypes.data, len(largest), self.largest
 
@@ -232,7 +227,7 @@ def _layout(table: KeyTable, numbers: Int32s) -> Int64s:
 
 
 def _marks(newer: Sequence[KeyTable], every: Sequence[KeyTable], largest: int, older: KeyTables | None) -> Words:
-    """The marks of all tables but the largest, by what those of the `older` ones are, if that is among them."""
+    """The marks of all tables but the largest; starts from those of `older` if the largest table is among these."""
     if len(every) == 1:
         return _NO_MARKS
     if sum(table.slot_count for table in every) - every[largest].slot_count > _MARKED_SLOTS_MAX:
@@ -246,7 +241,7 @@ def _marks(newer: Sequence[KeyTable], every: Sequence[KeyTable], largest: int, o
 
 
 def _largest_marks(table: KeyTable) -> Words:
-    """The marks of the largest table; of all keys if it is very large."""
+    """The marks of the largest table; they reject no key if it is very large."""
     if table.slot_count > _LARGEST_SLOTS_MAX:
         return _ALL_MARKS
     marks = np.zeros(1 << (1 + table.slot_count // _LARGEST_SLOTS_PER_WORD).bit_length() - 1, np.uint64)
@@ -255,7 +250,7 @@ def _largest_marks(table: KeyTable) -> Words:
 
 
 def encode_key_table(table: KeyTable, seed: bytes, name: str) -> list[bytes | memoryview]:
-    """The parts of the table's file, which is good under that name alone."""
+    """The parts of the table's file, valid only under that name."""
     places = json.dumps([[place.partition, place.file_id] for place in table.places]).encode()
     arrays = (table.slots, table.place_of, table.instants_ms, table.ordering)
     parts: list[bytes | memoryview] = [*(array.view(np.uint8).data for array in arrays), places]
@@ -266,23 +261,23 @@ def encode_key_table(table: KeyTable, seed: bytes, name: str) -> list[bytes | me
 
 
 def load_key_table(path: str, seed: bytes) -> KeyTable | None:
-    """The table in a file of this user, mapped; None if there is none that holds together and was made with this seed.
+    """The table in a file of this user, mapped; None if it is missing, damaged, or was made with another seed.
 
-    All of it is read once: its checksum tells damage, and that every number is in its bounds, which compiled code
-    goes by, does not hang on the checksum.
+    The whole file is read once. The checksum detects damage. Bounds are checked besides, because compiled code relies
+    on them.
     """
     try:
         with open(open_private(path), "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if size < _HEADER.size:
                 return None
-            # The file is only ever renamed or removed, never changed in place, so what is mapped stays as it is.
+            # Files are renamed or removed, never changed in place, so the mapped content does not change.
             data = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
     except OSError:
         return None
     try:
         return _decode(memoryview(data), seed, os.path.basename(path))
-    except (RecursionError, TypeError, ValueError):  # Places that are not those of any table.
+    except (RecursionError, TypeError, ValueError):  # The JSON of the places is malformed.
         return None
 
 
@@ -302,7 +297,7 @@ def _decode(data: memoryview, seed: bytes, name: str) -> KeyTable | None:
     table = KeyTable(
         np.frombuffer(parts[0], "<u4"),
         np.frombuffer(parts[1], "<i4"),
-        np.frombuffer(bytes(parts[2]), "<i8"),  # A copy: the map is not aligned for it.
+        np.frombuffer(bytes(parts[2]), "<i8"),  # A copy, because the map is not aligned.
         _decode_places(bytes(parts[4])),
         np.frombuffer(bytes(parts[3]), "<i8"),
         bool(replaces),
@@ -313,16 +308,16 @@ def _decode(data: memoryview, seed: bytes, name: str) -> KeyTable | None:
 def _decode_places(data: bytes) -> tuple[FileGroupId, ...]:
     pairs = json.loads(data)
     if not all(isinstance(text, str) for pair in pairs for text in pair):
-        raise TypeError("a place is named by text")
+        raise TypeError("partition and file id must be text")
     return tuple(FileGroupId(partition, file_id) for partition, file_id in pairs)
 
 
 def _is_in_bounds(table: KeyTable) -> bool:
-    """Whether slots lead to entries, and entries to places, that are there, and a search for any key ends."""
+    """Whether slots refer to existing entries, entries to existing places, and every search ends."""
     places, entries = table.place_of, table.slots.view(np.int32)[SLOT_ENTRY::SLOT_WORDS]
     if len(places) and not 0 <= places.min() <= places.max() < len(table.places):
         return False
-    # Signed, the entry of a deleted key is -1, and 0 is an empty slot.
+    # As signed numbers: -1 is a deleted key, 0 an empty slot.
     least, most = entries.min(), entries.max()
     return bool(-1 <= least <= 0 and most <= len(places) and (least == 0 or not entries.all()))
 
@@ -338,7 +333,7 @@ def _checksum(seed: bytes, name: str, numbers: Sequence[int], parts: Iterable[by
 
 
 class _Entries:
-    """Entries of several layers, numbered from 1: one per location, or one per key where they have ordering values."""
+    """Entries of several layers, numbered from 1: one per location, or one per key if they have ordering values."""
 
     def __init__(self) -> None:
         self._count = 0

@@ -1,4 +1,4 @@
-"""The kind `record_index`: global, partitioned, or of a window of partitions; with ordering values or without."""
+"""The index `record_index`: the file group of each record key. Global, partitioned, or for a window of partitions."""
 
 from __future__ import annotations
 
@@ -15,18 +15,14 @@ from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
 from lakebed.index.facts import FileFacts
 from lakebed.index.kind import IndexKind, Update
-from lakebed.index.layout import Layout, Planned
+from lakebed.index.layout import Planned, ShardLayout
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
 from lakebed.index.record.build import key_source, plan_key_shards
-from lakebed.index.record.check import check_record_index
-from lakebed.index.record.current_entries import key_marks
-from lakebed.index.record.definition import record_index_definition
-from lakebed.index.record.derive import derive_record_index
+from lakebed.index.record.check import check_record_index, check_unique
+from lakebed.index.record.definition import ask_ordering, derive_record_index, key_marks, record_index_definition
 from lakebed.index.record.entries import ShardSizing, shard_count
-from lakebed.index.record.ordering import ask_ordering
 from lakebed.index.record.probe import RECORD_INDEX as PARTITION
 from lakebed.index.record.prune import prune_by_record_index
-from lakebed.index.record.unique import check_unique
 from lakebed.index.record.writes import plan_record_index
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.merging import Form, NewestWins
@@ -47,8 +43,8 @@ def _encode_again(record: MetadataRecord, form: Form) -> bytes | None:
 def _record_index_definition(
     state: TableState, request: IndexRequest, options: IndexOptions, known: IndexDefinition | None
 ) -> IndexDefinition:
-    """That of a record index; of one that is `known` what the request and the options leave as it is."""
-    asked = options.ordering  # A table without rows may have no schema yet.
+    """The definition of a requested index; for a rebuild, the `known` one with the ordering that options ask for."""
+    asked = options.ordering  # A table without rows may have no schema yet, so read it only if needed.
     if known is not None and asked == "off":
         return known
     ordering = None if asked == "off" else ask_ordering(asked, state.config, state.data_schema(state.latest))
@@ -85,32 +81,32 @@ class RecordIndex(IndexKind):
     merge = NewestWins(None, _encode_again)
 
     def word(self, partition: str, *, is_partitioned: bool) -> str:
-        """By whether it is partitioned."""
+        """The word for a global or a partitioned index."""
         del partition
         return "record_partitioned" if is_partitioned else "record"
 
     def describe(self, partition: str, definition: IndexDefinition | None) -> str:
-        """Whether it is global, partitioned or windowed."""
+        """Its partition, and whether it is global, partitioned or windowed."""
         if definition is not None and definition.window is not None:
             return f"{partition} (from {definition.window.first or 'the first partition'} on)"
         is_partitioned = definition is not None and definition.is_partitioned
         return f"{partition} ({'partitioned' if is_partitioned else 'global'})"
 
     def marks(self, definition: IndexDefinition, *, kept: bool) -> Mapping[str, str]:
-        """That entries are current, and that the keys of a window are all there."""
+        """Marks for current entries, and for a complete window."""
         return key_marks(definition, kept=kept)
 
     def writes(self, partition: str, change: MetadataChange, update: Update) -> Sequence[ShardWrite]:
-        """Entries of keys that came, went or moved."""
+        """Entries of keys that were added, removed or moved."""
         del partition
         return plan_record_index(change, update)
 
     def prune(self, query: Query, slices: Slices) -> Kept | NotUsed:
-        """The slices that it cannot exclude."""
+        """Keeps the slices that have a wanted key."""
         return prune_by_record_index(query, slices)
 
     def check_request(self, state: TableState, request: IndexRequest) -> None:
-        """Rows must carry their keys, and a window is one of partitions."""
+        """Raises if rows do not carry their keys, or a window is requested for an unpartitioned table."""
         config = state.config
         if not config.has_meta_columns:
             raise UnsupportedTableError(
@@ -118,10 +114,12 @@ class RecordIndex(IndexKind):
                 hint="rewrite it with meta columns",
             )
         if request.window is not None and not config.partition_fields:
-            raise InvalidInputError(f"table {config.name} is not partitioned", hint="a window is one of partitions")
+            raise InvalidInputError(
+                f"table {config.name} is not partitioned", hint="leave out `window`, which counts partitions"
+            )
 
     def check_new(self, metadata: MetadataTable, facts: Sequence[FileFacts], replaced: Collection[FileGroupId]) -> None:
-        """Keys that are new to a file group must not be in another one."""
+        """Raises if a key that is new in a file group is also in another one."""
         check_unique(metadata, facts, replaced)
 
     def plan_definition(
@@ -138,11 +136,11 @@ class RecordIndex(IndexKind):
         return record_index_definition(is_partitioned=word == "record_partitioned", ordering=ordering)
 
     def new_shards(self, word: str, options: IndexOptions) -> int:
-        """None if each data partition brings its own."""
+        """0 for a partitioned index: each data partition adds its own."""
         return 0 if word == "record_partitioned" else shard_count(0, ShardSizing(*options.global_sizing))
 
     def derive(self, state: TableState) -> IndexDefinition | None:
-        """Shards and entries tell all but the window."""
+        """Derives the definition from shards and entries; a window is lost."""
         return derive_record_index(state, self.merge)
 
     def plan_build(self, build: Build) -> tuple[Sequence[str], Source]:
@@ -151,18 +149,18 @@ class RecordIndex(IndexKind):
         return planned.layout.file_ids, planned.source(planned.layout)
 
     def plan_shards(self, build: Build) -> Planned:
-        """The same, for any shards."""
+        """Plans shards, and a source of entries for these or other shards."""
         definition, on_duplicate = build.definition, build.request.on_duplicate
         assert definition is not None
         layout, rows = plan_key_shards(build.state, build.request, definition, build.options)
 
-        def source(layout: Layout) -> Source:
+        def source(layout: ShardLayout) -> Source:
             return key_source(build.state, build.scan, layout, rows, definition, on_duplicate=on_duplicate)
 
         return Planned(layout, source)
 
     def check(self, checked: Checked, tally: Tally) -> None:
-        """Every key of every row."""
+        """Compares entries with the keys of all rows."""
         check_record_index(checked, tally)
 
 

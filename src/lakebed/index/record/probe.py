@@ -1,4 +1,4 @@
-"""The `record_index` partition: where each record key lives."""
+"""Looks up a few keys in the record index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORD_INDEX = "record_index"
 
 
 class KeyShards(Protocol):
-    """What locating keys asks of a metadata table."""
+    """The part of a metadata table that locating keys needs."""
 
     @property
     def definitions(self) -> Mapping[str, IndexDefinition]:
@@ -34,7 +34,7 @@ class KeyShards(Protocol):
 
     @property
     def is_near(self) -> bool:
-        """Whether reading its files takes no time to speak of."""
+        """Whether its files can be read with low latency."""
         ...
 
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
@@ -46,13 +46,13 @@ class KeyShards(Protocol):
         ...
 
     def shard_files(self, partition: str) -> tuple[ShardFiles, ...] | None:
-        """The files of all shards, in shard order; None if they do not speak for themselves."""
+        """The files of all shards, in shard order; None if files alone do not tell what is visible."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RecordIndexFiles:
-    """The record index of a metadata table by itself, for a worker that locates keys. Picklable."""
+    """The record index of a metadata table alone, for workers that locate keys. Picklable."""
 
     definitions: Mapping[str, IndexDefinition]
     files: tuple[ShardFiles, ...]
@@ -76,9 +76,9 @@ class RecordIndexFiles:
 
 
 def record_index_files(metadata: MetadataTable) -> RecordIndexFiles:
-    """The record index as it stands for that reader."""
+    """The record index in this snapshot of the metadata table."""
     files = metadata.shard_files(RECORD_INDEX)
-    assert files is not None, "tables that are written have timeline layout 2"
+    assert files is not None, "only tables with timeline layout 2 are written"
     named = {name: found for name, found in metadata.definitions.items() if name == RECORD_INDEX}
     return RecordIndexFiles(named, files, metadata.is_near)
 
@@ -90,9 +90,9 @@ def is_partitioned(metadata: KeyShards) -> bool:
 
 
 def find_locations(metadata: MetadataTable, keys: Iterable[str]) -> dict[str, tuple[RecordLocation, ...]]:
-    """Where each key lives; keys that the table does not have are left out.
+    """Locations of keys; unknown keys are left out.
 
-    A key has one location, or one per data partition that has it if the index is partitioned.
+    A key has one location or, if the index is partitioned, one per data partition.
     """
     wanted = tuple(dict.fromkeys(keys))
     found: dict[str, tuple[RecordLocation, ...]] = {}
@@ -109,7 +109,7 @@ def find_locations(metadata: MetadataTable, keys: Iterable[str]) -> dict[str, tu
 
 
 def read_record_index(metadata: MetadataTable) -> pa.Table:
-    """Every entry: key, partition, file_id, instant_ms and, null where there is none, its ordering value."""
+    """All entries: key, partition, file_id, instant_ms and ordering value (null for none)."""
     tables = [shard.read_all(_read_layer) for shard in metadata.shards(RECORD_INDEX)]
     entries = [table for table in tables if table is not None]
     return pa.concat_tables(entries).unify_dictionaries() if entries else _EMPTY.empty_table()
@@ -135,7 +135,7 @@ def _read_layer(layer: EntryLayer) -> pa.Table:
 
 
 def _shard_sets(metadata: MetadataTable) -> list[tuple[str, ...]]:
-    """File ids of the shards over which keys are hashed: one set, or one per data partition."""
+    """Sets of shards over which keys are hashed: one, or one per data partition."""
     file_ids = [file_slice.group.file_id for file_slice in metadata.slices(RECORD_INDEX)]
     if not is_partitioned(metadata):
         return [tuple(file_ids)]

@@ -1,4 +1,4 @@
-"""Leaving out slices that do not have a wanted key, by looking it up."""
+"""File pruning by the record index: keeps slices that have a wanted key."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import numpy as np
 
 from lakebed.format.arrow import text_array
 from lakebed.index.prune import Kept, NotUsed, Query, Slices, counted, serving, wanted_keys
+from lakebed.index.record.key_locations import locate_everywhere
 from lakebed.index.record.probe import RECORD_INDEX, find_locations
+from lakebed.index.record.shard_cache import default_cache
 from lakebed.metadata import MetadataTable
 from lakebed.model.files import FileGroupId
 
-KEYS_FEW = 200
-"""Maximum number of keys to look up one by one."""
+SINGLE_LOOKUPS_MAX = 200
+"""Maximum number of keys to look up one by one, without key tables."""
 
 
 def prune_by_record_index(query: Query, slices: Slices) -> Kept | NotUsed:
-    """The slices that have a wanted key."""
+    """Keeps the slices that have a wanted key."""
     keys = wanted_keys(query)
     if isinstance(keys, NotUsed):
         return keys
@@ -26,14 +28,14 @@ def prune_by_record_index(query: Query, slices: Slices) -> Kept | NotUsed:
 
 
 def keep_keys(metadata: MetadataTable, keys: tuple[str, ...], slices: Slices, reason: str) -> Kept:
-    """The slices that have one of these keys, and those that the index does not know."""
-    groups = _groups_by_probe(metadata, keys) if len(keys) > KEYS_FEW else _groups_by_lookup(metadata, keys)
+    """Keeps the slices that have one of these keys, and those outside the window of the index."""
+    groups = _groups_by_probe(metadata, keys) if len(keys) > SINGLE_LOOKUPS_MAX else _groups_by_lookup(metadata, keys)
     definition = metadata.definitions.get(RECORD_INDEX)
     window = definition.window if definition is not None else None
     if window is None:
         return Kept(tuple(s for s in slices if s.group in groups), reason)
     kept = tuple(s for s in slices if s.group in groups or not window.holds(s.group.partition))
-    return Kept(kept, f"{reason}, keeping partitions before {window.first!r}, which it does not know")
+    return Kept(kept, f"{reason}, keeping partitions before {window.first!r}, which are not indexed")
 
 
 def _groups_by_lookup(metadata: MetadataTable, keys: tuple[str, ...]) -> set[FileGroupId]:
@@ -42,9 +44,5 @@ def _groups_by_lookup(metadata: MetadataTable, keys: tuple[str, ...]) -> set[Fil
 
 
 def _groups_by_probe(metadata: MetadataTable, keys: tuple[str, ...]) -> set[FileGroupId]:
-    # Imported here: a few keys need no compiled code.
-    from lakebed.index.record.key_locations import locate_everywhere
-    from lakebed.index.record.shard_cache import default_cache
-
     _, found = locate_everywhere(metadata, text_array(keys), cache=default_cache())
     return {found.places[code] for code in np.unique(found.codes)}

@@ -1,9 +1,9 @@
-"""Key tables of record index shards on local disk: built once per stored file, shared by the processes of a host.
+"""On-disk cache of key tables: built once per file of the record index, shared by the processes of a host.
 
-A table is named by the file that it was built from, so it is never wrong, only unused; which files count is asked of
-the timeline each time. A new log file adds a table, a new base file replaces them all. Everything here can be deleted
-at any moment: a table that is missing, broken, of another file or of another seed is built again. A folder that is not
-this user's alone is not used: whoever writes there could say where rows are.
+A table is named by the file that it was built from, so it is never stale; the timeline decides which files are visible.
+A new log file adds a table, a new base file replaces them all. Everything can be deleted at any time: a table that is
+missing, damaged, or built from another file or with another seed is rebuilt. A folder that other users can write to is
+not used, because they could forge locations.
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ from lakebed.storage import Storage
 
 FOLDER_VARIABLE, BYTES_VARIABLE = "LAKEBED_CACHE_DIR", "LAKEBED_CACHE_BYTES"
 BYTES_MAX = 4 << 30
-"""What the cache takes of the disk by default: room for a hundred million keys."""
+"""Default size limit of the cache in bytes: room for a hundred million keys."""
 _HELD_AT_ONCE_BYTES = 1 << 20
-"""A table up to this size is held as it was made; larger ones are mapped when they are asked for."""
+"""Maximum size in bytes of a new table to keep in memory; larger ones are mapped from disk when needed."""
 _WAITING_BYTES_MAX = 64 << 20
-"""Of tables that wait to be stored."""
+"""Maximum size in bytes of tables waiting to be stored."""
 _STORED_UNSEEN_MAX = 100
-"""After so many tables a process looks again at what others have stored: a look takes as long as there are tables."""
+"""Number of stored tables after which a process measures the folder again, since others store tables too."""
 _ROOM_SHARE = 10
-"""A tenth of a full cache is made free at once."""
+"""One part in this many of a full cache is freed at once."""
 _SUFFIX = ".keys"
 _SEED = "seed"
 _OURS = re.compile(r"[0-9a-f]{40}\.keys(\..*\.tmp)?|seed\..*\.tmp")
-"""What may be removed to make room: a folder that users name may hold other files."""
+"""Names of files that may be removed: a folder chosen by a user may hold other files."""
 _LOG = logging.getLogger(__name__)
 _COUNTER = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class ShardCache:
-    """A folder of key tables that takes at most `bytes_max`; with 0 nothing is kept. Picklable."""
+    """A folder of key tables of at most `bytes_max` bytes; with 0 nothing is cached. Picklable."""
 
     folder: str
     bytes_max: int = BYTES_MAX
 
     @property
     def seed(self) -> bytes:
-        """The seed of the fingerprints, secret to whoever makes up keys; one per folder."""
+        """The seed of fingerprints, one per folder. It is secret, so that nobody can construct colliding keys."""
         folder = self.folder if self.bytes_max else ""
         known = _SEEDS.get(folder)
         return known if known is not None else _SEEDS.setdefault(folder, _load_seed(folder))
 
     def find(self, identity: str) -> KeyTable | None:
-        """The table built from the file with that identity, if it is here."""
+        """The cached table of the file with that identity."""
         if not self.bytes_max:
             return None
         path = self._path(identity)
@@ -76,14 +76,14 @@ class ShardCache:
         return table
 
     def find_held(self, identity: str) -> KeyTable | None:
-        """As `find`, if this process has the table at hand."""
+        """Like `find`, but only if this process has the table in memory."""
         path = self._path(identity)
         return _WAITING.get(path) or (_HELD.find(path) if self.bytes_max and _touch(path) else None)
 
     def find_together(self, identities: Sequence[str]) -> KeyTables | None:
-        """The tables of the oldest files of a shard, all of whose files are given from the newest on.
+        """Joined tables of the oldest files of a shard; `identities` are those of all its files, newest first.
 
-        None unless this process has kept them together, and the folder still has all of them.
+        None unless this process keeps them joined, and the folder still has all of them.
         """
         if not self.bytes_max:
             return None
@@ -94,16 +94,16 @@ class ShardCache:
         return known
 
     def keep_together(self, identities: Sequence[str], tables: KeyTables) -> None:
-        """Hold the tables of a shard as they are searched, as long as all of them are held."""
+        """Keeps the tables of a shard joined, as long as all of them are in memory."""
         _HELD.keep_together(tuple(map(self._path, identities)), tables, self.bytes_max)
 
     def keep(self, identity: str, table: KeyTable) -> None:
-        """Store a table, if there is room for it, and make room by removing those unused for longest."""
+        """Stores a table if it fits, and evicts the least recently used ones."""
         if table.nbytes <= self.bytes_max:
             self._store(self._path(identity), table)
 
     def keep_soon(self, identity: str, table: KeyTable) -> None:
-        """As `keep`, but whoever has made the table does not wait until it is stored, unless very much is waiting."""
+        """Like `keep`, but in the background, unless too much is waiting."""
         waiting = sum(each.nbytes for each in [*_WAITING.values()])
         if waiting + table.nbytes > min(self.bytes_max, _WAITING_BYTES_MAX):
             self.keep(identity, table)
@@ -139,24 +139,25 @@ def _path(folder: str, identity: str) -> str:
 
 
 def default_cache() -> ShardCache:
-    """The cache of this user, where and as large as the environment says."""
+    """The cache of this user; folder and size come from environment variables."""
     text = os.environ.get(BYTES_VARIABLE, str(BYTES_MAX))
     if not text.strip().isdecimal():
         raise InvalidInputError(
-            f"the environment variable {BYTES_VARIABLE} is {text!r}", hint="give a number of bytes; 0 keeps nothing"
+            f"the environment variable {BYTES_VARIABLE} is {text!r}",
+            hint="give a number of bytes; 0 disables the cache",
         )
     folder = os.environ.get(FOLDER_VARIABLE) or _users_folder()
     return ShardCache(folder, int(text) if folder else 0)
 
 
 def _users_folder() -> str:
-    """The folder of this user; none for a user without a home."""
+    """The default folder of this user; "" for a user without a home."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(home, "lakebed", "keys") if os.path.isabs(home) else ""
 
 
 def _warn_once(folder: str, error: OSError) -> None:
-    """Says why a folder is of no use; not for every table."""
+    """Warns, once per folder, that it cannot be used."""
     if folder not in _WARNED:
         _WARNED.add(folder)
         _LOG.warning(
@@ -171,7 +172,7 @@ _WARNED: set[str] = set()
 
 
 class _HeldTables:
-    """Tables that this process has mapped, those used last at the end; and those of shards together."""
+    """Tables in the memory of this process, least recently used first, and joined tables of shards."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -181,12 +182,12 @@ class _HeldTables:
         self._bytes = 0
 
     def find(self, path: str) -> KeyTable | None:
-        """The table that was read from a path."""
+        """The table of a path."""
         with self._lock:
             return self._tables.get(path)
 
     def keep(self, path: str, table: KeyTable, bytes_max: int) -> None:
-        """Hold a table, and let go of others beyond `bytes_max`."""
+        """Adds a table, and evicts others beyond `bytes_max`."""
         with self._lock:
             if self._tables.get(path) is table:
                 self._tables.move_to_end(path)
@@ -197,7 +198,7 @@ class _HeldTables:
             self._shrink(bytes_max)
 
     def find_together(self, paths: tuple[str, ...]) -> KeyTables | None:
-        """What is held of the last of `paths`, as many of them as there are."""
+        """The joined tables of the last of `paths`."""
         with self._lock:
             known, tables = self._shards.get(paths[-1], ((), None))
             if tables is None or paths[-len(known) :] != known:
@@ -207,7 +208,7 @@ class _HeldTables:
             return tables
 
     def keep_together(self, paths: tuple[str, ...], tables: KeyTables, bytes_max: int) -> None:
-        """Hold the tables of a shard together, if there is room for that, as long as each of them is held."""
+        """Adds joined tables, if they fit and each of them is in memory."""
         with self._lock:
             are_held = all(self._tables.get(path) is table for path, table in zip(paths, tables.tables, strict=True))
             if not are_held or sum(table.nbytes for table in tables.tables) + tables.nbytes > bytes_max:
@@ -223,14 +224,14 @@ class _HeldTables:
             self._drop(next(iter(self._tables)))
 
     def _drop(self, path: str) -> None:
-        """Let go of a table, and of what holds it together with others."""
+        """Drops a table, and the joined tables that contain it."""
         dropped = self._tables.pop(path, None)
         if dropped is not None:
             self._bytes -= dropped.nbytes
             self._part(self._oldest.get(path))
 
     def _part(self, oldest: str | None) -> None:
-        """No longer hold the tables of a shard together, which is named by its oldest file."""
+        """Drops the joined tables of a shard, which are named by its oldest file."""
         paths, tables = self._shards.pop(oldest, ((), None)) if oldest is not None else ((), None)
         if tables is not None:
             self._bytes -= tables.nbytes
@@ -240,17 +241,17 @@ class _HeldTables:
 
 _HELD = _HeldTables()
 _WAITING: dict[str, KeyTable] = {}
-"""Tables that are about to be stored, by their paths."""
+"""Tables waiting to be stored, by path."""
 
 
 @cache
 def _background() -> ThreadPoolExecutor:
-    """The thread that stores tables; a process does not end before it is done."""
+    """The thread that stores tables; the process does not exit before it is done."""
     return ThreadPoolExecutor(1, thread_name_prefix="lakebed-cache")
 
 
 def _forget_waiting() -> None:
-    """A child process has none of the threads of its parent: what waits there is stored there."""
+    """A forked child has none of the threads of its parent, which stores what is waiting."""
     _background.cache_clear()
     _WAITING.clear()
 
@@ -259,14 +260,14 @@ os.register_at_fork(after_in_child=_forget_waiting)
 
 
 class _KnownSizes:
-    """About how large folders are: what a look found, and what this process stored since. Others store, too."""
+    """Approximate sizes of folders: as last measured, plus what this process stored since."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[int, int]] = {}
 
     def is_above(self, folder: str, added: int, bytes_max: int) -> bool:
-        """Whether so many bytes more are, or may be, too many: it is time to look, for the one that is told so."""
+        """Whether adding so many bytes may exceed the limit; if true, the caller must measure the folder."""
         with self._lock:
             size, stored = self._known.get(folder, (bytes_max, 0))
             is_due = size + added > bytes_max or stored >= _STORED_UNSEEN_MAX
@@ -274,7 +275,7 @@ class _KnownSizes:
             return is_due
 
     def note(self, folder: str, size: int) -> None:
-        """What a look has found."""
+        """Records a measured size."""
         with self._lock:
             since, stored = self._known.get(folder, (0, 0))
             self._known[folder] = size + since, stored
@@ -284,7 +285,7 @@ _SIZES = _KnownSizes()
 
 
 def _touch(path: str) -> bool:
-    """Note that a table is used; false if there is none."""
+    """Marks a table as used; false if there is none."""
     try:
         os.utime(path, follow_symlinks=False)
     except PermissionError:
@@ -295,13 +296,13 @@ def _touch(path: str) -> bool:
 
 
 def _write(path: str, parts: Iterable[bytes | memoryview]) -> None:
-    """A file that appears whole. Not synced, for a commit has many: what a power cut leaves fails its checksum."""
+    """Writes a file atomically. It is not synced, which is slow; after a power cut its checksum fails."""
     with _staged(path, parts) as staged:
         os.replace(staged, path)
 
 
 def _write_seed(path: str, seed: bytes) -> None:
-    """The seed of a folder, to last, unless another process was faster."""
+    """Writes the seed of a folder durably, unless another process was faster."""
     with _staged(path, [seed], synced=True) as staged, suppress(FileExistsError):
         os.link(staged, path)
 
@@ -327,9 +328,9 @@ def _open_own(path: str, flags: int) -> int:
 
 
 def _shrink(folder: str, bytes_max: int) -> int:
-    """Remove the files unused for longest, those that a crash left half written among them; the bytes that are left.
+    """Removes the least recently used files, half-written ones included; returns the bytes left.
 
-    More than must be, or the very next table would make it look again.
+    It removes more than needed, or the next table would call it again.
     """
     files = []
     for entry in os.scandir(folder):
@@ -349,11 +350,11 @@ def _shrink(folder: str, bytes_max: int) -> int:
 
 
 _SEEDS: dict[str, bytes] = {}
-"""The seeds of folders, which stay the same for a process, come what may: tables that it holds are searched by them."""
+"""Seeds of folders. They never change within a process, because tables in memory depend on them."""
 
 
 def _load_seed(folder: str) -> bytes:
-    """The seed of a folder, made by whichever process comes first; one of this process alone where there is none."""
+    """The seed of a folder, created by the first process; without a folder, a seed of this process alone."""
     fresh = secrets.token_bytes(SEED_BYTES)
     if not folder:
         return fresh
@@ -371,7 +372,7 @@ def _load_seed(folder: str) -> bytes:
 
 
 def _read_seed(path: str) -> bytes | None:
-    """The seed in a file; None if it is damaged, or may be of another user."""
+    """The seed in a file; None if it is damaged, or another user may have written it."""
     try:
         with open(open_private(path), "rb") as file:
             seed = file.read(SEED_BYTES + 1)
@@ -381,9 +382,9 @@ def _read_seed(path: str) -> bytes | None:
 
 
 def file_identity(storage: Storage, path: str, size: int | None, completed_at: str) -> str | None:
-    """What names a file for all time: where it lies, and since when; None for a table that ends with its process.
+    """A unique name of a stored file: location, size and completion time; None for tables in memory.
 
-    The name of a file is not enough: a table that is dropped and made again at its old place numbers them alike.
+    The path is not enough: a table that is dropped and created again at the same path reuses file names.
     """
     if storage.url.startswith("memory:"):
         return None
@@ -394,7 +395,7 @@ Builder = Callable[[bytes], KeyTable]
 
 
 def find_or_build(cache: ShardCache, identity: str | None, build: Builder) -> tuple[KeyTable, bool]:
-    """A table, and whether the cache had it. Without an identity it is built each time."""
+    """A table, and whether it was cached. Without an identity it is built each time."""
     table = cache.find(identity) if identity is not None else None
     if table is not None:
         return table, True

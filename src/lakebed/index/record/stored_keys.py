@@ -1,6 +1,6 @@
-"""Record keys that a large write brought or took, in files, split by the shards of the record index that are to know.
+"""Record keys that a large write added or removed, staged in files by shard of the record index.
 
-So many keys never come together in one process: the entries of a shard are made from its own keys alone.
+So many keys never fit into one process: the entries of a shard are made from its own keys alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEY, _ORDERING = "key", "ordering"
 
 @dataclass(frozen=True, slots=True)
 class ShardSets:
-    """File ids of the shards that hold keys of a data partition: those of `whole`, or the partition's own.
+    """The shards of a data partition: those of `whole` for a global index, else the partition's own.
 
     Partitions outside the `window` have none.
     """
@@ -39,7 +39,7 @@ class ShardSets:
     window: IndexWindow | None = None
 
     def __call__(self, partition: str) -> tuple[str, ...]:
-        """The shards for keys of a data partition, in shard order; those that a new one is given."""
+        """File ids of the shards of a data partition, in shard order; for a new partition those that it will get."""
         if not self.is_partitioned:
             return self.whole
         if self.window is not None and not self.window.holds(partition):
@@ -51,7 +51,7 @@ class ShardSets:
 def shard_sets(
     file_ids: Sequence[str], *, is_partitioned: bool, shards_of_new: int = 1, window: IndexWindow | None = None
 ) -> ShardSets:
-    """The sets that the shards of an index make up; `file_ids` are in shard order."""
+    """The shards of an index, grouped by data partition; `file_ids` are in shard order."""
     if not is_partitioned:
         return ShardSets(whole=tuple(file_ids))
     found: dict[str, tuple[str, ...]] = {}
@@ -63,7 +63,7 @@ def shard_sets(
 
 @dataclass(frozen=True, slots=True)
 class StoredKeys:
-    """Keys that came into a file group or left it. Labels are the number of the shard, and whether they left."""
+    """Keys added to a file group or removed from it. Labels: number of the shard, whether removed."""
 
     partition: str
     file_id: str
@@ -79,7 +79,7 @@ class KeyFiles:
     groups: tuple[StoredKeys, ...]
 
     def by_shard(self, *, instant_ms: int, has_ordering: bool = False) -> dict[str, StoredKeyEntries]:
-        """What each shard that has any is to know, by its file id; for the arguments see `record_index_shards`."""
+        """The entries of each shard that has any, by file id; for the arguments see `record_index_shards`."""
         found: dict[str, list[tuple[StoredKeys, Run, Run]]] = {}
         for group in self.groups:
             of_label = runs([group.file])
@@ -102,7 +102,7 @@ class KeyFiles:
 
 @dataclass(frozen=True, slots=True)
 class StoredKeyEntries:
-    """The entries of one shard, not read yet: file groups, and the keys that came and left in each."""
+    """The entries of one shard, not read yet: per file group, runs of added and of removed keys."""
 
     shelf: Shelf
     shard: str
@@ -112,7 +112,7 @@ class StoredKeyEntries:
     has_ordering: bool
 
     def load(self) -> Entries:
-        """The entries."""
+        """Reads the entries."""
         found = record_index_shards(
             self._changes(), lambda _: (self.shard,), instant_ms=self.instant_ms, has_ordering=self.has_ordering
         )
@@ -130,7 +130,7 @@ class StoredKeyEntries:
 
 
 def store_keys(shelf: Shelf, change: KeyChanges, shards: tuple[str, ...]) -> StoredKeys | None:
-    """Puts the keys of a file group where the commit finds them; None if there are none."""
+    """Stages the keys of a file group for the commit; None if there are none."""
     came, left = _keys_table(change.inserted, change.ordering), _keys_table(change.deleted)
     parts = [*_by_shard(came, len(shards), left=False), *_by_shard(left, len(shards), left=True)]
     if not parts:

@@ -1,6 +1,6 @@
-"""Entries of `secondary_index_*` partitions: pairs of a column's value and a record key.
+"""Entries of secondary indexes: pairs of a column's value and a record key.
 
-A new pair is put, a pair that no longer holds is deleted; a row that keeps its value leaves nothing.
+New pairs are added and outdated ones deleted; a row that keeps its value adds no entry.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from lakebed.metadata.entries import Entries, split_entries
 
 @dataclass(frozen=True, slots=True)
 class ValueChanges:
-    """The rows that an instant changed: record keys and values of the indexed column, after it and before it.
+    """The rows that an instant changed: record keys and values of the indexed column, after and before it.
 
-    A row that is new has no old value, a row that is gone no new one. Rows that stay as they are may be among both.
+    An inserted row has no old value, a deleted row no new one. Unchanged rows may be in both.
     """
 
     new_keys: pa.Array
@@ -31,7 +31,7 @@ class ValueChanges:
 
 
 def secondary_index_shards(changes: ValueChanges, file_ids: Sequence[str], *, version: str) -> dict[str, Entries]:
-    """The entries of each shard that has any, by file id; `version` is that of the index."""
+    """The entries of each shard that has any, by file id; `version` is the version of the index."""
     puts, put_prefixes = _pairs(changes.new_values, changes.new_keys, version)
     takes, take_prefixes = _pairs(changes.old_values, changes.old_keys, version)
     fresh, stale = pc.invert(pc.is_in(puts, takes)), pc.invert(pc.is_in(takes, puts))
@@ -45,7 +45,7 @@ def secondary_index_shards(changes: ValueChanges, file_ids: Sequence[str], *, ve
 
 
 def _pairs(values: ArrowArray, record_keys: ArrowArray, version: str) -> tuple[ArrowArray, ArrowArray]:
-    """The stored keys of pairs, and what they have in common with all pairs of their value."""
+    """The stored keys of pairs, and their prefixes, which all pairs of a value share."""
     texts = secondary_value_texts(values)
     if version == "V1":  # Knows no nulls.
         known = pc.is_valid(texts)

@@ -1,7 +1,7 @@
-"""Which files of the metadata table no reader needs any more.
+"""Plans cleans of the metadata table: files that no reader needs any more.
 
-A reader may stand at any of the newest commits. Of each shard it needs the slice that was the newest then, so older
-ones can go. Files of instants that did not complete are not touched: they are for a rollback to delete.
+A reader may use any of the newest commits. Of each shard it needs the slice that was the newest then; older slices can
+be deleted. Files of instants that did not complete are left to rollbacks.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from lakebed.model.instant import InstantTime
 from lakebed.view.slices import Completions, group_versions, superseded
 
 COMMITS_RETAINED = 20
-"""Hudi keeps the metadata table readable as of that many commits, or 1.2 times those of the data table if more."""
+"""Number of commits to keep readable, as in Hudi (or 1.2 times those of the data table, if that is more)."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataClean:
-    """Names of the files that may go, by partition. Slices as of `earliest_to_retain` and later stay."""
+    """Names of files to delete, by partition. Slices as of `earliest_to_retain` and later stay."""
 
     earliest_to_retain: InstantTime
     files: Mapping[str, tuple[str, ...]]
@@ -33,10 +33,10 @@ def plan_clean(
     retained: int = COMMITS_RETAINED,
     needed: Collection[str] = frozenset(),
 ) -> MetadataClean | None:
-    """What can go of `files`, all data files by partition; None if there is nothing.
+    """Which of `files`, all files by partition, can be deleted; None if none can.
 
-    `commits` are the completed writes of the metadata table, compactions among them, in the order of their completion.
-    A slice with a name among `needed`, such as those of pending compaction plans, stays.
+    `commits` are the completed writes of the metadata table, compactions included, in completion order. A slice with a
+    file in `needed`, such as those of pending compaction plans, stays.
     """
     if len(commits) <= retained:
         return None

@@ -1,7 +1,7 @@
-"""Compaction of the metadata table: the base file and the log files of a shard become a new base file.
+"""Compaction of the metadata table: merges base file and log files of a shard into a new base file.
 
-A compaction takes the logs that completed before its own instant. Those that completed later lie on top of the new
-base file, whenever they were requested.
+A compaction merges the logs that completed before its own instant. Logs that completed later belong to the new base
+file, whenever they were requested.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from lakebed.storage import Storage
 from lakebed.view.slices import Completions
 
 DELTA_COMMITS = 10
-"""Hudi compacts its metadata table after so many delta commits."""
+"""Number of delta commits after which the metadata table is compacted, as in Hudi."""
 
 LARGE_BYTES = 16 << 20
-"""A shard with a base file of this size or more is compacted when its logs are worth it, not each time."""
+"""Size in bytes of a large base file: its shard is compacted only if the logs are large or many."""
 LOG_SHARE = 10
-"""That is: when they have a tenth of the bytes of the base file,"""
+"""A large shard is compacted if its logs have at least one part in this many of the base file's bytes,"""
 LOG_FILES_MAX = 30
-"""or when there are so many that reading them one by one takes long."""
+"""or if it has at least this number of log files."""
 
 _MIB = 1 << 20
 _NEW_BASE_MIB = 120.0
-"""What Hudi expects to write for a slice that has no base file yet."""
+"""Size in MiB that Hudi assumes for the first base file of a slice."""
 
 
 def plan_compaction(slices: Iterable[FileSlice], up_to: InstantTime, completion_of: Completions) -> CompactionPlan:
-    """The compaction, at the instant `up_to`, of the shards that have logs which completed before it.
+    """The compaction, at the instant `up_to`, of shards with logs that completed before it.
 
-    A large one is left out while its logs are few and small: else a table with many keys would pay for all of them each
-    time a few come in.
+    Large shards with few and small logs are left out: else a table with many keys would rewrite all of them whenever a
+    few are added.
     """
     operations = []
     for file_slice in slices:
@@ -62,7 +62,7 @@ def slice_of(operation: CompactionOperation) -> FileSlice:
 
 
 def operation_of(file_slice: FileSlice, logs: tuple[LogFile, ...]) -> CompactionOperation:
-    """The operation of a plan that takes in these log files of a slice."""
+    """The operation of a plan that merges these log files of a slice."""
     return CompactionOperation(
         partition=file_slice.group.partition,
         file_id=file_slice.group.file_id,
@@ -74,10 +74,10 @@ def operation_of(file_slice: FileSlice, logs: tuple[LogFile, ...]) -> Compaction
 
 
 class Compacted(Protocol):
-    """Told what a compaction made, and when that counts."""
+    """An observer of the base files that a compaction writes."""
 
     def compacted(self, stat: WriteStat, merged: Merged) -> None:
-        """A base file was stored that has these entries."""
+        """A base file with these entries was stored."""
         ...
 
     def keep(self, storage: Storage, completed_at: InstantTime) -> None:
@@ -96,9 +96,9 @@ def compact_shard(
     form: Form = PLAIN,
     observer: Compacted | None = None,
 ) -> WriteStat:
-    """Stores the base file that takes the place of a slice, also if nothing is left in it.
+    """Stores the base file that replaces a slice, even if it has no entry.
 
-    `rule` is that of the index, `token` is unique per attempt, `created_ms` the time of day. The `observer` is told.
+    `rule` is the merge rule of the index, `token` is unique per attempt, `created_ms` the current time.
     """
     shard = load_whole_shard(storage, file_slice, root=ROOT)
     merged = rule.shard(shard, has_base=file_slice.base is not None, form=form)
@@ -112,8 +112,8 @@ def compact_shard(
     return stat
 
 
-def log_counts(logs: tuple[LogFile, ...], records: int, keys: int, blocks: int) -> Mapping[str, Any]:
-    """What a write stat says of log files that were merged: of so many `records` in so many `blocks` came `keys`."""
+def merged_log_counts(logs: tuple[LogFile, ...], records: int, keys: int, blocks: int) -> Mapping[str, Any]:
+    """Counters of a write stat for merged log files: `records` in `blocks` were merged into `keys`."""
     return {
         **NO_LOGS,
         "totalLogRecords": records,
@@ -135,7 +135,7 @@ def _are_worth_it(base: BaseFile | None, logs: tuple[LogFile, ...]) -> bool:
 
 
 def _metrics(base: BaseFile | None, logs: tuple[LogFile, ...]) -> dict[str, float]:
-    """What Hudi's plans say of the size of an operation."""
+    """The metrics of an operation, as in Hudi's plans."""
     log_bytes, base_bytes = sum(log.size or 0 for log in logs), base.size or 0 if base else 0
     read = float((log_bytes + base_bytes) // _MIB)
     write = float(base_bytes // _MIB) if base else _NEW_BASE_MIB
@@ -162,5 +162,5 @@ def _stat(file_slice: FileSlice, path: str, merged: Merged, size: int) -> WriteS
         total_write_bytes=size,
         file_size=size,
         prev_base_file=base.name if base else None,
-        extra=log_counts(logs, merged.log_records, merged.inserted + merged.updated + merged.deleted, len(logs)),
+        extra=merged_log_counts(logs, merged.log_records, merged.inserted + merged.updated + merged.deleted, len(logs)),
     )

@@ -1,11 +1,11 @@
-"""Log compaction of the metadata table: the log files of a shard become one, which lies on the same base file.
+"""Log compaction of the metadata table: merges the log files of a shard into one, on the same base file.
 
-It makes reads of a shard with many small log files cheaper, for less than a compaction costs. The log files that were
-merged stay until their slice is cleaned; the blocks of the new one say whose place they take.
+It makes reads of a shard with many small log files cheaper, and costs less than a compaction. The merged log files stay
+until their slice is cleaned; the blocks of the new one name the instants that they replace.
 
-Readers put such a block where the newest that it replaces was; or they read all blocks by the times of their instants,
-as Apache Hudi does unless told otherwise. Both must come to what the blocks came to before. So a log compaction takes
-all that completed before its own time, and its time is before that of any write that may still put a block there.
+Readers put such a block in the place of the newest one that it replaces, or read all blocks in the order of instants,
+as Apache Hudi does by default. Both must give the same result as before. So a log compaction merges all logs that
+completed before its own time, and its time is before that of any write that may still add a block.
 """
 
 from __future__ import annotations
@@ -19,27 +19,26 @@ from lakebed.metadata.merging import MergedLogs, MergeRule
 from lakebed.metadata.shard import load_blocks_of, shard_of_blocks
 from lakebed.metadata.shard_writes import log_stat, store_file
 from lakebed.metadata.table import ROOT
-from lakebed.metadata.upkeep.compaction import log_counts, operation_of
+from lakebed.metadata.upkeep.compaction import merged_log_counts, operation_of
 from lakebed.model.commit import CompactionOperation, CompactionPlan, WriteStat
 from lakebed.model.files import FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
 from lakebed.view.slices import Completions
 
-_STRATEGY = {
+LOG_COMPACTION_STRATEGY = {
     "compactorClassName": "org.apache.hudi.table.action.compact.LogCompactionExecutionHelper",
     "strategyParams": {},
     "version": 1,
 }
-"""Who is to execute the plan, as Apache Hudi says it in plans of its own."""
+"""The strategy in a plan of a log compaction, as Apache Hudi writes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """What a log compaction at an `instant` can take in.
+    """Decides which log files a log compaction at an `instant` can merge.
 
-    `unsettled` are the instants of the table that are pending or about to be undone: the blocks that they have, or will
-    have, stay by themselves.
+    `unsettled` are instants of the table that are pending or about to be rolled back; their blocks are never merged.
     """
 
     instant: InstantTime
@@ -47,12 +46,12 @@ class Horizon:
     completion_of: Completions
 
     def logs_of(self, file_slice: FileSlice) -> tuple[LogFile, ...]:
-        """The log files of a slice that it takes in, all that completed before it; none if that cannot be."""
+        """The log files of a slice to merge: all that completed before the instant, or none if that is not possible."""
         logs = tuple(log for log in file_slice.logs if (self.completion_of(log.instant) or "9") < self.instant)
         return logs if self.can_take(file_slice, {log.name for log in logs}) else ()
 
     def can_take(self, file_slice: FileSlice, names: Collection[str]) -> bool:
-        """Whether a slice comes to the same if these log files of it become one."""
+        """Whether merging these log files leaves the content of the slice unchanged."""
         if any(time <= self.instant for time in self.unsettled):
             return False
         taken = [log for log in file_slice.logs if log.name in names]
@@ -60,10 +59,10 @@ class Horizon:
         return not any(log.instant in self.unsettled for log in taken) and all(map(self._stays_on_top, others))
 
     def _stays_on_top(self, log: LogFile) -> bool:
-        """Whether a log file that is left out counts after those that are taken in, whatever comes.
+        """Whether a log file that is not merged will always sort after the merged ones.
 
-        A compaction may take a time just before that of any unsettled instant. If it took this log in, and not the
-        merged one, which completes only now, older entries would come to lie on newer ones.
+        A compaction may have a time just before that of any unsettled instant. If it merged this log but not the new
+        one, which completes only now, older entries would end up on top of newer ones.
         """
         newest = max(self.unsettled, default="")
         return log.instant > self.instant and (self.completion_of(log.instant) or "") > newest
@@ -72,9 +71,9 @@ class Horizon:
 def plan_log_compaction(
     slices: Iterable[FileSlice], horizon: Horizon, *, blocks_min: int, merged: Collection[str]
 ) -> CompactionPlan:
-    """The log compaction of the shards in which a reader has to read `blocks_min` log files or more.
+    """The log compaction of shards in which readers must read at least `blocks_min` log files.
 
-    `merged` are the instants of earlier log compactions: what those took in is read no more.
+    `merged` are the instants of earlier log compactions; readers skip the log files that those merged.
     """
     operations = []
     for file_slice in slices:
@@ -82,16 +81,16 @@ def plan_log_compaction(
         newest = max((log.instant for log in file_slice.logs if log.instant in merged), default="")
         if _completed_since(newest, logs, horizon) >= max(blocks_min, 2):
             operations.append(operation_of(file_slice, logs))
-    return CompactionPlan(tuple(operations), strategy=_STRATEGY, preserve_meta_columns=True)
+    return CompactionPlan(tuple(operations), strategy=LOG_COMPACTION_STRATEGY, preserve_meta_columns=True)
 
 
 def slices_to_merge(
     operations: Iterable[CompactionOperation], slices: Iterable[FileSlice], horizon: Horizon
 ) -> tuple[FileSlice, ...]:
-    """The slices whose log files are to be merged by a plan, which may have been made some time ago.
+    """The slices of a plan whose log files can still be merged; the plan may be old.
 
-    A shard that was compacted since, or is not there any more, or has got what must not lie on merged log files, is
-    left as it is: readers have all that they need.
+    Shards that were compacted since, no longer exist, or got logs that prevent a merge are skipped; readers need no
+    change there.
     """
     current = {file_slice.group: file_slice for file_slice in slices}
     found = (_to_merge(each, current, horizon) for each in operations)
@@ -112,9 +111,9 @@ def _to_merge(
 def compact_shard_logs(
     storage: Storage, file_slice: FileSlice, rule: MergeRule, *, instant: InstantTime, token: str, created_ms: int
 ) -> WriteStat | None:
-    """Stores the log file that stands for those of a slice; None if they say nothing.
+    """Stores the log file that replaces those of a slice; None if they have no entries and deletes.
 
-    `rule` is that of the index, `token` is unique per attempt, `created_ms` the time of day.
+    `rule` is the merge rule of the index, `token` is unique per attempt, `created_ms` the current time.
     """
     group = file_slice.group
     blocks = load_blocks_of(storage, file_slice, root=ROOT)
@@ -136,7 +135,7 @@ def compact_shard_logs(
 
 
 def _completed_since(merged_at: str, logs: tuple[LogFile, ...], horizon: Horizon) -> int:
-    """How many log files a reader has to read: the last log compaction took in all that had completed before it."""
+    """Number of log files that readers must read: those completed since the last log compaction."""
     return sum((horizon.completion_of(log.instant) or "") >= merged_at for log in logs)
 
 
@@ -150,4 +149,4 @@ def _stat(file_slice: FileSlice, name: str, merged: MergedLogs, *, blocks: int, 
         deletes=deletes,
         size=size,
     )
-    return replace(stat, extra=log_counts(file_slice.logs, merged.log_records, len(merged), blocks))
+    return replace(stat, extra=merged_log_counts(file_slice.logs, merged.log_records, len(merged), blocks))

@@ -1,8 +1,7 @@
-"""The order of rows in clustered files: by columns one after the other, or along a curve that serves all of them.
+"""The order of rows in clustered files: by columns one after the other, or along a space-filling curve.
 
-Along a curve rows that are near each other in every column lie near each other in the files, so that a filter on any
-of the columns finds few of them. What counts is the rank of a value among the rows, not the value: so columns of all
-types, and of all distributions, have the same weight.
+Along a curve, rows that are close in all columns are close in the files, so a filter on any of the columns reads few
+files. The curve goes by the ranks of values among the rows, so columns of all types and distributions weigh the same.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from lakebed.errors import InvalidInputError
-from lakebed.services.clustering.options import Layout
+from lakebed.services.clustering.plan import Layout
 
 Codes = npt.NDArray[np.uint64]
 
@@ -25,8 +24,8 @@ LAYOUTS: tuple[str, ...] = get_args(Layout)
 _CODE_BITS = 64
 
 
-def order_rows(table: pa.Table, columns: Sequence[str], layout: str) -> pa.Array:
-    """The numbers of the rows of `table` in the order that a layout asks for; nulls come last."""
+def row_order(table: pa.Table, columns: Sequence[str], layout: str) -> pa.Array:
+    """Row numbers of `table` in the order of a layout; nulls come last."""
     if layout == "linear" or len(columns) == 1:
         return pc.sort_indices(table, [(name, "ascending") for name in columns])
     ranks = [_ranks(table[name]) for name in columns]
@@ -37,7 +36,7 @@ def order_rows(table: pa.Table, columns: Sequence[str], layout: str) -> pa.Array
 
 
 def check_order(schema: pa.Schema, columns: Sequence[str], layout: str) -> None:
-    """Raises InvalidInputError for an order that rows of that schema cannot be brought into."""
+    """Raises InvalidInputError if rows of that schema cannot be ordered so."""
     if layout not in LAYOUTS:
         raise InvalidInputError(f"there is no layout {layout!r}", hint=f"use one of {', '.join(LAYOUTS)}")
     if layout != "linear" and not 1 <= len(columns) <= _CODE_BITS:
@@ -52,7 +51,7 @@ def check_order(schema: pa.Schema, columns: Sequence[str], layout: str) -> None:
 
 
 def z_order_codes(ranks: Sequence[Codes], bits: int) -> Codes:
-    """Places along the Z-order curve: the bits of all numbers in turn, the first number's first; each has `bits`."""
+    """Positions on the Z-order curve: the `bits` of all ranks interleaved, those of the first rank first."""
     codes = np.zeros(len(ranks[0]), np.uint64)
     for bit in reversed(range(bits)):
         for rank in ranks:
@@ -61,10 +60,10 @@ def z_order_codes(ranks: Sequence[Codes], bits: int) -> Codes:
 
 
 def hilbert_codes(ranks: Sequence[Codes], bits: int) -> Codes:
-    """Places along the Hilbert curve: cells that follow each other are neighbours.
+    """Positions on the Hilbert curve, on which consecutive cells are neighbours.
 
-    J. Skilling, Programming the Hilbert curve (2004): undo the turns of the curve from the greatest cube to the
-    smallest, then the Gray code; what is left are the bits of the place, spread over the numbers.
+    J. Skilling, Programming the Hilbert curve (2004): undo the rotations from the largest cube to the smallest, then
+    the Gray code; the result is the position, its bits spread over the axes.
     """
     axes = [rank.copy() for rank in ranks]
     for bit in range(bits - 1, 0, -1):
@@ -79,7 +78,7 @@ def hilbert_codes(ranks: Sequence[Codes], bits: int) -> Codes:
 
 
 def _turn(axes: list[Codes], axis: int, bit: int) -> None:
-    """In the cells of one half of an axis the first axis runs backwards, in those of the other both are swapped."""
+    """Undoes one rotation: in the upper half of an axis the first axis is inverted, in the lower both are swapped."""
     is_upper = _has(axes[axis], bit)
     swap = np.where(is_upper, np.uint64(0), (axes[0] ^ axes[axis]) & _low_bits(bit))
     axes[axis] ^= swap
@@ -95,7 +94,7 @@ def _low_bits(bit: int) -> np.uint64:
 
 
 def _ranks(column: pa.ChunkedArray) -> Codes:
-    """How many rows have a lesser value; nulls rank last."""
+    """The number of rows with a smaller value; nulls rank last."""
     ranks = pc.rank(column, sort_keys="ascending", tiebreaker="min")
     found: Codes = np.asarray(ranks).astype(np.uint64) - np.uint64(1)
     return found

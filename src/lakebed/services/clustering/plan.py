@@ -1,29 +1,106 @@
-"""Planning a clustering: which file slices become which groups. Pure."""
+"""Clustering plans: options, and which file slices are rewritten together. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import groupby
+from typing import Any, Literal
 
+from lakebed.errors import InvalidInputError
 from lakebed.model.commit import ClusteringGroup, ClusteringPlan, ClusteringSlice
 from lakebed.model.files import FileSlice
-from lakebed.services.clustering.options import LAYOUT, SORT_COLUMNS, ClusteringOptions
+from lakebed.options import parse_option
 
+SORT_COLUMNS = "hoodie.clustering.plan.strategy.sort.columns"
+LAYOUT = "hoodie.layout.optimize.strategy"
+PARTITIONS = "hoodie.clustering.plan.strategy.partition.selected"
 STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
-"""The class by which Apache Hudi executes a plan: it sorts the rows of a group and cuts them into files."""
+"""Apache Hudi's class that executes a plan: it sorts the rows of a group and splits them into files."""
 _LAYOUTS = {"linear": "LINEAR", "z-order": "ZORDER", "hilbert": "HILBERT"}
 _SMALL_SHARE = 5 / 6
-"""A file of at least this share of the target size is not worth rewriting for its size alone."""
+"""Share of the target size from which on a file is not rewritten for its size alone."""
 _MIB = 1 << 20
+Layout = Literal["linear", "z-order", "hilbert"]
+"""How rows are ordered by several columns: by one after the other, or along a space-filling curve."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusteringSizing:
+    """Which files are clustered, and the size of new ones.
+
+    New files have about `target_file_bytes`, by default as in writes. Files of at least `small_file_bytes` are left
+    alone: by default files of nearly the target size, or none if rows are ordered. The rows of a group, of files of at
+    most `group_bytes_max` together, are in memory at once (Apache Hudi, which spills, allows 2 GiB). A plan has at most
+    `groups_max` groups.
+    """
+
+    target_file_bytes: int | None = field(
+        default=None, metadata={"hoodie": "hoodie.clustering.plan.strategy.target.file.max.bytes"}
+    )
+    small_file_bytes: int | None = field(
+        default=None, metadata={"hoodie": "hoodie.clustering.plan.strategy.small.file.limit"}
+    )
+    group_bytes_max: int = field(
+        default=512 << 20, metadata={"hoodie": "hoodie.clustering.plan.strategy.max.bytes.per.group"}
+    )
+    groups_max: int = field(default=30, metadata={"hoodie": "hoodie.clustering.plan.strategy.max.num.groups"})
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not None and value < 1:
+                raise InvalidInputError(f"{each.name} is {value}", hint="give a number above 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusteringOptions:
+    """Options of a plan: the order of rows, the partitions (None: all), and the sizes of files."""
+
+    order_by: tuple[str, ...] = ()
+    layout: Layout = "linear"
+    partitions: tuple[str, ...] | None = None
+    sizing: ClusteringSizing = field(default_factory=ClusteringSizing)
+
+
+def parse_clustering_options(options: Mapping[str, str]) -> ClusteringOptions:
+    """Clustering options from `hoodie.*` options; other options are ignored."""
+    sizes: dict[str, Any] = {}
+    for each in fields(ClusteringSizing):
+        spelling = each.metadata["hoodie"]
+        if spelling in options:
+            sizes[each.name] = parse_option(spelling, options[spelling])
+    partitions = _parse_list(options[PARTITIONS]) if PARTITIONS in options else None
+    return ClusteringOptions(
+        order_by=_parse_list(options.get(SORT_COLUMNS, "")),
+        layout=parse_option(LAYOUT, options.get(LAYOUT, "linear")),
+        partitions=partitions,
+        sizing=ClusteringSizing(**sizes),
+    )
+
+
+def parse_layout(text: str) -> Layout:
+    """A layout; Apache Hudi's spelling `zorder` is accepted, in any case."""
+    try:
+        found: Layout = parse_option(LAYOUT, text)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"there is no layout {text!r}", hint="use linear, z-order, zorder or hilbert"
+        ) from error
+    return found
+
+
+def _parse_list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def plan_clustering(
     slices: Iterable[FileSlice], options: ClusteringOptions, *, target_file_bytes: int
 ) -> ClusteringPlan | None:
-    """The plan that rewrites those of `slices` that gain by it; None if none does.
+    """A plan for those of `slices` that are worth rewriting; None if none is.
 
-    `target_file_bytes` counts where `options` do not say it. The groups with the oldest files come first, so that plans
-    of a few groups each get to all of the table in turn.
+    `target_file_bytes` is the default if `options` have none. Groups with the oldest files come first, so that
+    successive plans of a few groups cover the whole table.
     """
     target = options.sizing.target_file_bytes or target_file_bytes
     limit = options.sizing.small_file_bytes or (None if options.order_by else target * _SMALL_SHARE)
@@ -42,7 +119,7 @@ def plan_clustering(
 
 
 def pack_slices(slices: Iterable[FileSlice], bytes_max: int) -> Iterator[tuple[FileSlice, ...]]:
-    """Slices of one partition in groups of at most that size together, large ones first; a larger one by itself."""
+    """Packs slices of one partition into groups of at most that size, large ones first; a larger slice is alone."""
     group: list[FileSlice] = []
     total = 0
     for each in sorted(slices, key=lambda each: (-slice_bytes(each), each.group)):
@@ -57,7 +134,7 @@ def pack_slices(slices: Iterable[FileSlice], bytes_max: int) -> Iterator[tuple[F
 
 
 def slice_bytes(file_slice: FileSlice) -> int:
-    """The size of a slice's files together, as far as it is known."""
+    """Total size of a slice's files, as far as it is known."""
     return (file_slice.base.size or 0 if file_slice.base else 0) + sum(log.size or 0 for log in file_slice.logs)
 
 
@@ -83,7 +160,7 @@ def _group(group: Sequence[FileSlice], target: int) -> ClusteringGroup:
 
 
 def _metrics(group: Sequence[FileSlice]) -> dict[str, float]:
-    """What Apache Hudi tells of a group; sizes of I/O are whole mebibytes."""
+    """The metrics of a group, as Apache Hudi writes them; sizes of I/O are whole mebibytes."""
     logs = [log for each in group for log in each.logs]
     read = sum(map(slice_bytes, group)) // _MIB
     written = sum(each.base.size or 0 for each in group if each.base) // _MIB
@@ -97,7 +174,7 @@ def _metrics(group: Sequence[FileSlice]) -> dict[str, float]:
 
 
 def _plan(groups: tuple[ClusteringGroup, ...], options: ClusteringOptions) -> ClusteringPlan:
-    """Apache Hudi keeps the layout to itself; a plan that any process may execute must say it."""
+    """The plan, with its layout: Apache Hudi leaves that out, but any process must be able to execute the plan."""
     params = {SORT_COLUMNS: ",".join(options.order_by)} if options.order_by else {}
     if options.layout != "linear":
         params[LAYOUT] = _LAYOUTS[options.layout]

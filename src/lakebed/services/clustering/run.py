@@ -24,16 +24,16 @@ from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.read.scan import select_columns
-from lakebed.services.clustering.options import (
+from lakebed.services.clustering.order import check_order
+from lakebed.services.clustering.plan import (
     LAYOUT,
     SORT_COLUMNS,
     ClusteringOptions,
     ClusteringSizing,
     Layout,
     parse_layout,
+    plan_clustering,
 )
-from lakebed.services.clustering.order import check_order
-from lakebed.services.clustering.plan import plan_clustering
 from lakebed.services.clustering.tasks import ClusteringTask
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage.confirm import delete_file

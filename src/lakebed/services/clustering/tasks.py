@@ -1,4 +1,4 @@
-"""The work on one group of a clustering: its rows, read and ordered, become new file groups."""
+"""Executes one group of a clustering: reads and orders its rows, and writes them to new file groups."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from lakebed.index.facts import FileFacts
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
-from lakebed.services.clustering.options import Layout
-from lakebed.services.clustering.order import order_rows
+from lakebed.services.clustering.order import row_order
+from lakebed.services.clustering.plan import Layout
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.plans import is_cancelled
 from lakebed.write.files.base import base_file_table, constant, file_schema, store_base_file, with_entries
@@ -29,10 +29,10 @@ from lakebed.write.values import NOT_COUNTED, WriteContext
 
 @dataclass(frozen=True, slots=True)
 class ClusteringTask:
-    """The slices of one partition whose rows are to lie in new file groups, one for each of `file_ids`. Picklable.
+    """Slices of one partition whose rows are written to new file groups, one per file id. Picklable.
 
-    Rows keep the meta columns that say who wrote them when, unless the plan asks otherwise (`preserves`). Record keys
-    are given back only if an index wants them: there may be many.
+    If `preserves` is set, rows keep their commit time and sequence number. If `gives_keys` is set, the task returns
+    record keys, which an index needs; there may be many.
     """
 
     context: WriteContext
@@ -46,7 +46,7 @@ class ClusteringTask:
 
 
 def run_clustering_task(task: ClusteringTask) -> tuple[FileFacts, ...]:
-    """The files that a task makes. Running it again makes others, with another write token."""
+    """Runs a task and returns its files. Running it again writes other files, with another write token."""
     context = task.context
     if is_cancelled(context.storage, context.instant):
         raise ServiceCancelledError(f"the plan {context.instant} was cancelled", hint="schedule a new one")
@@ -59,18 +59,17 @@ def run_clustering_task(task: ClusteringTask) -> tuple[FileFacts, ...]:
 
 
 def _cut(rows: pa.Table, task: ClusteringTask) -> Iterator[pa.Array]:
-    """The numbers of the rows of each file: in order, and of about equal count."""
+    """The row numbers of each file, in order and about equally many."""
     numbers = pa.array(np.arange(rows.num_rows))
-    order = order_rows(rows, task.order_by, task.layout) if task.order_by else numbers
+    order = row_order(rows, task.order_by, task.layout) if task.order_by else numbers
     count = min(len(task.file_ids), rows.num_rows)
     bounds: list[int] = np.linspace(0, rows.num_rows, count + 1).astype(int).tolist() if count else []
     return (order.slice(start, end - start) for start, end in pairwise(bounds))
 
 
 def _stat(task: ClusteringTask, file_id: str, token: str) -> WriteStat:
-    partition = task.slices[0].group.partition
-    name = encode_base_file_name(file_id, token, task.context.instant)
-    return WriteStat(file_id, f"{partition}/{name}" if partition else name, partition, extra=NOT_COUNTED)
+    first, name = task.slices[0], encode_base_file_name(file_id, token, task.context.instant)
+    return WriteStat(file_id, first.path(name), first.group.partition, extra=NOT_COUNTED)
 
 
 def _store(task: ClusteringTask, rows: pa.Table, stat: WriteStat) -> FileFacts:
@@ -82,7 +81,7 @@ def _store(task: ClusteringTask, rows: pa.Table, stat: WriteStat) -> FileFacts:
 
 
 def _origin(task: ClusteringTask, rows: pa.Table, stat: WriteStat) -> list[pa.ChunkedArray | pa.Array]:
-    """Commit times and sequence numbers of rows."""
+    """Commit times and sequence numbers of rows, preserved or new."""
     if task.preserves:
         return [without_unused(rows[COMMIT_TIME].combine_chunks()), rows[COMMIT_SEQNO]]
     instant = task.context.instant

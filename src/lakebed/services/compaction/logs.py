@@ -1,7 +1,7 @@
-"""Log compaction of merge-on-read tables: the log files of a slice become one, without touching its base file.
+"""Log compaction of merge-on-read tables: merges the log files of a slice into one and leaves its base file.
 
-It makes reads of slices with many small log files cheaper, for less than a compaction costs. The log files that were
-merged stay until their slice is cleaned.
+It makes reads of slices with many small log files cheaper, and costs less than a compaction. The merged log files stay
+until their slice is cleaned.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakebed.format.timeline.metadata import encode_compaction_plan
+from lakebed.metadata.upkeep.log_compaction import LOG_COMPACTION_STRATEGY
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
-from lakebed.services.compaction.options import LogCompactionOptions
-from lakebed.services.compaction.plan import plan_slices, slices_to_log_compact
+from lakebed.services.compaction.plan import LogCompactionOptions, plan_slices, slices_to_log_compact
 from lakebed.services.compaction.run import Compaction, execute_plan
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.table import TableState
@@ -21,16 +21,9 @@ from lakebed.transaction.plans import REMOVABLE
 from lakebed.transaction.section import Section
 from lakebed.write.checks import check_writable
 
-_STRATEGY = {
-    "compactorClassName": "org.apache.hudi.table.action.compact.LogCompactionExecutionHelper",
-    "strategyParams": {},
-    "version": 1,
-}
-"""Who is to execute the plan, as Apache Hudi says it in plans of its own."""
-
 
 def schedule_log_compaction(context: ServiceContext, options: LogCompactionOptions | None = None) -> InstantTime | None:
-    """Plans the log compaction of all slices that have enough log files; its instant, or None if none has."""
+    """Schedules a log compaction of all slices with enough log files; its instant, or None if there are none."""
     given = options or LogCompactionOptions()
     before = context.handle.state()
     check_writable(before)
@@ -44,20 +37,20 @@ def schedule_log_compaction(context: ServiceContext, options: LogCompactionOptio
         ]
         plan = plan_slices(state, slices, instant)
         extra = {REMOVABLE: "true"} if given.removable else {}
-        plan = replace(plan, strategy=_STRATEGY, preserve_meta_columns=True, extra_metadata=extra)
+        plan = replace(plan, strategy=LOG_COMPACTION_STRATEGY, preserve_meta_columns=True, extra_metadata=extra)
         return encode_compaction_plan(plan) if plan.operations else None
 
     return context.transactions.executions.schedule(Action.LOG_COMPACTION, make_plan)
 
 
 def execute_log_compaction(context: ServiceContext, instant: InstantTime) -> ServiceResult:
-    """Executes a log compaction that anybody scheduled."""
+    """Executes a log compaction that any process scheduled."""
     kind = Compaction(Action.LOG_COMPACTION, "LOG_COMPACT", context.plane.compact_logs, compacts=False)
     return execute_plan(context, instant, kind)
 
 
 def _unmerged_logs(state: TableState, file_slice: FileSlice) -> int:
-    """How many log files a reader has to read: a log compaction merged all that had completed before it."""
+    """Log files that a reader must read: a log compaction replaces those that completed before it."""
     wrote = {log.instant for log in file_slice.logs}
     merged_at = [
         instant.requested_at

@@ -18,9 +18,14 @@ from lakebed.model.commit import CommitMetadata, CompactionPlan, stats_by_partit
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.services.compaction.base_files import CompactionTask
-from lakebed.services.compaction.options import CompactionOptions
-from lakebed.services.compaction.plan import choose_operations, is_due, plan_slices, slices_to_compact
+from lakebed.services.compaction.plan import (
+    CompactionOptions,
+    choose_operations,
+    is_due,
+    plan_slices,
+    slices_to_compact,
+)
+from lakebed.services.compaction.tasks import CompactionTask
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage.confirm import delete_file
 from lakebed.table import TableState

@@ -1,1 +1,1 @@
-"""What is wrong with a table, what that blocks, and how it is put right."""
+"""The doctor: finds problems of a table, says what they block, and repairs them."""

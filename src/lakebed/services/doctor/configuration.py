@@ -1,24 +1,24 @@
 """Findings about hoodie.properties and its backup.
 
 Apache Hudi changes the file in four steps: copy it to the backup, delete it, write the new one, delete the backup. A
-process that dies in between leaves the backup alone, or both, or a file that is half written.
+process that dies in between leaves only the backup, or both, or a half-written file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakebed.services.doctor.finding import Finding, Kind, Remedy
+from lakebed.services.doctor.finding import Finding, FindingKind, Remedy
 from lakebed.services.doctor.look import ConfigFiles
 from lakebed.timeline.config import BACKUP, PROPERTIES
 
 
 def find_config_problems(files: ConfigFiles) -> Iterator[Finding]:
-    """What is wrong with the table's configuration."""
+    """Findings about the table's configuration."""
     if files.problem is None:
         if files.backup_is_old:
             yield Finding(
-                Kind.CONFIG,
+                FindingKind.CONFIG,
                 BACKUP,
                 "left by a process that died right after it replaced the configuration",
                 "",
@@ -27,7 +27,7 @@ def find_config_problems(files: ConfigFiles) -> Iterator[Finding]:
             )
     elif files.backup_problem is None:
         yield Finding(
-            Kind.CONFIG,
+            FindingKind.CONFIG,
             PROPERTIES,
             f"{files.problem}; its backup is intact: a process died while it replaced the configuration",
             "engines that do not read the backup",
@@ -37,7 +37,7 @@ def find_config_problems(files: ConfigFiles) -> Iterator[Finding]:
     else:
         backup = f"its backup is unusable too: {files.backup_problem}" if files.has_backup else "it has no backup"
         yield Finding(
-            Kind.CONFIG,
+            FindingKind.CONFIG,
             PROPERTIES,
             f"{files.problem}; {backup}",
             "every read and every write",

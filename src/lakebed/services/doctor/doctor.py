@@ -1,7 +1,7 @@
-"""Examining a table and putting it right.
+"""Examines a table and repairs it.
 
-Looking writes nothing and takes no lock, so others may go on meanwhile. If they did, a second look must agree: what
-was there for a moment is no illness.
+An examination writes nothing and takes no lock, so others may write meanwhile. If they did, a second examination must
+confirm each finding: a momentary state is not a problem.
 """
 
 from __future__ import annotations
@@ -20,8 +20,14 @@ from lakebed.model.words import Action, State
 from lakebed.options import parse_index_options, parse_write_options, storage_options, warn_of_unknown
 from lakebed.services.doctor.configuration import find_config_problems
 from lakebed.services.doctor.files import describe_strays, find_listing_differences, find_lost
-from lakebed.services.doctor.finding import REPAIRED, Finding, Kind, Remedy
-from lakebed.services.doctor.indexes import describe_check, find_broken, find_definition_problems, find_outgrown
+from lakebed.services.doctor.finding import REPAIRED, Finding, FindingKind, Remedy
+from lakebed.services.doctor.indexes import (
+    describe_check,
+    find_broken,
+    find_definition_problems,
+    find_lost_indexes,
+    find_outgrown,
+)
 from lakebed.services.doctor.leftovers import find_dead_locks, find_leftovers
 from lakebed.services.doctor.listing import (
     gather_facts,
@@ -29,8 +35,7 @@ from lakebed.services.doctor.listing import (
     list_files,
     list_metadata_table_files,
 )
-from lakebed.services.doctor.look import Look, Moment, look_at_config, take_look
-from lakebed.services.doctor.lost_indexes import find_lost_indexes
+from lakebed.services.doctor.look import Examination, Moment, look_at_config, take_look
 from lakebed.services.doctor.metadata_table import find_metadata_problems
 from lakebed.services.doctor.pending import find_dead_instants
 from lakebed.services.doctor.repair import Surgery, repair
@@ -48,20 +53,21 @@ from lakebed.transaction.ports import Ports
 from lakebed.transaction.section import METADATA
 
 _ROUNDS = 3
-"""What was repaired may uncover what could not be seen before."""
+"""Maximum number of repair rounds: a repair may reveal more problems."""
 _REPAIRED_VERSION = 9
+"""The table version that repairs support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doctor:
-    """Looks at one table, and mends it."""
+    """Examines and repairs one table."""
 
     ports: Ports
     timing: Timing
     options: Mapping[str, str]
 
     def examine(self, *, quick: bool = False) -> tuple[Finding, ...]:
-        """What is wrong. Indexes are compared with all rows, unless it is to be `quick`."""
+        """Problems of the table. Indexes are compared with all rows, unless `quick`."""
         before = self._seen()
         findings = tuple(self._look(quick=quick))
         if not findings or self._seen() == before:
@@ -72,8 +78,8 @@ class Doctor:
     def cure(
         self, *, quick: bool = False, announce: Callable[[Sequence[Finding]], None] = lambda _: None
     ) -> tuple[Finding, ...]:
-        """Repairs what is safe; all that was found, with what became of it. `announce` is told before it is done."""
-        told: dict[tuple[Kind, str], Finding] = {}
+        """Makes all safe repairs; returns all findings with their outcomes. `announce` is called before each round."""
+        told: dict[tuple[FindingKind, str], Finding] = {}
         for rounds_left in reversed(range(_ROUNDS + 1)):
             found = {(finding.kind, finding.place): finding for finding in self.examine(quick=quick)}
             tried = {key: finding for key, finding in told.items() if finding.outcome is not None}
@@ -87,15 +93,15 @@ class Doctor:
         return tuple(told.values())
 
     def under_way(self) -> tuple[UnderWay, ...]:
-        """What others are doing to the table, with their last signs of life; nothing of it is wrong."""
+        """Writes and services in flight, with their last signs of life. These are not problems."""
         try:
             config = load_config(self.ports.storage)
         except (CorruptTableError, InvalidInputError):
-            return ()  # What cannot be opened is a finding.
+            return ()  # A table that cannot be opened is a finding of `examine`.
         return find_under_way(self.ports, self.timing, config)
 
     def _seen(self) -> object:
-        """What changes when others go on."""
+        """A value that changes if others write."""
         storage = self.ports.storage
         try:
             config = load_config(storage)
@@ -131,7 +137,7 @@ class Doctor:
 
 
 def open_doctor(storage: Storage, options: Mapping[str, str]) -> Doctor:
-    """The doctor of the table in a storage, also of one that cannot be opened."""
+    """A doctor for the table in a storage, even if the table cannot be opened."""
     given = parse_write_options(options)
     ports = open_ports(storage, given.lock)
     timing = choose_timing(
@@ -144,15 +150,15 @@ def open_doctor(storage: Storage, options: Mapping[str, str]) -> Doctor:
 
 
 def open_doctor_at(path: str | os.PathLike[str], options: Mapping[str, str]) -> Doctor:
-    """The doctor of the table at a path or URL."""
+    """A doctor for the table at a path or URL."""
     warn_of_unknown(options)
     return open_doctor(open_storage(path, storage_options(options)), options)
 
 
-def _find_in_entries(look: Look, options: Mapping[str, str], *, quick: bool) -> Iterator[Finding]:
-    """What data files and the metadata table say of each other."""
+def _find_in_entries(look: Examination, options: Mapping[str, str], *, quick: bool) -> Iterator[Finding]:
+    """Findings about data files, the metadata table and indexes, compared with each other."""
     if any(i.action is Action.RESTORE for i in look.state.timeline.pending()):
-        return  # Files and lists go and come back; the restore comes first.
+        return  # Files and lists are changing; finish the restore first.
     infos = () if look.metadata is None else tuple(describe_indexes(look.state))
     broken = {info.name for info in infos if info.state == BROKEN}
     yield from find_broken(infos, lost_indexes(look.state))
@@ -164,8 +170,8 @@ def _find_in_entries(look: Look, options: Mapping[str, str], *, quick: bool) -> 
     except CorruptTableError as error:
         found = (_unreadable(error),)
     yield from found
-    if look.metadata is None or any(finding.kind is not Kind.STRAY_FILE for finding in found):
-        return  # Without the right files there is nothing to compare an index with.
+    if look.metadata is None or any(finding.kind is not FindingKind.STRAY_FILE for finding in found):
+        return  # Without a correct list of files, indexes cannot be compared.
     if KEY_INDEX in look.metadata.ready and KEY_INDEX not in broken:
         sizing = sizing_of(look.metadata.definitions, parse_index_options(options))
         yield from find_outgrown(look.metadata.slices(KEY_INDEX), sizing)
@@ -175,18 +181,18 @@ def _find_in_entries(look: Look, options: Mapping[str, str], *, quick: bool) -> 
             yield from _compared(look, name)
 
 
-def _is_cleaned(look: Look) -> bool:
-    """Whether a clean is half done: of files that it has deleted the metadata table does not know yet."""
+def _is_cleaned(look: Examination) -> bool:
+    """Whether a clean is in flight: the metadata table may still list files that it has deleted."""
     return any(i.action is Action.CLEAN and i.state is State.INFLIGHT for i in look.state.timeline.pending())
 
 
-def _find_in_files(look: Look) -> Iterator[Finding]:
+def _find_in_files(look: Examination) -> Iterator[Finding]:
     state, moment = look.state, look.moment
     held = {*_pending(look), *look.plans.targets.values(), *look.leftovers.heartbeats}
     facts = gather_facts(state, look.metadata, list_files(state), held, look.plans.cleaned)
     yield from find_lost(facts)
     if state.config.timeline_layout == 1:
-        return  # There a log file is named after the file that it lies on, not after the write that made it.
+        return  # In layout 1 a log file has the instant of its base file, not of its own write.
     yield from describe_strays(facts, moment)
     yield from find_listing_differences(facts)
     if look.metadata is not None:
@@ -194,11 +200,11 @@ def _find_in_files(look: Look) -> Iterator[Finding]:
         yield from describe_strays(inner, moment)
 
 
-def _pending(look: Look) -> set[str]:
+def _pending(look: Examination) -> set[str]:
     return {i.requested_at for i in (*look.state.timeline.pending(), *look.metadata_timeline.pending())}
 
 
-def _compared(look: Look, name: str) -> Iterator[Finding]:
+def _compared(look: Examination, name: str) -> Iterator[Finding]:
     try:
         yield from describe_check(validate_index(TableHandle(look.state.storage, look.config), name, examples=3))
     except CorruptTableError as error:
@@ -206,7 +212,7 @@ def _compared(look: Look, name: str) -> Iterator[Finding]:
 
 
 def _unreadable(error: CorruptTableError) -> Finding:
-    kind = Kind.METADATA if error.path.startswith(METADATA) else Kind.LOST_FILE
+    kind = FindingKind.METADATA if error.path.startswith(METADATA) else FindingKind.LOST_FILE
     return Finding(kind, error.path, error.what, "everything that reads the file", Remedy.BY_HAND, error.hint)
 
 

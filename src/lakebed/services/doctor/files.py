@@ -1,29 +1,28 @@
-"""Findings about data files: those that no instant owns, those that are lost, those that the metadata table lacks.
+"""Findings about data files: stray ones, lost ones, and differences from the list in the metadata table.
 
-What may be deleted is decided here, once, for those who look and, under the lock, for those who delete. A file is dead
-if nobody counts it now and nobody ever will:
+The rule for deletion is here, for the examination and, under the lock, for the repair. A file is dead if no reader sees
+it now and none ever will:
 
-*   Its instant is not on the timeline, and not in the history. Files are made after their instant is requested, and an
-    instant leaves the timeline by a rollback or by archiving alone. Times are drawn under the lock and grow, so no
-    instant of that time can begin. A process that was taken for dead and wakes up finds its instant, its heartbeat and
-    its ticket gone: it cannot complete. It may write more files; the next doctor finds them.
-*   Or its instant completed without naming it, and the metadata table does not list it: a task that was run twice made
-    it. Completed instants do not change. Without a metadata table readers go by folders and may count it, so then it
-    stays.
-*   Or a completed clean says that it is gone, and the metadata table does not list it.
+*   Its instant is neither on the timeline nor in the history. Files are written after their instant is requested, and
+    an instant leaves the timeline only by a rollback or by archiving. Instant times are drawn under the lock and grow,
+    so no instant of that time can begin. A process that was declared dead and wakes up finds its instant, heartbeat and
+    ticket gone, so it cannot complete. It may write more files; the next examination finds them.
+*   Or its instant completed without naming it, and the metadata table does not list it: a task that ran twice wrote it.
+    Completed instants do not change. Without a metadata table, readers list folders and may see the file, so it stays.
+*   Or a completed clean removed it, and the metadata table does not list it.
 
-An instant that is pending, about to be undone, or has a heartbeat, beating or not, is left to its owner or a rollback.
-Files that are younger than a heartbeat may grow are left alone in any case.
+Instants that are pending, about to be rolled back, or have a heartbeat, live or not, are left to their owner or to a
+rollback. Files younger than the heartbeat timeout are never touched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from lakebed.metadata.files import FILES
-from lakebed.services.doctor.finding import Finding, Kind, Remedy, some
-from lakebed.services.doctor.listing import FileFacts, FoundFile
+from lakebed.services.doctor.finding import Finding, FindingKind, Remedy, some
+from lakebed.services.doctor.listing import FoundFile, ListedFiles
 from lakebed.services.doctor.look import Moment
 
 NEVER, UNNAMED, CLEANED = "never", "unnamed", "cleaned"
@@ -36,14 +35,14 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A file that no instant owns, and why; `is_dead` if that is proved."""
+    """A file that no instant owns, and why; `is_dead` if it can be deleted."""
 
     file: FoundFile
     why: str
     is_dead: bool
 
 
-def find_strays(facts: FileFacts, moment: Moment) -> Iterator[Stray]:
+def find_stray_files(facts: ListedFiles, moment: Moment) -> Iterator[Stray]:
     """Files that no instant owns."""
     for path, file in facts.found.items():
         if file.instant in facts.held or path in facts.leaving or not moment.is_dead(file.modified):
@@ -57,20 +56,20 @@ def find_strays(facts: FileFacts, moment: Moment) -> Iterator[Stray]:
             yield Stray(file, UNNAMED, not is_listed)
 
 
-def _never_was(facts: FileFacts, file: FoundFile) -> bool:
+def _never_was(facts: ListedFiles, file: FoundFile) -> bool:
     if file.instant in facts.commits.names or file.instant in facts.archived:
         return False
     return file.instant in facts.commits.undone or not facts.is_completed(file.instant)
 
 
-def describe_strays(facts: FileFacts, moment: Moment) -> Iterator[Finding]:
+def describe_strays(facts: ListedFiles, moment: Moment) -> Iterator[Finding]:
     """One finding per instant and reason."""
     groups: dict[tuple[str, str, bool], list[str]] = {}
-    for stray in find_strays(facts, moment):
+    for stray in find_stray_files(facts, moment):
         groups.setdefault((stray.file.instant, stray.why, stray.is_dead), []).append(stray.file.path)
     for (instant, why, is_dead), paths in sorted(groups.items()):
         yield Finding(
-            Kind.STRAY_FILE,
+            FindingKind.STRAY_FILE,
             instant,
             f"{_count(paths)} {_WHY[why]}",
             "" if is_dead else "readers that list folders may read their rows twice",
@@ -80,35 +79,35 @@ def describe_strays(facts: FileFacts, moment: Moment) -> Iterator[Finding]:
         )
 
 
-def find_lost(facts: FileFacts) -> Iterator[Finding]:
-    """Files that the table relies on and that are not there."""
+def find_lost(facts: ListedFiles) -> Iterator[Finding]:
+    """Findings about missing files that the table needs."""
     wanted = facts.needed | (facts.indexed.keys() if facts.indexed is not None else set())
     gone = wanted - facts.found.keys() - facts.leaving
     needed, older = gone & facts.needed, gone - facts.needed
     if needed:
-        yield Finding(
-            Kind.LOST_FILE,
-            some(list(needed))[0],
-            f"{_count(needed)} of the newest snapshot missing",
+        yield _lost(
+            needed,
+            "of the newest snapshot missing",
             "every read of their file groups",
-            Remedy.BY_HAND,
             "restore them from a copy, or restore the table to a savepoint",
-            some(list(needed)),
         )
     if older:
-        yield Finding(
-            Kind.LOST_FILE,
-            some(list(older))[0],
-            f"{_count(older)} of older slices missing, though the metadata table lists them",
+        yield _lost(
+            older,
+            "of older slices missing, though the metadata table lists them",
             "reads as of earlier instants",
-            Remedy.BY_HAND,
             "restore them from a copy, or rebuild the list from the folders: lakebed index create PATH files --rebuild",
-            some(list(older)),
         )
 
 
-def find_listing_differences(facts: FileFacts) -> Iterator[Finding]:
-    """What the metadata table says of files that are there: all of them, with their sizes."""
+def _lost(paths: Collection[str], what: str, blocks: str, repair: str) -> Finding:
+    examples = some([*paths])
+    problem = f"{_count(paths)} {what}"
+    return Finding(FindingKind.LOST_FILE, examples[0], problem, blocks, Remedy.BY_HAND, repair, examples)
+
+
+def find_listing_differences(facts: ListedFiles) -> Iterator[Finding]:
+    """Findings about existing files that the metadata table does not list, or lists with a wrong size."""
     if facts.indexed is None:
         return
     unlisted = [path for path in facts.found if path not in facts.indexed and _is_unlisted(facts, path)]
@@ -116,19 +115,16 @@ def find_listing_differences(facts: FileFacts) -> Iterator[Finding]:
     torn = [path for path in resized if facts.commits.sizes.get(path) != facts.found[path].size]
     wrong = sorted({*unlisted, *resized} - {*torn})
     if torn:
-        yield Finding(
-            Kind.LOST_FILE,
-            some(torn)[0],
-            f"{_count(torn)} truncated or otherwise of another size than written",
+        yield _lost(
+            torn,
+            "truncated or otherwise of another size than written",
             "every read of their file groups",
-            Remedy.BY_HAND,
             "restore them from a copy of the table",
-            some(torn),
         )
     if wrong:
         is_whole = not torn and not any(find_lost(facts)) and not _would_return(facts, wrong)
         yield Finding(
-            Kind.METADATA,
+            FindingKind.METADATA,
             FILES,
             f"{_count(wrong)} that the metadata table does not list, or lists with another size",
             "reads and writes use that list: they do not see these rows",
@@ -138,21 +134,21 @@ def find_listing_differences(facts: FileFacts) -> Iterator[Finding]:
         )
 
 
-def _is_unlisted(facts: FileFacts, path: str) -> bool:
-    """Whether a file should be on the list: its instant, on the active timeline, completed with it.
+def _is_unlisted(facts: ListedFiles, path: str) -> bool:
+    """Whether a file should be listed: its instant, on the active timeline, completed with it.
 
-    Of archived instants nothing says so any more: what is not on the list may have been cleaned long ago.
+    For archived instants this is unknown: a file that is not listed may have been cleaned long ago.
     """
     file = facts.found[path]
     is_held = file.instant in facts.held or path in facts.leaving or path in facts.commits.cleaned
     return not is_held and file.name in facts.commits.names.get(file.instant, ())
 
 
-def _would_return(facts: FileFacts, wrong: list[str]) -> bool:
-    """Whether a new list would have files that the table is rid of: it goes by completed instants alone."""
+def _would_return(facts: ListedFiles, wrong: list[str]) -> bool:
+    """Whether a rebuilt list would bring back removed files: it includes all files of completed instants."""
     rest = facts.found.keys() - facts.indexed.keys() - {*wrong} if facts.indexed is not None else ()
     return any(facts.is_completed(facts.found[path].instant) for path in rest)
 
 
-def _count(paths: list[str] | set[str] | frozenset[str]) -> str:
+def _count(paths: Collection[str]) -> str:
     return "1 file" if len(paths) == 1 else f"{len(paths):,} files"

@@ -1,4 +1,4 @@
-"""What the doctor finds, as values."""
+"""Findings of the doctor, as values."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from lakebed.model.words import Word
 _EXAMPLES = 5
 
 
-class Kind(Word):
-    """What is wrong."""
+class FindingKind(Word):
+    """The sort of a finding."""
 
     CONFIG = "configuration"
     """hoodie.properties is missing or broken, or its backup was left behind."""
     PENDING = "pending"
-    """An instant that nobody works on any more, or a plan that nobody executes."""
+    """An instant whose process is gone, or a plan that nobody executes."""
     LEFTOVER = "leftover"
-    """A heartbeat, ticket, marker or cancellation whose instant is over, or never was."""
+    """A heartbeat, ticket, marker or cancellation whose instant is over or never existed."""
     LOCK = "lock"
     """A lock whose holder seems to be gone."""
     STRAY_FILE = "stray file"
     """Files that no instant owns."""
     LOST_FILE = "lost file"
-    """Files that the table needs and that are not there."""
+    """Missing files that the table needs."""
     METADATA = "metadata table"
-    """The metadata table cannot be read, is not looked after, or lists other files than there are."""
+    """The metadata table cannot be read, is not maintained, or lists wrong files."""
     INDEX = "index"
-    """An index says other than the rows, is not whole, or has outgrown its shards."""
+    """An index differs from the rows, is incomplete, or has outgrown its shards."""
 
 
 class Remedy(Word):
-    """What a repair does, in the order in which it is done."""
+    """Repairs, in the order in which they are made."""
 
     RESTORE_CONFIG = "restore the configuration"
     RELEASE = "release the lock"
@@ -45,19 +45,19 @@ class Remedy(Word):
     MAINTAIN = "maintain the metadata table"
     REBUILD = "rebuild"
     BY_HAND = "by hand"
-    """Nothing: it cannot be proved that a repair takes nothing away that someone needs."""
+    """No repair: it cannot be proved that one would lose nothing that is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that is wrong with a table.
 
-    `place` is an instant, a path or an index. `blocks` says what it keeps from happening, and is '' if it only takes
-    up space. `repair` says what a repair does, or, if its remedy is "by hand", what the user can do. `outcome` is None
-    until a repair was tried; then it is "repaired", or says why it is not.
+    `place` is an instant, a path or an index. `blocks` says what it prevents or affects, '' if it only takes space.
+    `repair` says what the repair does or, if its remedy is "by hand", what the user can do. `outcome` is None until a
+    repair was tried; then it is "repaired" or says why the repair failed.
     """
 
-    kind: Kind
+    kind: FindingKind
     place: str
     problem: str
     blocks: str
@@ -68,12 +68,12 @@ class Finding:
 
     @property
     def is_safe(self) -> bool:
-        """Whether a repair can be left to the doctor."""
+        """Whether the doctor can repair it."""
         return self.remedy is not Remedy.BY_HAND
 
     @property
     def is_repaired(self) -> bool:
-        """Whether a repair was made and the next look no longer found it."""
+        """Whether it was repaired, and not found again."""
         return self.outcome == REPAIRED
 
 

@@ -1,4 +1,4 @@
-"""Findings about indexes: not whole, not what the rows say, or grown out of their shards."""
+"""Findings about indexes: lost, incomplete, different from the rows, or outgrown."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ from collections.abc import Collection, Iterable, Iterator
 from lakebed.index.check import IndexCheck
 from lakebed.index.keys import KEY_INDEX, ShardSizing
 from lakebed.index.kinds import named_partitions
+from lakebed.index.lost import has_lost_global_index, lost_indexes
 from lakebed.metadata.files import FILES
 from lakebed.model.files import FileSlice
-from lakebed.services.doctor.finding import Finding, Kind, Remedy
+from lakebed.services.doctor.finding import Finding, FindingKind, Remedy
 from lakebed.services.doctor.look import Definitions
 from lakebed.services.indexing.indexes import BROKEN, UNFINISHED, IndexInfo
+from lakebed.table import TableState
 
 _DROP = "drop it, lakebed index drop PATH {}, and create it again with Apache Hudi"
 
 
 def find_definition_problems(path: str, definitions: Definitions) -> Iterator[Finding]:
-    """Definitions that are lost or broken, and indexes that nothing defines."""
+    """Findings about definitions that are lost or broken, and indexes without one."""
     if definitions.problem is not None:
         blocks = "every write, and reads through the metadata table"
         repair = " ".join(_restoring(definitions))
         problem = definitions.problem.removeprefix(f"{path}: ")
-        yield Finding(Kind.INDEX, path, problem, blocks, Remedy.RESTORE_DEFINITIONS, repair)
+        yield Finding(FindingKind.INDEX, path, problem, blocks, Remedy.RESTORE_DEFINITIONS, repair)
     for name in definitions.undefined:
         problem = "its definition is lost, and its columns are recorded nowhere else"
         yield Finding(
-            Kind.INDEX, name, problem, "reads through it, and every write", Remedy.BY_HAND, _DROP.format(name)
+            FindingKind.INDEX, name, problem, "reads through it, and every write", Remedy.BY_HAND, _DROP.format(name)
         )
 
 
@@ -39,7 +41,7 @@ def _restoring(definitions: Definitions) -> Iterator[str]:
 
 
 def find_broken(infos: Iterable[IndexInfo], lost: Collection[str] = ()) -> Iterator[Finding]:
-    """Indexes of which files are missing, and those that were never finished; of those that are `lost` others tell."""
+    """Findings about indexes with missing files, and unfinished ones; `find_lost_indexes` reports the `lost` ones."""
     for info in infos:
         if info.state == BROKEN:
             yield _rebuilt(info.name, "some of its files are missing", "reads through it, and every write")
@@ -52,11 +54,13 @@ def find_broken(infos: Iterable[IndexInfo], lost: Collection[str] = ()) -> Itera
 def _rebuilt(name: str, problem: str, blocks: str, examples: tuple[str, ...] = ()) -> Finding:
     can = name in named_partitions().values() and name != FILES
     repair = "rebuild it from the rows" if can else "drop it and create it with Apache Hudi"
-    return Finding(Kind.INDEX, name, problem, blocks, Remedy.REBUILD if can else Remedy.BY_HAND, repair, examples)
+    return Finding(
+        FindingKind.INDEX, name, problem, blocks, Remedy.REBUILD if can else Remedy.BY_HAND, repair, examples
+    )
 
 
 def describe_check(check: IndexCheck) -> Iterator[Finding]:
-    """How an index differs from the rows, if it does."""
+    """Findings about an index that differs from the rows."""
     examples = tuple(f"{each.what}: {each.key}" for each in check.examples)
     kinds = ("missing", "extra", "different")
     told = ", ".join(f"{getattr(check, kind):,} {kind}" for kind in kinds if getattr(check, kind))
@@ -65,7 +69,7 @@ def describe_check(check: IndexCheck) -> Iterator[Finding]:
         yield _rebuilt(check.name, f"index and rows differ: {told}; {check.checked:,} checked", blocks, examples)
     if check.repeated:
         yield Finding(
-            Kind.INDEX,
+            FindingKind.INDEX,
             check.name,
             f"{check.repeated:,} record keys occur in more than one row",
             "upserts and deletes of these keys change one of the rows",
@@ -76,14 +80,14 @@ def describe_check(check: IndexCheck) -> Iterator[Finding]:
 
 
 def find_outgrown(slices: Iterable[FileSlice], sizing: ShardSizing) -> Iterator[Finding]:
-    """Advice to give a record index more shards, once some are larger than a new index would have them."""
+    """Advice to reshard a record index whose shards are larger than those of a new index would be."""
     sizes = [sum(file.size or 0 for file in ((s.base,) if s.base else ()) + s.logs) for s in slices]
     if not sizes or max(sizes) <= sizing.shard_bytes_max:
         return
     large = sum(size > sizing.shard_bytes_max for size in sizes)
     shards = wanted_shards(sum(sizes), sizing)
     yield Finding(
-        Kind.INDEX,
+        FindingKind.INDEX,
         KEY_INDEX,
         f"{large} of {len(sizes)} shards exceed {sizing.shard_bytes_max:,} bytes; the largest has {max(sizes):,}",
         "nothing; lookups and compactions of the metadata table get slower",
@@ -93,6 +97,31 @@ def find_outgrown(slices: Iterable[FileSlice], sizing: ShardSizing) -> Iterator[
 
 
 def wanted_shards(total_bytes: int, sizing: ShardSizing) -> int:
-    """How many shards entries of that size fill, with room to grow."""
+    """Number of shards for entries of that size, with room to grow."""
     needed = int(total_bytes * sizing.growth) // max(1, sizing.shard_bytes_max) + 1
     return min(max(needed, sizing.least), sizing.most)
+
+
+def find_lost_indexes(state: TableState) -> Iterator[Finding]:
+    """Findings about lost indexes, and what the table does without them."""
+    for name in lost_indexes(state):
+        can = name in named_partitions().values()
+        repair = "rebuild it from the rows" if can else "create it with Apache Hudi, or drop it for good"
+        yield Finding(
+            FindingKind.INDEX,
+            name,
+            "the table lost it: to a restore, a process that died, or another engine",
+            _meaning(state, name),
+            Remedy.REBUILD if can else Remedy.BY_HAND,
+            repair,
+        )
+
+
+def _meaning(state: TableState, name: str) -> str:
+    if name == FILES:
+        return "reads and writes list folders, which takes longer"
+    if name != KEY_INDEX:
+        return "reads that could use it to exclude files"
+    if has_lost_global_index(state):
+        return "upserts: a key that is stored in another partition would be duplicated"
+    return "reads by key; writes look for keys in files, which takes longer"

@@ -1,4 +1,4 @@
-"""Findings about what dead processes left beside the timeline: heartbeats, tickets, markers, cancellations, locks."""
+"""Findings about leftovers of dead processes: heartbeats, tickets, markers, cancelled plans, leases, rows, locks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import InstantTime
-from lakebed.services.doctor.finding import Finding, Kind, Remedy
-from lakebed.services.doctor.look import Leftovers, Locks, Look, Moment
+from lakebed.services.doctor.finding import Finding, FindingKind, Remedy
+from lakebed.services.doctor.look import Examination, Leftovers, Locks, Moment
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.leases import FOLDER as LEASES
 from lakebed.transaction.locks.file_system import LOCK_FILE as HUDI_LOCK_FILE
@@ -19,13 +19,13 @@ from lakebed.transaction.plans import cancel_marker
 from lakebed.transaction.times import instant_ms, timeline_zone
 
 
-def find_leftovers(look: Look) -> Iterator[Finding]:
-    """What the next sweep clears away: it keeps nobody from anything, but it hides what is really going on."""
+def find_leftovers(look: Examination) -> Iterator[Finding]:
+    """Findings about leftovers. They block nobody, but hide what is really in flight."""
     known = {i.requested_at for i in (*look.state.timeline.pending(), *look.metadata_timeline.pending())}
     for instant, modified in look.leftovers.heartbeats.items():
         if instant not in known and look.moment.is_dead(modified):
             yield Finding(
-                Kind.LEFTOVER,
+                FindingKind.LEFTOVER,
                 f"{HEARTBEATS}/{instant}",
                 "the heartbeat expired, and no instant with its time is pending",
                 "",
@@ -50,15 +50,15 @@ def find_leftovers(look: Look) -> Iterator[Finding]:
 
 
 def _clear(place: str, problem: str) -> Finding:
-    return Finding(Kind.LEFTOVER, place, problem, "", Remedy.CLEAR, "remove it, under the table lock")
+    return Finding(FindingKind.LEFTOVER, place, problem, "", Remedy.CLEAR, "remove it, under the table lock")
 
 
 class Ended:
-    """What belongs to instants that are over.
+    """Files of instants that are over.
 
-    An instant that is being written is pending, and has a heartbeat from before it is until after its markers and
-    tickets are gone. So what is old, and of an instant without both, is nobody's: under the lock that is a proof, for
-    there no instant begins, and a process that was paused finds itself without a heartbeat and without a ticket.
+    A write in flight is pending, and has a heartbeat from before its request until after its markers and tickets are
+    removed. So an old file whose instant is not pending and has no heartbeat has no owner. Under the lock this is
+    proof: no instant begins meanwhile, and a paused process that wakes up finds heartbeat and ticket gone.
     """
 
     def __init__(self, pending: Collection[str], leftovers: Leftovers, moment: Moment, config: TableConfig) -> None:
@@ -68,25 +68,25 @@ class Ended:
         self._zone = timeline_zone(config)
 
     def markers(self) -> Iterator[tuple[str, str]]:
-        """Folders with markers, and whose they were."""
+        """Folders with markers, and their instants as text."""
         for instant, modified in self._left.markers.items():
             if instant not in self._known and self._moment.is_dead(modified):
                 yield marker_folder(InstantTime(instant)), f"{instant}, which has ended"
 
     def tickets(self) -> Iterator[tuple[str, str]]:
-        """Instants with live tickets."""
+        """Instants with tickets, and the same as text."""
         for instant in sorted(self._left.tickets):
             if instant not in self._known and self._moment.is_dead(self._spelled(instant)):
                 yield instant, f"{instant}, which has ended"
 
     def cancellations(self) -> Iterator[tuple[str, str]]:
-        """Files that cancel a plan that is gone."""
+        """Cancellations of plans that no longer exist, and their instants as text."""
         for instant, modified in self._left.cancelled.items():
             if instant not in self._known and self._moment.is_dead(modified):
                 yield cancel_marker(InstantTime(instant)), f"{instant}, a plan that no longer exists"
 
     def _spelled(self, instant: str) -> datetime:
-        """The moment that an instant's digits spell; long ago for those of index builds, which count from zero."""
+        """The time in an instant; long ago for index builds, whose numbers count from zero."""
         try:
             ms = instant_ms(InstantTime(instant), self._zone)
         except ValueError:
@@ -95,12 +95,12 @@ class Ended:
 
 
 def find_dead_locks(locks: Locks, moment: Moment, *, expire_minutes: int) -> Iterator[Finding]:
-    """Locks that their holders did not give up."""
+    """Findings about locks that were not released."""
     now_ms = moment.now.timestamp() * 1000
     if locks.lease is not None and now_ms > locks.lease.valid_until_ms + DRIFT_MS:
         until = datetime.fromtimestamp(locks.lease.valid_until_ms / 1000, timezone.utc)
         yield Finding(
-            Kind.LOCK,
+            FindingKind.LOCK,
             LEASE_FILE,
             f"{locks.lease.owner} died with the lock; its lease expired on {until:%Y-%m-%d %H:%M:%S} UTC",
             "",
@@ -110,12 +110,12 @@ def find_dead_locks(locks: Locks, moment: Moment, *, expire_minutes: int) -> Ite
     if locks.problem is not None:
         blocks = "every writer whose lock provider is StorageBasedLockProvider"
         repair = "remove the file if no writer runs"
-        yield Finding(Kind.LOCK, LEASE_FILE, locks.problem, blocks, Remedy.BY_HAND, repair)
+        yield Finding(FindingKind.LOCK, LEASE_FILE, locks.problem, blocks, Remedy.BY_HAND, repair)
     if locks.file_since is not None and moment.is_dead(locks.file_since):
         age_minutes = (moment.now - locks.file_since).total_seconds() / 60
         expired = bool(expire_minutes) and age_minutes > expire_minutes
         yield Finding(
-            Kind.LOCK,
+            FindingKind.LOCK,
             HUDI_LOCK_FILE,
             f"the lock file exists since {locks.file_since:%Y-%m-%d %H:%M:%S} UTC",
             "every writer whose lock provider is FileSystemBasedLockProvider",

@@ -1,4 +1,4 @@
-"""What is known of the data files of a table: which lie in the folders, and which instants answer for them."""
+"""Collects the facts about data files: which exist, and which instants own them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lakebed.metadata.files import read_metadata_files
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
+from lakebed.services.doctor.look import path_of
 from lakebed.storage import Listed
 from lakebed.table import TableState
 from lakebed.timeline import Archive, Snapshot, Timeline
@@ -23,7 +24,7 @@ from lakebed.view.slices import parse_data_files
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A data file that lies in a folder, and the instant in its name."""
+    """A data file in storage, and the instant in its name."""
 
     path: str
     size: int
@@ -32,16 +33,16 @@ class FoundFile:
 
     @property
     def name(self) -> str:
-        """Its name in its folder."""
+        """The file name."""
         return self.path.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """What the completed writes of the active timeline say of their files.
+    """Files according to completed instants of the active timeline.
 
-    `names` has the names of a write's files and `sizes` how large they were made. `undone` are writes that a rollback
-    on the timeline took back, `cleaned` the paths that cleans took away.
+    `names` are file names by write, `sizes` are sizes by path. `undone` are writes that were rolled back, `cleaned`
+    the paths that cleans removed.
     """
 
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -51,12 +52,12 @@ class Commits:
 
 
 @dataclass(frozen=True, slots=True)
-class FileFacts:
-    """Everything that decides over files. All paths are of the data table, or all of the metadata table.
+class ListedFiles:
+    """All facts that decide about files. All paths are in the data table, or all in the metadata table.
 
-    `held` are instants that are not over: pending, about to be undone, or with a heartbeat. `is_completed` tells of any
-    other whether readers count it, `archived` whether the history has it. `indexed` are sizes by path as the metadata
-    table has them, None if nothing has a list. `needed` is what the newest snapshot is made of.
+    `held` are instants that are not over: pending, about to be rolled back, or with a heartbeat. `is_completed` tells
+    whether another instant is visible, `archived` are those in the history. `indexed` are sizes by path in the metadata
+    table, None without one. `needed` are the files of the newest snapshot.
     """
 
     found: Mapping[str, FoundFile]
@@ -67,11 +68,11 @@ class FileFacts:
     indexed: Mapping[str, int] | None = None
     needed: frozenset[str] = frozenset()
     leaving: frozenset[str] = frozenset()
-    """Paths that a pending clean is about to delete, or has."""
+    """Paths that a pending clean will delete or has deleted."""
 
 
 def list_files(state: TableState) -> dict[str, FoundFile]:
-    """All data files below the table's root, in whatever folder."""
+    """All data files below the table's root, in any folder."""
     return _found(state.storage.list("", recursive=True), lambda path: not path.startswith(".hoodie/"))
 
 
@@ -97,14 +98,14 @@ def gather_facts(
     found: Mapping[str, FoundFile],
     held: Collection[str],
     leaving: Collection[str] = (),
-) -> FileFacts:
-    """What is known of the files that were found in a table, and of those that should have been."""
+) -> ListedFiles:
+    """The facts about files of the data table, found or expected."""
     instants = {file.instant for file in found.values()}
     state.latest.prefetch(instants)
     commits = _commits(state)
     indexed = None if metadata is None else dict(_indexed(state, metadata))
     needed = {path for file_slice in state.latest_slices for path in file_slice.paths} if metadata else set()
-    return FileFacts(
+    return ListedFiles(
         found,
         frozenset(held),
         lambda instant: state.latest.completion_of(instant) is not None,
@@ -118,13 +119,13 @@ def gather_facts(
 
 def gather_metadata_facts(
     state: TableState, timeline: Timeline, found: Mapping[str, FoundFile], held: Collection[str]
-) -> FileFacts:
-    """The same for the metadata table's own files: nothing lists them but their folders."""
+) -> ListedFiles:
+    """The facts about files of the metadata table, which only folder listings list."""
     archive = Archive(state.storage, state.config, METADATA)
     snapshot = Snapshot(timeline, archive)
     instants = {file.instant for file in found.values()}
     snapshot.prefetch(instants)
-    return FileFacts(
+    return ListedFiles(
         found,
         frozenset(held),
         lambda instant: snapshot.completion_of(instant) is not None,
@@ -137,7 +138,7 @@ def _indexed(state: TableState, metadata: MetadataTable) -> Iterator[tuple[str, 
     for partition, files in read_metadata_files(metadata).items():
         for file in files:
             if state.config.timeline_layout == 1 or state.latest.completion_of(file.instant) is not None:
-                yield (f"{partition}/{file.name}" if partition else file.name), file.size or 0
+                yield path_of(partition, file.name), file.size or 0
 
 
 def _commits(state: TableState) -> Commits:
@@ -156,7 +157,7 @@ def _commits(state: TableState) -> Commits:
         elif instant.action is Action.CLEAN:
             for partition, deleted in state.documents.clean(instant).deleted_files.items():
                 bare = (name.rpartition("/")[2] for name in deleted)
-                cleaned.update(f"{partition}/{name}" if partition else name for name in bare)
+                cleaned.update(path_of(partition, name) for name in bare)
     return Commits(names, sizes, frozenset(undone - names.keys()), frozenset(cleaned))
 
 
@@ -166,7 +167,7 @@ def _names(metadata: CommitMetadata) -> Iterator[str]:
 
 
 def _promised(state: TableState, commits: Commits) -> Iterator[str]:
-    """Paths of the newest slices that the writes of the active timeline made, by their own account."""
+    """Paths in the newest slices, according to commit metadata of the active timeline."""
     if state.config.timeline_layout == 1:
         return
     by_partition: dict[str, dict[str, int]] = {}

@@ -1,11 +1,12 @@
-"""One look at a table: all that the doctor reads, in an order that allows conclusions, and nothing that it writes.
+"""Reads everything that the doctor examines; writes nothing.
 
-The order matters, for others go on meanwhile. An instant has a heartbeat from before it is requested until after it has
-completed, and its markers and tickets are gone before the heartbeat is. So instants are listed before and after the
-heartbeats: one that is pending both times had its heartbeat in between, if it is alive. And markers and tickets are
-listed after the heartbeats: old ones whose instant had none are nobody's.
+The order of reads matters, because others may write meanwhile. An instant has a heartbeat from before its request until
+after its completion, and its markers and tickets are removed before the heartbeat. So instants are listed before and
+after the heartbeats: one that is pending both times and alive had a heartbeat in between. Markers and tickets are
+listed after the heartbeats: old ones whose instant has no heartbeat have no owner.
 
-Ages go by the clock of this machine, for asking the store's means writing a file. A repair asks it, under the lock.
+Ages are measured by the clock of this machine, because reading the store's clock means writing a file. Repairs use the
+store's clock, under the lock.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ from lakebed.transaction.section import METADATA, instant_path
 from lakebed.write.handover import StagedRows, list_staged
 
 Times = Mapping[str, datetime]
-"""When files were written last, by name or path."""
+"""Last modification times of files, by name or path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a look was taken, and how long things may take."""
+    """The time of an examination, and the timeouts of the table."""
 
     now: datetime
     timing: Timing
@@ -64,7 +65,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class ConfigFiles:
-    """The two places of the configuration: what is wrong with each, None if nothing is; whether they are there."""
+    """The configuration file and its backup: what is wrong with each (None: nothing), and whether they exist."""
 
     problem: str | None
     backup_problem: str | None
@@ -75,7 +76,7 @@ class ConfigFiles:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What instants leave beside the timeline, by instant, and readers by the names of their leases."""
+    """Files beside the timeline: of writes by instant, of readers by lease name."""
 
     heartbeats: Times
     tickets: frozenset[str]
@@ -83,16 +84,16 @@ class Leftovers:
     cancelled: Times
     leases: Times
     staged: Mapping[str, StagedRows] = field(default_factory=dict)
-    """Rows that saves have staged, by folder."""
+    """Rows staged by saves, by folder."""
     staged_bytes: Mapping[str, int] = field(default_factory=dict)
-    """What rows take that writes have staged, by instant."""
+    """Size in bytes of rows staged by writes, by instant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Locks:
-    """The lock files that the table has: a lease that was not given up, and since when Hudi's lock file is there.
+    """Lock files: a lease that was not released, and the age of Hudi's lock file.
 
-    A lease that cannot be read has a `problem`.
+    `problem` says why a lease cannot be read.
     """
 
     lease: Lease | None = None
@@ -102,10 +103,11 @@ class Locks:
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """What the pending instants are about, by their times.
+    """Plans of pending instants, by instant.
 
-    `targets` are what rollbacks and restores go back to, `groups` how many file groups services hold, `building` the
-    indexes that are not ready yet, `cleaned` the files that cleans are to delete. Some plans cannot be read.
+    `targets` are those of rollbacks and restores, `groups` the numbers of file groups that services claim, `building`
+    the indexes that are not ready yet, `cleaned` the files that cleans will delete. `unreadable` has the problems of
+    plans that cannot be read.
     """
 
     targets: Mapping[str, str] = field(default_factory=dict)
@@ -118,9 +120,9 @@ class Plans:
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """What is wrong with the definitions of indexes, if something is; indexes that cannot be defined without them.
+    """What is wrong with index definitions, if anything, and indexes whose definition cannot be derived completely.
 
-    Those `undefined` are not defined by a file that can be read.
+    The `undefined` ones are missing in a definitions file that is readable.
     """
 
     problem: str | None = None
@@ -130,8 +132,8 @@ class Definitions:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What one look saw. `pending` are the instants that were pending before and after the heartbeats were listed."""
+class Examination:
+    """Everything read. `pending` are the instants that were pending before and after heartbeats were listed."""
 
     moment: Moment
     state: TableState
@@ -152,7 +154,7 @@ class Look:
         return self.state.config
 
     def is_alive(self, instant: str) -> bool:
-        """Whether the heart of an instant beats."""
+        """Whether the heartbeat of an instant is live."""
         beat = self.leftovers.heartbeats.get(instant)
         return beat is not None and not self.moment.is_dead(beat)
 
@@ -180,15 +182,15 @@ def _config_problem(storage: Storage, path: str) -> str | None:
     return None
 
 
-def take_look(storage: Storage, config: TableConfig, moment: Moment) -> Look:
-    """A look at a table whose configuration can be read."""
+def take_look(storage: Storage, config: TableConfig, moment: Moment) -> Examination:
+    """Reads a table whose configuration is intact."""
     first = list_instants(storage, config)
     heartbeats = by_name(storage.list(HEARTBEATS))
     state, definitions = _defined(TableHandle(storage, config).state())
     seen = {i.requested_at for i in Timeline.of(first).pending()}
     pending = tuple(i for i in state.timeline.pending() if i.requested_at in seen)
     metadata, problem = _metadata(state)
-    return Look(
+    return Examination(
         moment=moment,
         state=state,
         pending=pending,
@@ -205,12 +207,12 @@ def take_look(storage: Storage, config: TableConfig, moment: Moment) -> Look:
 
 
 def _defined(state: TableState) -> tuple[TableState, Definitions]:
-    """A look goes on by what the metadata table tells of its indexes where their definitions do not."""
+    """The table with stored or derived definitions, and problems of the stored ones."""
     if not state.config.metadata_partitions:
         return state, Definitions()
     try:
         found, derived, error = defined_state(state)
-    except LakebedError:  # The metadata table cannot be read, which is found out next.
+    except LakebedError:  # The metadata table cannot be read, which is reported next.
         problem = _definitions_problem(state)
         return state if problem is None else state.with_definitions({}), Definitions(problem)
     if error is None:
@@ -227,7 +229,7 @@ def _definitions_problem(state: TableState) -> str | None:
 
 
 def _metadata(state: TableState) -> tuple[MetadataTable | None, str | None]:
-    """The metadata table, or what is wrong with one that the configuration names."""
+    """The metadata table, or why it cannot be used although the configuration names indexes."""
     if not state.config.metadata_partitions:
         return None, None
     try:
@@ -253,7 +255,7 @@ def _plans(storage: Storage, config: TableConfig, pending: Iterable[Instant]) ->
                 targets[time] = decode_restore_plan(storage.get(path), path=path).target
             elif instant.action is Action.CLEAN:
                 files = decode_clean_plan(storage.get(path), path=path).files
-                cleaned.update(join(partition, name) for partition, names in files.items() for name in names)
+                cleaned.update(path_of(partition, name) for partition, names in files.items() for name in names)
             elif instant.action is Action.INDEXING:
                 plan = decode_index_plan(storage.get(path), path=path)
                 ready = config.metadata_partitions
@@ -266,13 +268,13 @@ def _plans(storage: Storage, config: TableConfig, pending: Iterable[Instant]) ->
     return Plans(targets, groups, frozenset(removable), building, frozenset(cleaned), unreadable)
 
 
-def join(partition: str, name: str) -> str:
-    """Where a file of a partition lies."""
+def path_of(partition: str, name: str) -> str:
+    """The path of a file in a partition."""
     return f"{partition}/{name}" if partition else name
 
 
 def look_at_leftovers(storage: Storage, heartbeats: Times) -> Leftovers:
-    """What lies beside the timeline; `heartbeats` were listed before."""
+    """Files beside the timeline; `heartbeats` were listed before."""
     markers: dict[str, datetime] = {}
     staged_bytes: dict[str, int] = {}
     staged = list_staged(storage)
@@ -288,7 +290,7 @@ def look_at_leftovers(storage: Storage, heartbeats: Times) -> Leftovers:
 
 
 def _tickets(storage: Storage) -> frozenset[str]:
-    """The instants of live tickets, which are folders on a local disk and objects elsewhere."""
+    """Instants with live tickets, which are folders on a local disk and objects elsewhere."""
     paths = (*storage.list_folders(TICKETS), *(listed.path for listed in storage.list(TICKETS)))
     tickets = (decode_ticket(path.rpartition("/")[2]) for path in paths)
     return frozenset(ticket.instant for ticket in tickets if ticket is not None)
@@ -307,11 +309,11 @@ def _locks(storage: Storage) -> Locks:
 
 
 def written_at(times: Times, config: TableConfig, instant: Instant) -> datetime:
-    """When an instant came into its state; long ago if its file is gone."""
+    """When the current file of an instant was written; long ago if it is gone."""
     long_ago = datetime.min.replace(tzinfo=timezone.utc)
     return times.get(encode_instant_name(instant, layout=config.timeline_layout), long_ago)
 
 
 def by_name(files: Iterable[Listed]) -> dict[str, datetime]:
-    """When each file of a folder was written, by its name."""
+    """Modification times of files, by name."""
     return {listed.path.rpartition("/")[2]: listed.modified for listed in files}

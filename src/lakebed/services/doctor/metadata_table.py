@@ -1,4 +1,4 @@
-"""Findings about the metadata table as a table: can it be read, is it looked after, what keeps it from that."""
+"""Findings about the metadata table itself: is it readable, is it maintained, and what blocks its maintenance."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from lakebed.metadata.upkeep.compaction import DELTA_COMMITS
 from lakebed.metadata.upkeep.maintenance import TAKEN_UP
 from lakebed.model.words import Action
-from lakebed.services.doctor.finding import Finding, Kind, Remedy
-from lakebed.services.doctor.look import Look, written_at
+from lakebed.services.doctor.finding import Finding, FindingKind, Remedy
+from lakebed.services.doctor.look import Examination, written_at
 from lakebed.timeline import Timeline
 from lakebed.transaction.section import METADATA
 
 _OVERDUE = 2 * DELTA_COMMITS
-"""After half as many it is compacted; one that could take in only the oldest makes the rest wait for as many again."""
+"""Number of uncompacted delta commits to report: twice the regular number, as a compaction may be partial."""
 
 
-def find_metadata_problems(look: Look) -> Iterator[Finding]:
-    """What is wrong with the metadata table, whatever its entries say."""
+def find_metadata_problems(look: Examination) -> Iterator[Finding]:
+    """Findings about the metadata table, without its entries."""
     if look.metadata_problem is not None:
         yield Finding(
-            Kind.METADATA,
+            FindingKind.METADATA,
             METADATA.rstrip("/"),
             look.metadata_problem,
             "reads through the metadata table, and every write",
@@ -32,8 +32,8 @@ def find_metadata_problems(look: Look) -> Iterator[Finding]:
         yield from _not_compacted(look)
 
 
-def _unfinished(look: Look) -> Iterator[Finding]:
-    """All work on the metadata table is done under the lock, so what is old and pending was left behind."""
+def _unfinished(look: Examination) -> Iterator[Finding]:
+    """Findings about old pending instants: all work on the metadata table is done under the lock, so they are dead."""
     known = {i.requested_at for i in look.state.timeline}
     for instant in look.metadata_timeline.pending():
         time = instant.requested_at
@@ -42,16 +42,18 @@ def _unfinished(look: Look) -> Iterator[Finding]:
         blocks = "compaction of the metadata table, which grows with every write"
         if instant.action in TAKEN_UP:
             problem, remedy = f"the {instant.action} of the metadata table was not executed", Remedy.MAINTAIN
-            yield Finding(Kind.METADATA, time, problem, blocks, remedy, "execute it")
+            yield Finding(FindingKind.METADATA, time, problem, blocks, remedy, "execute it")
         elif instant.action is Action.DELTA_COMMIT:
             problem = "no instant of the table has the time of this delta commit of the metadata table"
-            yield Finding(Kind.METADATA, time, problem, blocks, Remedy.ROLL_BACK, "roll it back, with its files")
+            yield Finding(FindingKind.METADATA, time, problem, blocks, Remedy.ROLL_BACK, "roll it back, with its files")
         else:
             problem = f"the {instant.action} of the metadata table was not executed"
-            yield Finding(Kind.METADATA, time, problem, blocks, Remedy.BY_HAND, "let the engine that began it finish")
+            yield Finding(
+                FindingKind.METADATA, time, problem, blocks, Remedy.BY_HAND, "let the engine that began it finish"
+            )
 
 
-def _not_compacted(look: Look) -> Iterator[Finding]:
+def _not_compacted(look: Examination) -> Iterator[Finding]:
     count = _uncompacted(look.metadata_timeline)
     if count < _OVERDUE or any(i.action in TAKEN_UP for i in look.metadata_timeline.pending()):
         return
@@ -59,22 +61,22 @@ def _not_compacted(look: Look) -> Iterator[Finding]:
     problem = f"the metadata table has {count} delta commits that are not compacted"
     blocks = "archiving of the table; reads and writes get slower"
     if blocker is None:
-        yield Finding(Kind.METADATA, METADATA.rstrip("/"), problem, blocks, Remedy.MAINTAIN, "compact it")
+        yield Finding(FindingKind.METADATA, METADATA.rstrip("/"), problem, blocks, Remedy.MAINTAIN, "compact it")
     elif look.is_alive(blocker):
         problem = f"{problem}: it cannot be compacted beyond {blocker}, which is in flight"
         yield Finding(
-            Kind.METADATA, blocker, problem, blocks, Remedy.BY_HAND, "wait for that write, or end its process"
+            FindingKind.METADATA, blocker, problem, blocks, Remedy.BY_HAND, "wait for that write, or end its process"
         )
 
 
 def _uncompacted(timeline: Timeline) -> int:
-    """Delta commits that the last compaction did not take in: it may have been kept from all but the oldest."""
+    """Delta commits that the last compaction left out; it may have been blocked from all but the oldest."""
     last = max((i.requested_at for i in timeline.commits() if i.action is Action.COMMIT), default="")
     return sum(i.action is Action.DELTA_COMMIT and (i.completed_at or "") > last for i in timeline.commits())
 
 
-def _blocker(look: Look) -> str | None:
-    """The oldest instant that is pending, or about to be undone, and has entries in the metadata table."""
+def _blocker(look: Examination) -> str | None:
+    """The oldest instant with entries in the metadata table that is pending or about to be rolled back."""
     pending = {i.requested_at for i in look.state.timeline.pending() if i.action is not Action.SAVEPOINT}
     held = {*pending, *look.plans.targets.values()}
     return min((i.requested_at for i in look.metadata_timeline if i.requested_at in held), default=None)

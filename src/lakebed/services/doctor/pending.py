@@ -1,4 +1,4 @@
-"""Findings about instants that are neither completed nor gone, though nobody works on them."""
+"""Findings about pending instants that nobody works on."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from lakebed.model.instant import Instant
 from lakebed.model.words import Action, State
 from lakebed.services.clean.run import HOLDS_NOTHING
-from lakebed.services.doctor.finding import Finding, Kind, Remedy
-from lakebed.services.doctor.look import Look, written_at
+from lakebed.services.doctor.finding import Finding, FindingKind, Remedy
+from lakebed.services.doctor.look import Examination, written_at
 from lakebed.transaction.plans import SERVICES
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 
-def find_dead_instants(look: Look) -> Iterator[Finding]:
-    """Pending instants whose process is gone, and plans that nobody executes; not those that a rollback is to undo."""
+def find_dead_instants(look: Examination) -> Iterator[Finding]:
+    """Findings about pending instants whose process is gone, and unexecuted plans; not targets of rollbacks."""
     restores = [i for i in look.pending if i.action is Action.RESTORE]
     undone = set(look.plans.targets.values())
     for instant in restores or look.pending:
@@ -23,11 +23,11 @@ def find_dead_instants(look: Look) -> Iterator[Finding]:
             yield _describe(look, instant)
 
 
-def _is_due(look: Look, instant: Instant) -> bool:
-    """Whether someone should have seen to it by now.
+def _is_due(look: Examination, instant: Instant) -> bool:
+    """Whether it should be over by now.
 
-    A write without a heartbeat is dead: it comes first and goes last. A plan waits for its execution, some engines
-    execute without a heartbeat, and a savepoint or an index is made under the lock.
+    A write without a live heartbeat is dead: the heartbeat begins first and ends last. Other instants get time: a plan
+    waits for its execution, some engines execute without a heartbeat, savepoints and indexes are made under the lock.
     """
     if instant.action in (*_WRITES, Action.ROLLBACK, Action.RESTORE):
         return True
@@ -37,16 +37,18 @@ def _is_due(look: Look, instant: Instant) -> bool:
     return look.moment.is_dead(written) if instant.action is Action.SAVEPOINT else look.moment.is_overdue(written)
 
 
-def _describe(look: Look, instant: Instant) -> Finding:
+def _describe(look: Examination, instant: Instant) -> Finding:
     time, blocks = instant.requested_at, ", ".join(_blocked(look, instant))
     if time in look.plans.unreadable:
         problem = f"the plan of the {instant.action} cannot be read: {look.plans.unreadable[time]}"
-        return Finding(Kind.PENDING, time, problem, blocks, Remedy.BY_HAND, "restore the file from a copy of the table")
+        return Finding(
+            FindingKind.PENDING, time, problem, blocks, Remedy.BY_HAND, "restore the file from a copy of the table"
+        )
     problem, remedy, repair = _remedy(look, instant)
-    return Finding(Kind.PENDING, time, problem, blocks, remedy, repair)
+    return Finding(FindingKind.PENDING, time, problem, blocks, remedy, repair)
 
 
-def _remedy(look: Look, instant: Instant) -> tuple[str, Remedy, str]:
+def _remedy(look: Examination, instant: Instant) -> tuple[str, Remedy, str]:
     time, action = instant.requested_at, instant.action
     target = look.plans.targets.get(time)
     if action is Action.ROLLBACK:
@@ -66,7 +68,7 @@ def _remedy(look: Look, instant: Instant) -> tuple[str, Remedy, str]:
     return problem, Remedy.ROLL_BACK, "roll it back: delete its files, then the instant"
 
 
-def _indexing(look: Look, time: str) -> tuple[str, Remedy, str]:
+def _indexing(look: Examination, time: str) -> tuple[str, Remedy, str]:
     building = ", ".join(look.plans.building.get(time, ()))
     if not building:
         return "its indexes are ready, but it has not completed", Remedy.FINISH_INDEXING, "complete it"
@@ -74,7 +76,7 @@ def _indexing(look: Look, time: str) -> tuple[str, Remedy, str]:
     return problem, Remedy.BY_HAND, "let the engine that began it finish the index, or drop it there"
 
 
-def _service(look: Look, instant: Instant) -> tuple[str, Remedy, str]:
+def _service(look: Examination, instant: Instant) -> tuple[str, Remedy, str]:
     begun = instant.state is State.INFLIGHT
     problem = f"the process that executed this {instant.action} is gone" if begun else "nobody executes this plan"
     if instant.requested_at in look.plans.removable:
@@ -82,8 +84,8 @@ def _service(look: Look, instant: Instant) -> tuple[str, Remedy, str]:
     return problem, Remedy.EXECUTE, f"execute the {instant.action}"
 
 
-def _blocked(look: Look, instant: Instant) -> Iterator[str]:
-    """What cannot go on while the instant is pending."""
+def _blocked(look: Examination, instant: Instant) -> Iterator[str]:
+    """What the pending instant blocks."""
     if instant.action is Action.RESTORE:
         yield "every write and every table service"
         return

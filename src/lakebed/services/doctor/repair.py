@@ -1,7 +1,7 @@
-"""Putting right what was found, by the calls that every writer goes through.
+"""Repairs findings, with the same calls that writers use.
 
-Nothing here trusts the look that came before: whoever repairs takes the table's lock and decides anew, by the clock of
-the store. What is deleted here, and not by a rollback, is deleted inside a section.
+A repair does not trust the examination: it takes the table's lock and decides again, by the clock of the store. Files
+that are deleted here, not by a rollback, are deleted within a section.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.options import parse_index_options, parse_write_options
 from lakebed.services.clean.run import delete_files
-from lakebed.services.doctor.files import find_strays
+from lakebed.services.doctor.files import find_stray_files
 from lakebed.services.doctor.finding import Finding, Remedy
 from lakebed.services.doctor.leftovers import Ended
 from lakebed.services.doctor.listing import (
@@ -58,14 +58,14 @@ from lakebed.transaction.transactions import Transactions
 from lakebed.write.handover import sweep_rows
 
 _AT_ONCE_OR_NEVER = {"hoodie.write.lock.wait_time_ms": "0", "hoodie.write.lock.client.num_retries": "0"}
-"""A lock that has run out can be had at once; one that was renewed meanwhile is not waited for."""
+"""Lock options: an expired lock can be taken at once, and a lock that was renewed meanwhile is not waited for."""
 _AT_ONCE = 1000
-"""So many files are deleted between two looks at the lease of the lock."""
+"""Number of files deleted between two checks of the lock's lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surgery:
-    """What repairs work with."""
+    """The table to repair, and the means of repairs."""
 
     ports: Ports
     timing: Timing
@@ -78,13 +78,13 @@ class Surgery:
 
     @property
     def context(self) -> ServiceContext:
-        """What table services are given."""
+        """The context of table services."""
         handle = TableHandle(self.ports.storage, load_config(self.ports.storage))
         return ServiceContext(handle, self.transactions, InProcess(), parse_write_options(self.options))
 
 
 def repair(surgery: Surgery, findings: Sequence[Finding]) -> dict[Finding, str]:
-    """Puts right what is safe; where that did not work, why not."""
+    """Makes safe repairs; returns problems of findings whose repair failed."""
     problems: dict[Finding, str] = {}
     for remedy in Remedy:
         todo = [finding for finding in findings if finding.remedy is remedy]
@@ -105,7 +105,7 @@ def _try(work: Callable[[], None]) -> str | None:
 def _planned(
     surgery: Surgery, remedy: Remedy, todo: list[Finding]
 ) -> Iterator[tuple[list[Finding], Callable[[], None]]]:
-    """The calls to make, and what each of them is to put right."""
+    """The calls to make, with the findings that each of them repairs."""
     if todo and remedy in _FOR_ALL:
         yield todo, partial(_FOR_ALL[remedy], surgery)
     elif remedy in _FOR_EACH:
@@ -113,9 +113,9 @@ def _planned(
 
 
 def _restore_config(surgery: Surgery) -> None:
-    """As after a crash in the middle of a change: the section goes by the backup, and writes it in its place.
+    """Restores the configuration from its backup, which the section uses as after a crash during a change.
 
-    Apache Hudi deletes a backup that lies beside a whole file before each change. So does this, if it is old.
+    An old backup beside an intact file is deleted, as Apache Hudi does before each change.
     """
     storage = surgery.ports.storage
     with surgery.transactions.section() as section:
@@ -127,7 +127,7 @@ def _restore_config(surgery: Surgery) -> None:
 
 
 def _release(surgery: Surgery, place: str) -> None:
-    """Whoever acquires a lock that has run out takes it over, and gives it up in the end."""
+    """Acquires an expired lock, which takes it over, and releases it."""
     ports = surgery.ports
     provider = "FileSystemBased" if place == HUDI_LOCK_FILE else "StorageBased"
     asked = {**parse_write_options(surgery.options).lock, **_AT_ONCE_OR_NEVER}
@@ -138,7 +138,7 @@ def _release(surgery: Surgery, place: str) -> None:
 
 
 def _restore_definitions(surgery: Surgery) -> None:
-    """Writes index.json anew, under the lock. An index that lost its window knows nothing from then on, and goes."""
+    """Rewrites index.json under the lock, then drops indexes that lost their window: they cover no partition."""
     storage = surgery.ports.storage
     table = TableHandle(storage, load_config(storage)).state()
     with surgery.transactions.section() as section:
@@ -169,7 +169,7 @@ def _finish_indexing(surgery: Surgery) -> None:
 
 
 def _delete(surgery: Surgery) -> None:
-    """Folders are listed before the lock is taken; what becomes of the files is decided under it."""
+    """Deletes dead files: folders are listed before the lock is taken, the decision is made under it."""
     storage = surgery.ports.storage
     state = TableHandle(storage, load_config(storage)).state()
     found, inner = list_files(state), list_metadata_table_files(state)
@@ -192,12 +192,12 @@ def _dead_files(
     held = held_instants(section)
     facts = gather_facts(state, metadata, found, held)
     inner_facts = gather_metadata_facts(state, section.metadata_timeline, inner, held)
-    strays = (*find_strays(facts, _moment(surgery)), *find_strays(inner_facts, _moment(surgery)))
+    strays = (*find_stray_files(facts, _moment(surgery)), *find_stray_files(inner_facts, _moment(surgery)))
     return [stray.file.path for stray in strays if stray.is_dead]
 
 
 def held_instants(section: Section) -> set[str]:
-    """Instants that are not over, on either timeline."""
+    """Instants that are not over, on both timelines."""
     return _pending(section) | targets_of_rollbacks(section) | section.heartbeats.keys()
 
 
@@ -206,10 +206,7 @@ def _pending(section: Section) -> set[str]:
 
 
 def _clear(surgery: Surgery) -> None:
-    """Removes what is left of instants that are over, leases that ran out, and savepoints that were never made.
-
-    And rows that saves have staged which gave no sign of life since.
-    """
+    """Removes leftovers of ended instants, expired leases, unfinished savepoints, and rows staged by dead saves."""
     storage = surgery.ports.storage
     with surgery.transactions.section() as section:
         section.check_no_restore()
@@ -260,11 +257,11 @@ _FOR_ALL: Mapping[Remedy, Callable[[Surgery], None]] = {
     Remedy.CLEAR: _clear,
     Remedy.MAINTAIN: _maintain,
 }
-"""Remedies that see to all that they find."""
+"""Repairs that treat all their findings at once."""
 _FOR_EACH: Mapping[Remedy, Callable[[Surgery, str], None]] = {
     Remedy.RELEASE: _release,
     Remedy.FINISH_RESTORE: _finish_restore,
     Remedy.EXECUTE: _execute,
     Remedy.REBUILD: _rebuild,
 }
-"""Remedies that are told the place."""
+"""Repairs that are called per finding, with its place."""

@@ -1,7 +1,7 @@
-"""What is going on at a table: information, not illness. Ages are by the clock of the store, as for those who judge.
+"""Writes and services in flight on a table: information, not problems. Ages are measured by the clock of the store.
 
-To learn what time it is for the store a small file is written beside the tickets, as every writer does; but only if
-something is under way. Where nothing may be written, the clock of this machine has to do.
+Reading that clock means writing a small file beside the tickets, as every writer does, so it is read only if something
+is in flight. If nothing can be written, the clock of this machine is used.
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ from lakebed.transaction.ports import Ports
 from lakebed.write.handover import list_staged
 
 SAVE = "save"
-"""Rows that Spark's tasks stage for a write that has no instant yet."""
+"""The action of a save from Spark whose tasks stage rows before the write has an instant."""
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """A write or table service that is not over, and when it gave its last sign of life.
+    """A write or table service in flight, and its last sign of life.
 
-    `place` is its instant, or the folder in which a save stages rows. `owner` is what its heartbeat says of its
-    process, if it has one that says something. `silent_s` is how long ago its last sign of life was; `dead_in_s` how
-    much longer others wait for the next one, None if it is a plan that waits to be executed. `staged_bytes` is what
-    rows take that it has staged.
+    `place` is its instant, or the folder in which a save stages rows. `owner` is the process in its heartbeat, if
+    known. `silent_s` is the number of seconds since its last sign of life; `dead_in_s` the seconds until others declare
+    it dead, None for a plan that waits for execution. `staged_bytes` is the size of its staged rows.
     """
 
     place: str
@@ -65,7 +64,7 @@ class _Sight:
 
 
 def find_under_way(ports: Ports, timing: Timing, config: TableConfig) -> tuple[UnderWay, ...]:
-    """Instants that are pending and not dead, in the order of their times, then saves that have no instant yet."""
+    """Pending instants that are not dead, by time, then saves that have no instant yet."""
     storage = ports.storage
     pending = Timeline.of(list_instants(storage, config)).pending()
     if not pending and not list_staged(storage):
@@ -107,7 +106,7 @@ def _beating(sight: _Sight, instant: Instant, beaten: datetime) -> Iterator[Unde
 
 
 def _without_heartbeat(sight: _Sight, instant: Instant, written: datetime) -> Iterator[UnderWay]:
-    """A plan that waits, or that another engine may be executing; or a savepoint or index that is being made."""
+    """A waiting plan, one that another engine may be executing, or a savepoint or index in the making."""
     left = sight.seconds_left(written, sight.timing.service_delay_seconds)
     if left:
         waits = instant.action in SERVICES and instant.state is State.REQUESTED

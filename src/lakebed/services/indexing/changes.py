@@ -1,8 +1,8 @@
-"""What writes have added to the shards of an index since a look at it.
+"""Finds what writes have added to the shards of an index since a snapshot of it.
 
-They are the log files of delta commits that count now and did not then. A compaction of the metadata table in between
-takes nothing away: the log files that it merged stay until they are cleaned. Whenever something cannot be told for
-certain there is no answer, and whoever asks begins anew.
+These are the log files of delta commits that are visible now and were not then. A compaction of the metadata table in
+between does no harm: the log files that it merged stay until they are cleaned. If the changes cannot be determined for
+certain, there is no answer and the caller starts again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakebed.engine.engines import map_bounded
 from lakebed.format.file_names import decode_data_file_name, log_merge_order
 from lakebed.index.kinds import kind_of, merge_logs
-from lakebed.index.layout import Layout
+from lakebed.index.layout import ShardLayout
 from lakebed.index.stored import StoredIndex, data_partition
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.entries import Entries, concat_entries, split_entries
@@ -34,9 +34,9 @@ from lakebed.view.blocks import FiledBlock
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one look at an index found.
+    """A snapshot of an index.
 
-    `counted` has the instants on the metadata table's active timeline that count, and when they completed; `first` is
+    `counted` has the visible instants on the metadata table's active timeline with their completion times; `first` is
     the earliest request there.
     """
 
@@ -48,7 +48,7 @@ class Seen:
 
     @classmethod
     def of(cls, index: StoredIndex) -> Seen:
-        """What there is to see."""
+        """A snapshot of the index as it is now."""
         timeline = index.metadata.timeline
         counted = index.metadata.completions(i.requested_at for i in timeline.commits())
         return cls(index.file_ids, index.partitions, index.definition, counted, timeline.first_requested_at)
@@ -56,14 +56,14 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The log files that writes have added since, by old shard, and when each of these writes completed."""
+    """Log files added by writes, by old shard, and the completion times of these writes."""
 
     logs: Mapping[str, tuple[LogFile, ...]]
     completed: tuple[InstantTime, ...]
 
 
 def find_changes(seen: Seen, now: StoredIndex, timeline: Timeline) -> Changes | None:
-    """What was added since; `timeline` is the table's own. None if that cannot be told, or it is another index."""
+    """What was added since; `timeline` is the data table's. None if unknown, or the index was replaced."""
     if not _is_same(seen, now) or not _still_counts(seen, now.metadata):
         return None
     added = _added_commits(seen, now.metadata)
@@ -81,24 +81,24 @@ def find_changes(seen: Seen, now: StoredIndex, timeline: Timeline) -> Changes | 
 
 
 class ChangeReader:
-    """Reads log files that writes have added. Each is read once, however often it is asked for."""
+    """Reads log files that writes have added, each only once."""
 
     def __init__(self, storage: Storage, partition: str) -> None:
         self._storage, self._partition = storage, partition
         self._blocks: dict[str, tuple[FiledBlock, ...]] = {}
 
     def has(self, changes: Changes) -> bool:
-        """Whether all of them are read."""
+        """Whether all log files have been read."""
         return all(log.name in self._blocks for logs in changes.logs.values() for log in logs)
 
     def load(self, changes: Changes) -> None:
-        """Reads those that are not read yet."""
+        """Reads log files that have not been read yet."""
         missing = [log for logs in changes.logs.values() for log in logs if log.name not in self._blocks]
         for name, blocks in map_bounded(missing, self._load):
             self._blocks[name] = blocks
 
-    def entries(self, changes: Changes, layout: Layout, *, has_ordering: bool) -> dict[str, Entries]:
-        """The newest entry of each key, or that it is deleted, for the shards of another layout, by file id."""
+    def entries(self, changes: Changes, layout: ShardLayout, *, has_ordering: bool) -> dict[str, Entries]:
+        """The newest entry or delete of each key, for the shards of a new layout, by file id."""
         self.load(changes)
         parts: dict[str, list[Entries]] = {}
         for file_id, logs in changes.logs.items():
@@ -116,18 +116,18 @@ class ChangeReader:
 
 
 def _is_same(seen: Seen, now: StoredIndex) -> bool:
-    """Whether it may be the same index. Data partitions that are new may have brought shards of their own."""
+    """Whether it may be the same index; new data partitions may have added shards."""
     new = {data_partition(file_id) for file_id in now.file_ids - seen.file_ids}
     return seen.definition == now.definition and seen.file_ids <= now.file_ids and new.isdisjoint(seen.partitions)
 
 
 def _still_counts(seen: Seen, metadata: MetadataTable) -> bool:
-    """Whether nothing that was seen has been taken back."""
+    """Whether no instant of the snapshot has been rolled back."""
     return metadata.completions(seen.counted) == dict(seen.counted)
 
 
 def _added_commits(seen: Seen, metadata: MetadataTable) -> list[Instant] | None:
-    """The delta commits that count since, without those that merged log files of others; None: some are archived."""
+    """Delta commits since, without compactions; None if some are archived already."""
     timeline = metadata.timeline
     newest = max(seen.counted.values(), default=InstantTime(""))
     if timeline.first_requested_at != seen.first and metadata.archived_after(newest):
@@ -138,8 +138,11 @@ def _added_commits(seen: Seen, metadata: MetadataTable) -> list[Instant] | None:
 
 
 def _is_write(instant: Instant, document: CommitMetadata, timeline: Timeline) -> bool:
-    """Whether a delta commit is of an instant of the table. One that has none built an index, or gave it other shards;
-    or it has statistics of partitions alone, which a write added ahead."""
+    """Whether a delta commit belongs to a write.
+
+    It has the time of an instant of the table, or only partition statistics, which a write added early. Others built or
+    resharded an index.
+    """
     owners = {i.requested_at for i in timeline.completed() if i.action is not Action.INDEXING}
     names = document.write_stats.keys()
     is_ahead = len(names) == 1 and all(kind_of(name).newest_request_wins for name in names)
@@ -147,9 +150,9 @@ def _is_write(instant: Instant, document: CommitMetadata, timeline: Timeline) ->
 
 
 def _named_files(partition: str, written: Iterable[tuple[Instant, CommitMetadata]]) -> set[str]:
-    """Names of the files that delta commits say they have added to the index.
+    """Names of the files that delta commits added to the index.
 
-    Those of Apache Hudi name the log files that were there before, too.
+    Delta commits of Apache Hudi also name older log files.
     """
     found = set()
     for instant, document in written:
@@ -162,7 +165,7 @@ def _named_files(partition: str, written: Iterable[tuple[Instant, CommitMetadata
 
 
 def _by_shard(logs: Collection[LogFile]) -> dict[str, tuple[LogFile, ...]]:
-    """In the order in which they count."""
+    """Log files by shard, in merge order."""
     found: dict[str, tuple[LogFile, ...]] = {}
     for log in sorted(logs, key=log_merge_order):
         found[log.file_id] = (*found.get(log.file_id, ()), log)
@@ -170,10 +173,10 @@ def _by_shard(logs: Collection[LogFile]) -> dict[str, tuple[LogFile, ...]]:
 
 
 def is_contested(changes: Changes, pending: Sequence[Instant]) -> bool:
-    """Whether an instant is pending on the table that was requested after one of these writes had completed.
+    """Whether a pending write was requested after one of these writes completed.
 
-    Such a one may have seen the write, and may change the same keys. Its log file is of an earlier instant than one
-    that tells of the changes now would be, and would count below it.
+    It may change the same keys. Its log file has an earlier instant than one written for the changes now, and would
+    sort below it.
     """
     writes = [i.requested_at for i in pending if i.action.when_completed.changes_data]
     return bool(changes.completed and writes) and min(changes.completed) < max(writes)

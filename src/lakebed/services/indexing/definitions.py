@@ -1,7 +1,7 @@
-"""Index definitions from what else tells of them, for a table whose index.json is lost or broken.
+"""Derives index definitions for a table whose index.json is lost or broken.
 
-Each kind knows what tells of its definition. What a secondary or expression index is on, and the window of an index of
-keys, is said nowhere else.
+Each kind knows what its definition can be derived from. The columns of secondary and expression indexes, and the window
+of an index of keys, are recorded nowhere else.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from lakebed.table import TableState
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """Definitions of indexes, and the indexes of which nothing tells what they are on.
+    """Definitions of indexes, and indexes whose columns are `unknown`.
 
-    An index that has lost its window, as far as definitions go, knows no partition: it is of no use, and does no harm.
+    An index `without_window` has lost it: its definition covers no partition, which is useless but harmless.
     """
 
     definitions: Mapping[str, IndexDefinition]
@@ -31,7 +31,7 @@ class Derived:
 
 
 def defined_state(state: TableState) -> tuple[TableState, Derived, CorruptTableError | None]:
-    """The table with all definitions that can be had, and what is wrong with those that are stored, if something is."""
+    """The table with its definitions, stored or derived, and what is wrong with the stored ones, if anything."""
     try:
         metadata = state.metadata
         if isinstance(metadata, MetadataTable) and metadata.has(KEY_INDEX):
@@ -45,7 +45,7 @@ def defined_state(state: TableState) -> tuple[TableState, Derived, CorruptTableE
 
 
 def derive_definitions(state: TableState) -> Derived:
-    """Definitions of the indexes that the configuration names: as stored if they can be read, else as derived."""
+    """Definitions of the indexes in the table config: as stored if readable, else derived."""
     config = state.config
     known = salvage_index_definitions(state.storage.find(config.index_definitions_path) or b"")
     found = {name: each for name, each in known.items() if name in config.metadata_partitions}

@@ -1,4 +1,4 @@
-"""What `table.indexes` is: the verbs of indexes."""
+"""`table.indexes`: list, create, drop, reshard and validate indexes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from lakebed.model.index import IndexDefinition
 from lakebed.observe import Logged, Observer
 from lakebed.options import parse_index_options
 from lakebed.services.indexing.drop import drop_index
-from lakebed.services.indexing.rebuild import build_index
+from lakebed.services.indexing.rebuild import build_index, reshard_index
 from lakebed.services.indexing.request import parse_request
-from lakebed.services.indexing.reshard import reshard_index
 from lakebed.services.indexing.validate import validate_index
 from lakebed.services.indexing.window import move_window
 from lakebed.table import TableHandle, TableState
@@ -32,9 +31,9 @@ _LOGGED = Logged(logging.getLogger("lakebed.indexes"))
 class IndexInfo:
     """One index of a table; `shards` and `bytes` describe its files.
 
-    `state` is "ready"; "building", by another engine; "broken", if files of it are missing; or "unfinished", if it is
-    defined and not there: a process died while it built or resharded it, or after a restore, or another engine did away
-    with it; or "stale", if another engine has written that does not know of it. Creating it anew mends the last three.
+    `state` is "ready"; "building", by another engine; "broken", if files are missing; "unfinished", if it is defined
+    but does not exist: a process died while building or resharding it, a restore dropped it, or another engine deleted
+    it; or "stale", if another engine has written that does not know the index. Rebuild it in the last three states.
     """
 
     name: str
@@ -46,7 +45,7 @@ class IndexInfo:
 
 
 class Indexes:
-    """The indexes of a table. Every call sees the table as it stands at that moment."""
+    """The indexes of a table. Every call sees the current state of the table."""
 
     def __init__(
         self, handle: TableHandle, transactions: Callable[[], Transactions], options: Mapping[str, str]
@@ -72,17 +71,16 @@ class Indexes:
         outside: str = "scan",
         observer: Observer = _LOGGED,
     ) -> IndexInfo:
-        """Builds an index from the table's rows; other writers wait as long, unless a record index is built anew.
+        """Builds an index from the table's rows. Other writers wait, unless a record index is rebuilt.
 
-        `kind` is told by the name, but for "record" (keys are unique in the table) and "record_partitioned" (unique in
-        each partition). `on` names the columns of statistics; they are the first 32 if it is left out.
-        `shards` are as many as the rows need unless given. A record index is refused if a key occurs twice;
-        `on_duplicate="latest"` lets it find the newest row. `rebuild` replaces an index that is there; a record
-        index stays of its kind unless another one is given.
+        `kind` follows from the name, except for "record" (keys are unique in the table) and "record_partitioned"
+        (unique in each partition). `on` names the columns of statistics, by default the first 32. The default of
+        `shards` depends on the number of rows. A record index fails if a key occurs twice; with `on_duplicate="latest"`
+        it has the newest row. `rebuild` replaces an existing index; a record index keeps its kind unless one is given.
 
-        "record_windowed" is an index for lakebed alone, of the keys of the newest `window` partitions and of those to
-        come, in each of which they are unique. Rows for older ones are, as `outside` says, looked for in files
-        ("scan"), taken for "new", or "refuse"d.
+        "record_windowed" is an index for lakebed alone, over the keys of the newest `window` partitions and of later
+        ones; keys are unique in each partition. For rows of older partitions, `outside` says what to do: find them in
+        files ("scan"), treat them as "new", or "refuse" them.
         """
         observer.phase(f"building {name}")
         request = parse_request(
@@ -106,9 +104,9 @@ class Indexes:
             drop_index(self._transactions(), name)
 
     def reshard(self, name: str = KEY_INDEX, *, shards: int, observer: Observer = _LOGGED) -> IndexInfo:
-        """Gives the record index another number of shards, of each data partition if it is partitioned.
+        """Changes the number of shards of the record index, per data partition if it is partitioned.
 
-        Writers go on meanwhile, but for the end, when what was made in a temporary folder of this machine is stored.
+        Writers continue, except at the end, while files from a temporary folder of this machine are stored.
         """
         observer.phase(f"resharding {name}")
         with self._changes():
@@ -116,12 +114,12 @@ class Indexes:
         return self._find(named_partitions().get(name, name))
 
     def move_window(self) -> str:
-        """Has the window of a record index begin with the newest partitions as they are now; the first of these."""
+        """Moves the window of a record index to the newest partitions; returns the first of them."""
         with self._changes():
             return move_window(self._transactions(), self._handle.state()).first
 
     def validate(self, name: str, *, examples: int = 20, observer: Observer = _LOGGED) -> IndexCheck:
-        """Compares an index with the rows, both ways and completely; at most so many `examples` of each difference."""
+        """Compares an index with the rows, both ways and completely, with up to `examples` per sort of difference."""
         observer.phase(f"validating {name}")
         return validate_index(self._handle, name, examples=examples, observer=observer)
 
@@ -134,7 +132,7 @@ class Indexes:
 
 @dataclass(frozen=True, slots=True)
 class _Forgetting:
-    """Makes a handle look at its table again, whether what was done went well or not."""
+    """Makes a handle reload its table before and after, also on failure."""
 
     handle: TableHandle
 
@@ -146,7 +144,7 @@ class _Forgetting:
 
 
 def describe_indexes(state: TableState) -> Iterator[IndexInfo]:
-    """Every index of a table, ready or not; none that is named if its metadata table cannot be used."""
+    """All indexes of a table, ready or not; if the metadata table cannot be used, only those that do not exist."""
     metadata, definitions = state.metadata, state.definitions
     ready, inflight = state.config.metadata_partitions, state.config.metadata_partitions_inflight
     if isinstance(metadata, MetadataTable):
@@ -163,7 +161,7 @@ def describe_indexes(state: TableState) -> Iterator[IndexInfo]:
 
 
 def _files(metadata: MetadataTable, name: str) -> tuple[str, int, int]:
-    """State, number of shards and bytes of an index that the table's configuration names."""
+    """State, number of shards and bytes of an index in the table config."""
     if name in metadata.stale:
         return STALE, 0, 0
     try:

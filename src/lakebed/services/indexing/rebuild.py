@@ -1,30 +1,32 @@
-"""Building an index: anew while writers go on, if its kind can and it stays what it is; else under the lock.
+"""Builds, rebuilds and reshards an index.
 
-Its entries are made of the rows of a snapshot, as when it was created, and what writes have added to the old index
-since goes on top (see `renew`). Of the old one no file is read that was there before: whatever is wrong
-with these, nobody waits for the repair.
+A rebuild runs while writers continue, if its kind allows that and the definition stays the same; else under the lock.
+Entries come from the rows of a snapshot, and what writes add to the old index meanwhile goes on top (see `renew`). No
+older file of the old index is read, so a broken index can be rebuilt too. Resharding copies stored entries.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakebed.errors import CorruptTableError
+from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.index.build import Build, IndexRequest, Source
-from lakebed.index.kinds import kind_of
-from lakebed.index.layout import Layout, Planned
+from lakebed.index.keys import KEY_INDEX
+from lakebed.index.kinds import kind_of, named_partitions
+from lakebed.index.layout import Planned, ShardLayout
 from lakebed.index.stored import StoredIndex
 from lakebed.metadata import MetadataTable
 from lakebed.observe import SILENT, Observer
 from lakebed.options import IndexOptions
 from lakebed.services.indexing.create import check_request, create_index, plan_definition
-from lakebed.services.indexing.renew import Renewal, renew_online
+from lakebed.services.indexing.renew import Renewal, renew_locked, renew_online
+from lakebed.services.indexing.request import check_shards
 from lakebed.services.indexing.scans import scan_table
 from lakebed.table import TableState
 from lakebed.transaction.transactions import Transactions
 
 _COPIES_MAX = 2
-"""So often it is tried without the lock."""
+"""Number of attempts without the lock."""
 
 
 def build_index(
@@ -34,7 +36,7 @@ def build_index(
     options: IndexOptions,
     observer: Observer = SILENT,
 ) -> None:
-    """Makes an index that is not there yet, or, if that is asked for, one that is."""
+    """Creates an index, or rebuilds one if the request says so."""
     is_there = isinstance(table.metadata, MetadataTable) and table.metadata.has(request.partition)
     if kind_of(request.partition).is_renewed and request.rebuild and is_there:
         work = Renewal(transactions, table, request.partition, observer)
@@ -44,7 +46,7 @@ def build_index(
 
 
 def _rebuild_online(work: Renewal, request: IndexRequest, options: IndexOptions) -> bool:
-    """Whether the index was built anew; not if it becomes another one, or too much happened meanwhile."""
+    """Whether the index was rebuilt; false if its definition changes, or too much changed meanwhile."""
 
     def plan(state: TableState, index: StoredIndex) -> FromRows | None:
         check_request(state, request)
@@ -62,32 +64,71 @@ def _rebuild_online(work: Renewal, request: IndexRequest, options: IndexOptions)
 
 @dataclass(frozen=True, slots=True)
 class FromRows:
-    """The entries of the rows of a table, in shards that were `planned` for them."""
+    """A rebuild: entries from the rows of a table, in `planned` shards."""
 
     planned: Planned
     is_partitioned: bool
 
     @property
     def is_anew(self) -> bool:
-        """Entries come from the rows."""
+        """True: entries come from the rows."""
         return True
 
-    def layout(self, index: StoredIndex) -> Layout:
-        """The shards that were planned; of data partitions that had no rows, or have come since, those they have."""
+    def layout(self, index: StoredIndex) -> ShardLayout:
+        """The planned shards; data partitions without planned ones keep the shards that they have."""
         planned = self.planned.layout
         if not self.is_partitioned:
             every = dict.fromkeys((*planned.shards, *index.partitions), planned.file_ids)
-            return Layout(every, planned.file_ids)
+            return ShardLayout(every, planned.file_ids)
         others = {name: ids for name, ids in index.shards.items() if name not in planned.shards}
         shards = dict(sorted({**planned.shards, **others}.items()))
-        return Layout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))
+        return ShardLayout(shards, tuple(file_id for file_ids in shards.values() for file_id in file_ids))
 
-    def source(self, index: StoredIndex, layout: Layout) -> Source:
-        """The rows."""
+    def source(self, index: StoredIndex, layout: ShardLayout) -> Source:
+        """The rows of the table."""
         del index
         return self.planned.source(layout)
 
     def is_done(self, index: StoredIndex) -> bool:
-        """Never: something is wrong with what is there."""
+        """False: a rebuild is never skipped."""
         del index
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class ByShards:
+    """A reshard: that number of shards, per data partition if the index is partitioned."""
+
+    shards: int
+
+    @property
+    def is_anew(self) -> bool:
+        """False: entries are copied."""
+        return False
+
+    def layout(self, index: StoredIndex) -> ShardLayout:
+        """A layout with that number of shards."""
+        return index.layout(self.shards)
+
+    def source(self, index: StoredIndex, layout: ShardLayout) -> Source:
+        """The entries of the index itself."""
+        return index.source(layout)
+
+    def is_done(self, index: StoredIndex) -> bool:
+        """Whether the index already has these shards."""
+        return index.file_ids == set(self.layout(index).file_ids)
+
+
+def reshard_index(
+    transactions: Transactions, table: TableState, name: str, shards: int, observer: Observer = SILENT
+) -> None:
+    """Redistributes the entries of an index over `shards` shards, per data partition if it is partitioned."""
+    check_shards(shards)
+    partition = named_partitions().get(name, name)
+    if not kind_of(partition).is_renewed:
+        raise InvalidInputError(
+            f"{name} cannot be resharded", hint=f'only the record index can: reshard("{KEY_INDEX}", shards=16)'
+        )
+    work, plan = Renewal(transactions, table, partition, observer), ByShards(shards)
+    if not any(renew_online(work, lambda *_: plan) for _ in range(_COPIES_MAX)):
+        renew_locked(work, plan)

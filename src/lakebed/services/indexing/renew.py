@@ -1,27 +1,26 @@
-"""Putting new base files, and other shards, in the place of those of an index, while writers go on.
+"""Replaces the base files and shards of an index while writers continue.
 
-How many shards there are is told by a listing, for ever and for every engine, so old and new ones cannot lie side by
-side. First all entries are made, without the lock, as base files in a folder of this machine; a crash leaves nothing.
-Then, under the lock, a delta commit of the metadata table gives every shard a new base file:
+Every engine finds the shards of an index by listing them, so old and new ones cannot exist side by side. First all
+entries are staged, without the lock, as base files in a folder of this machine; a crash leaves nothing behind. Then,
+under the lock, a delta commit of the metadata table gives every shard a new base file:
 
-    1  catching up           what writes have added since the copy began is found
-    2  delta commit t        requested and in flight
-    3  base files            of the shards that are there already; readers and crashes know nothing of them
-    4  configuration         does not name the index: reads go without it
-    5  shards                that are new, with their base files
-    6  log files             of t, with what writes have added since, on top of the base files
-    7  delta commit t        completed: all of it counts at once
-    8  old files             go if shards become fewer; else they stay for readers that have begun
-    9  configuration         names the index again, and an indexing instant tells of it
+    1  catching up       finds what writes have added since the copy began
+    2  delta commit t    is requested and in flight
+    3  base files        of existing shards; invisible to readers, harmless after a crash
+    4  table config      drops the index: reads do without it
+    5  shards            that are new, with their base files
+    6  log files         of t, with what writes have added since, on top of the base files
+    7  delta commit t    completes, and all of this becomes visible
+    8  old files         are deleted if there are fewer shards now; else they stay for running reads
+    9  table config      names the index again, and an indexing instant announces it
 
-A crash before 4 leaves the old index, after 9 the new one; in between there is none, until it is created again.
+A crash before 4 leaves the old index, one after 9 the new one; in between there is no index until it is created again.
 
-A write that is under way, and saw one of those that 1 finds, may change the same keys. Its log file is of an earlier
-instant than t, and would count below that of 6. So the end waits a little for a moment without such a write. If none
-comes, new base files take in what was added: the lock is then held while these are encoded.
+A write in flight that has seen a write found by 1 may change the same keys. Its log file has an earlier instant than t
+and would sort below that of 6. So the switch-over waits a little for a moment without such a write. If none comes, what
+was added is merged into new base files, while the lock is held.
 
-If what was copied was taken back meanwhile, or the index is another one, or nobody can tell what was added, the copy is
-of no use.
+The copy is discarded if a copied write was rolled back, the index was replaced, or the changes cannot be determined.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from lakebed.engine.randomness import new_write_token
 from lakebed.errors import CommitUnknownError, CorruptTableError, SnapshotExpiredError, WriteConflictError
 from lakebed.index.build import Source, Target
 from lakebed.index.extra import next_extra
-from lakebed.index.layout import Layout
+from lakebed.index.layout import ShardLayout
 from lakebed.index.stored import StoredIndex
 from lakebed.metadata.bootstrap import create_shards
 from lakebed.metadata.entries import Entries
@@ -63,34 +62,34 @@ from lakebed.transaction.times import format_time, timeline_zone
 from lakebed.transaction.transactions import Transactions
 
 _LOOKS_MAX = 8
-"""So often the table is looked at, under the lock, for a moment that suits the end."""
+"""Number of attempts at the switch-over, each under the lock, while conflicting writes are in flight."""
 _SECONDS_BETWEEN_LOOKS = 0.05
 
 
-class Plan(Protocol):
-    """What an index is to become."""
+class NewForm(Protocol):
+    """The form that an index gets: its shards, and the source of its entries."""
 
     @property
     def is_anew(self) -> bool:
-        """Whether entries are made of the rows, so that the index has all again that it may have come to lack."""
+        """Whether entries come from the rows, which restores all guarantees about the index (see `index/extra.py`)."""
         ...
 
-    def layout(self, index: StoredIndex) -> Layout:
-        """The shards, for the data partitions that the index has by now."""
+    def layout(self, index: StoredIndex) -> ShardLayout:
+        """The new shards, given the data partitions of the index as it is now."""
         ...
 
-    def source(self, index: StoredIndex, layout: Layout) -> Source:
-        """Where the entries come from, as of the moment at which the index was looked at first."""
+    def source(self, index: StoredIndex, layout: ShardLayout) -> Source:
+        """The source of entries, as of the snapshot from which the copy is made."""
         ...
 
     def is_done(self, index: StoredIndex) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the index has this form already."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """Work on an index of a table, and whom to tell how far it is."""
+    """The index to renew, and an observer of progress."""
 
     transactions: Transactions
     table: TableState
@@ -100,7 +99,7 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The entries of an index as they were `seen`, in base files of a new layout that nobody knows of yet."""
+    """The entries of an index as of the snapshot `seen`, in staged base files of a new layout."""
 
     seen: Seen
     staging: Staging
@@ -108,8 +107,8 @@ class Copy:
     meter: Meter
 
 
-def renew_online(work: Renewal, make_plan: Callable[[TableState, StoredIndex], Plan | None]) -> bool:
-    """Whether the index is as planned now; not if too much happened while it was made, or there is no plan."""
+def renew_online(work: Renewal, make_plan: Callable[[TableState, StoredIndex], NewForm | None]) -> bool:
+    """Whether the index was renewed; false if too much changed meanwhile, or there is no plan."""
     work.transactions.rollbacks.run()
     with work.transactions.section() as section:
         settle(work.transactions, section, work.partition)
@@ -123,12 +122,12 @@ def renew_online(work: Renewal, make_plan: Callable[[TableState, StoredIndex], P
                 return plan is not None
             copy = make_copy(work, plan, index, seen, Staging(Path(folder), created_ms, index.has_ordering))
         except (CorruptTableError, SnapshotExpiredError):
-            return False  # A file may have been cleaned meanwhile. If not, whoever holds the lock will tell.
+            return False  # A file may have been cleaned meanwhile; if it is lost, the attempt under the lock fails.
         return publish_copy(work, plan, copy)
 
 
-def renew_locked(work: Renewal, plan: Plan) -> None:
-    """Everything under the lock."""
+def renew_locked(work: Renewal, plan: NewForm) -> None:
+    """Renews the index, all of it under the lock."""
     work.transactions.rollbacks.run()
     with work.transactions.section() as section, TemporaryDirectory(prefix="lakebed-") as folder:
         settle(work.transactions, section, work.partition)
@@ -142,18 +141,18 @@ def renew_locked(work: Renewal, plan: Plan) -> None:
             _publish(section, copy, index, plan.layout(index), {}, extra)
 
 
-def make_copy(work: Renewal, plan: Plan, index: StoredIndex, seen: Seen, staging: Staging) -> Copy:
-    """Makes the base files of all shards. Nothing is written to the table."""
+def make_copy(work: Renewal, plan: NewForm, index: StoredIndex, seen: Seen, staging: Staging) -> Copy:
+    """Stages the base files of all shards. Nothing is written to the table."""
     layout = plan.layout(index)
     source = plan.source(index, layout)
     meter = Meter(work.partition, source.pieces * source.passes + 2 * len(layout.file_ids), work.observer)
     return Copy(seen, staging, staging.stage_all(source, layout.file_ids, meter), meter)
 
 
-def publish_copy(work: Renewal, plan: Plan, copy: Copy) -> bool:
-    """Catches up with writers and puts a copy in the place of the index; False if it is of no use any more.
+def publish_copy(work: Renewal, plan: NewForm, copy: Copy) -> bool:
+    """Catches up with writers and replaces the index by a copy; false if the copy cannot be used any more.
 
-    What writers have added by the first look is read without the lock.
+    What writers have added by the first attempt is read without the lock.
     """
     reader = ChangeReader(work.table.storage, work.partition)
     for looks_left in reversed(range(_LOOKS_MAX)):
@@ -176,12 +175,14 @@ def publish_copy(work: Renewal, plan: Plan, copy: Copy) -> bool:
         reader.load(changes)
         if not is_calm:
             section.ports.clock.sleep(_SECONDS_BETWEEN_LOOKS)
-    raise AssertionError("the last look ends it")
+    raise AssertionError("the last attempt returns")
 
 
 def _unsettled(section: Section) -> InstantTime | None:
-    """A write under way that has entries in the metadata table: they lie in the old shards; or one about to be undone,
-    which would leave its entries in the new ones."""
+    """A write with entries in the metadata table that is in flight, or about to be rolled back; None if there is none.
+
+    Entries of the former are in the old shards. Those of the latter would stay in the new ones.
+    """
     pending = {i.requested_at for i in section.timeline.pending()} | targets_of_rollbacks(section)
     return min((i.requested_at for i in section.metadata_timeline if i.requested_at in pending), default=None)
 
@@ -199,15 +200,15 @@ def _catch_up(
     section: Section,
     copy: Copy,
     index: StoredIndex,
-    layout: Layout,
+    layout: ShardLayout,
     added: Mapping[str, Entries],
     extra: Mapping[str, str],
     *,
     in_base_files: bool,
 ) -> None:
-    """Publishes a copy with what was `added` since: in log files, or in new base files.
+    """Publishes a copy with the entries `added` since, in log files or in new base files.
 
-    Shards of data partitions that were not there when the copy was made have all they have from there.
+    Shards of data partitions that came after the copy get all their entries from these.
     """
     folded = {
         file_id: added.get(file_id, Entries.of({}))
@@ -220,10 +221,10 @@ def _catch_up(
     _publish(section, replace(copy, staged=staged), index, layout, logged, extra)
 
 
-def _extra(section: Section, plan: Plan, partition: str, *, was_written: bool) -> Mapping[str, str] | None:
-    """What the delta commit is to say of all entries: what was so before, or that they are whole, if made anew.
+def _extra(section: Section, plan: NewForm, partition: str, *, was_written: bool) -> Mapping[str, str] | None:
+    """Extra metadata of the delta commit: the guarantees that held before, or all of them if entries come from rows.
 
-    None if nobody can tell: not all was so before, and something `was_written` meanwhile.
+    None if it is unknown whether all hold: some did not before, and something `was_written` meanwhile.
     """
     definitions = stored_definitions(section)
     known, whole = next_extra(section, definitions), next_extra(section, definitions, built=partition)
@@ -236,7 +237,7 @@ def _publish(
     section: Section,
     copy: Copy,
     old: StoredIndex,
-    layout: Layout,
+    layout: ShardLayout,
     added: Mapping[str, Entries],
     extra: Mapping[str, str],
 ) -> None:
@@ -250,7 +251,7 @@ def _publish(
     except CommitUnknownError:
         raise
     except Exception:
-        set_ready(section, ready)  # The old shards are as they were.
+        set_ready(section, ready)  # The old shards are unchanged.
         raise
     if not old.file_ids <= set(layout.file_ids):
         clear_partition(section, old.partition, keep=instant)
@@ -259,7 +260,7 @@ def _publish(
 
 
 def _store(
-    section: Section, copy: Copy, old: StoredIndex, layout: Layout, instant: InstantTime
+    section: Section, copy: Copy, old: StoredIndex, layout: ShardLayout, instant: InstantTime
 ) -> tuple[WriteStat, ...]:
     """Steps 3 to 5."""
     now = section.ports.clock.now_ms()

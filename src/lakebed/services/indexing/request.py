@@ -1,4 +1,4 @@
-"""What a user asks for when an index is to be created, checked before anything is read."""
+"""Parses and checks the arguments of `indexes.create` before anything is read."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from lakebed.index.names import other_names
 from lakebed.model.index import OUTSIDE
 
 _SHARDS_MAX = 10_000
+"""Maximum number of shards of an index."""
 
 
 def parse_request(
@@ -63,6 +64,6 @@ def _check_window(kind: str, window: int | None, outside: str) -> None:
 
 
 def check_shards(shards: int | None) -> None:
-    """Raises InvalidInputError for a number of shards that no index has."""
+    """Raises InvalidInputError if an index cannot have that number of shards."""
     if shards is not None and not 1 <= shards <= _SHARDS_MAX:
         raise InvalidInputError(f"an index cannot have {shards} shards", hint=f"use a number from 1 to {_SHARDS_MAX}")

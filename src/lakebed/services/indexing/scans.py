@@ -1,4 +1,4 @@
-"""Scans of a table for indexes that are made of rows."""
+"""Scans of a table, for building and checking indexes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SliceScan:
 
     @property
     def file_slice(self) -> FileSlice:
-        """What is read."""
+        """The file slice to read."""
         return self.task.file_slice
 
     @property
@@ -31,13 +31,13 @@ class SliceScan:
         return self.task.config
 
     def read(self, columns: Sequence[str] | None = None, keys: frozenset[str] | None = None) -> pa.Table:
-        """The rows, with other columns or of some keys only if that is asked for."""
+        """Reads the rows; `columns` and `keys` override those of the scan."""
         task = self.task if columns is None else replace(self.task, columns=tuple(columns))
         return read_slice(task if keys is None else replace(task, keys=keys))
 
 
 def scan_table(state: TableState, columns: Sequence[str]) -> list[SliceScan]:
-    """A scan of each file slice of the newest snapshot."""
+    """One scan per file slice of the newest snapshot."""
     slices = state.latest_slices
     scans = plan_slices(state, state.latest, slices, columns=columns, where=None, is_latest=True)
     return [*map(SliceScan, scans.tasks)]

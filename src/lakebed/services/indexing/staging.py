@@ -1,6 +1,6 @@
-"""Base files of shards that wait in a folder of this machine until they may become part of the table.
+"""Staging area for base files of shards: a folder of this machine, until they become part of the table.
 
-What is in them does not depend on the instant that they will be of: their names alone say that.
+The content of a base file does not depend on its instant, only its name does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lakebed.storage.problems import os_errors_typed
 
 @dataclass(frozen=True, slots=True)
 class StagedShard:
-    """A base file on this machine."""
+    """A staged base file."""
 
     file_id: str
     path: Path
@@ -35,19 +35,19 @@ class StagedShard:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """A folder for base files of a record index; `has_ordering`: their entries carry ordering values."""
+    """A folder for base files of an index; `has_ordering`: entries carry ordering values."""
 
     folder: Path
     created_ms: int
     has_ordering: bool
 
     def stage_all(self, source: Source, file_ids: Sequence[str], meter: Meter) -> dict[str, StagedShard]:
-        """Puts the base files of all shards there, also of those without an entry; by file id."""
+        """Stages base files of all shards, empty ones included; by file id."""
         staged = map_shards(source, file_ids, self._stage, meter, all_shards=True)
         return {shard.file_id: shard for shard in staged}
 
     def stage_changed(self, changed: Sequence[tuple[StagedShard | None, str, Entries]]) -> Iterator[StagedShard]:
-        """Puts base files there that have the entries of those that are staged, if they are, and newer ones."""
+        """Stages base files that merge newer entries into the staged ones, if any."""
         taken = sum(1 for _ in self.folder.iterdir())
         return map_bounded(
             enumerate(changed, taken), lambda task: self._stage(task[0], task[1][1], _with_newer(*task[1]))
@@ -62,7 +62,7 @@ class Staging:
 
 
 def store_staged(target: Target, shards: Sequence[StagedShard], meter: Meter, *, first: int) -> Iterator[WriteStat]:
-    """Makes staged base files part of the table, under numbers from the `first` on."""
+    """Stores staged base files in the table; their write tokens are numbered from `first`."""
 
     def store(task: tuple[int, StagedShard]) -> WriteStat:
         number, shard = task
@@ -82,7 +82,7 @@ def store_staged(target: Target, shards: Sequence[StagedShard], meter: Meter, *,
 
 
 def _with_newer(shard: StagedShard | None, file_id: str, newer: Entries) -> Entries:
-    """The entries of a staged base file, but for keys of which there are newer ones, and these."""
+    """The entries of a staged base file, replaced by newer ones of the same keys."""
     nothing = Entries.of({})
     added = Entries(newer.keys, newer.values, nothing.deletes)
     if shard is None or not shard.entry_count:

@@ -1,4 +1,4 @@
-"""Comparing an index with what it is an index of, while others may write."""
+"""Compares an index with the data, while writers may continue."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from lakebed.services.indexing.scans import scan_table
 from lakebed.table import TableHandle, TableState
 
 _TRIES = 5
+"""Attempts to see table and index without a write in between."""
 
 
 def validate_index(handle: TableHandle, name: str, *, examples: int = 20, observer: Observer = SILENT) -> IndexCheck:
-    """How an index compares with the data of one snapshot; nothing is locked or written."""
+    """Compares an index with one snapshot of the data; takes no lock and writes nothing."""
     partition = named_partitions().get(name, name)
     state, metadata, problem = _look(handle, partition)
     kind, tally = kind_of(partition), Tally(partition, examples)
@@ -24,10 +25,7 @@ def validate_index(handle: TableHandle, name: str, *, examples: int = 20, observ
 
 
 def _look(handle: TableHandle, partition: str) -> tuple[TableState, MetadataTable, str | None]:
-    """Table and index as they stood at one moment, and what is wrong with the stored definitions, if something is.
-
-    None completed a write between both looks.
-    """
+    """Table and index, read without a write in between, and what is wrong with stored definitions, if anything."""
     for _ in range(_TRIES):
         handle.forget()
         seen = handle.state()

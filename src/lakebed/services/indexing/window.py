@@ -1,10 +1,10 @@
-"""Moving the window of a record index that knows the newest partitions only.
+"""Moves the window of a record index to the newest partitions.
 
-    1  definition       says where the window begins now: entries before that are not used any more
-    2  shards           of partitions that had left it the time before go; readers that began since do not know them
-    3  indexing instant tells other processes to look at the table again
+    1  definition       gets the new start of the window: entries before it are not used any more
+    2  shards           of partitions that left the window in an earlier move are deleted; no reader uses them any more
+    3  indexing instant makes other processes reload the table
 
-A crash after 1 leaves files that nobody reads; the next move deletes them.
+A crash after 1 leaves unused files; the next move deletes them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lakebed.transaction.transactions import Transactions
 
 
 def move_window(transactions: Transactions, table: TableState) -> IndexWindow:
-    """Has the window begin with the newest partitions as they are now; where it begins and what it is."""
+    """Moves the window to the newest partitions; returns the window."""
     with transactions.section() as section:
         settle(transactions, section, KEY_INDEX)
         state = fresh_state(table, section)
