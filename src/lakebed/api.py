@@ -27,11 +27,10 @@ from lakebed.options import (
     storage_options,
     warn_of_unknown,
 )
-from lakebed.read.changes import plan_changes
-from lakebed.read.explain import Explanation
 from lakebed.read.lease import expiry_told, plan_leased, take_lease
 from lakebed.read.lookup import lookup_keys
-from lakebed.read.scan import ScanPlan, plan_scan, read_arrow, take_snapshot
+from lakebed.read.scan import Explanation, ScanPlan, plan_changes, plan_scan, read_arrow
+from lakebed.read.snapshot import take_snapshot
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage import open_storage
 from lakebed.table import TableHandle, open_handle

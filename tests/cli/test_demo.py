@@ -12,8 +12,8 @@ from lakebed.cli import demo
 from lakebed.cli.demo import Call, Chapter, Outcome, collect, play, tell
 from lakebed.cli.output import PipeOutput
 from lakebed.errors import InvalidInputError
-from lakebed.reports.json_text import plain
-from lakebed.reports.rows import RowsReport
+from lakebed.reports.report import plain
+from lakebed.reports.table import RowsReport
 
 
 @pytest.fixture(scope="module")

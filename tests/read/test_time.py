@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta, timezone
 import pytest
 
 import lakebed
-from lakebed.read.as_of import moment
+from lakebed.read.snapshot import moment
 
 
 def keys(table) -> dict[str, int]:

@@ -11,9 +11,8 @@ import pytest
 
 from lakebed.api import open_table
 from lakebed.errors import InvalidInputError
-from lakebed.reports import rows as rows_module
-from lakebed.reports.rows import lookup_report, rows_report
-from lakebed.reports.table import config_report, files_report, indexes_report
+from lakebed.reports import table as table_module
+from lakebed.reports.table import config_report, files_report, indexes_report, lookup_report, rows_report
 from lakebed.reports.timeline import TimelineEntry, Written, moment, timeline_report
 
 COMPACTED = "hudi120_mor_part_compacted"
@@ -125,8 +124,8 @@ def test_rows_up_to_the_limit(unpack) -> None:
 
 def test_slices_beyond_the_limit_stay_closed(unpack, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
-    read_slice = rows_module.read_slice
-    monkeypatch.setattr(rows_module, "read_slice", lambda task: opened.append(task) or read_slice(task))
+    read_slice = table_module.read_slice
+    monkeypatch.setattr(table_module, "read_slice", lambda task: opened.append(task) or read_slice(task))
     rows_report(open_table(unpack(COMPACTED).path), limit=1)
     assert len(opened) == 1
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakebed.write.files.parquet_columns import Encodings, column_options, known_options
+from lakebed.write.files.encoding import Encodings, column_options, known_options
 
 RANDOM = Random(0)
 ROWS = 5000

@@ -162,7 +162,7 @@ def read(
     option: Options = None,
 ) -> None:
     """Show the first rows."""
-    from lakebed.reports.rows import rows_report
+    from lakebed.reports.table import rows_report
 
     table = open_path(path, option)
     rows = rows_report(table, columns=split_columns(columns), where=where, as_of=as_of, mode=mode.value, limit=limit)
@@ -180,7 +180,7 @@ def lookup(
     option: Options = None,
 ) -> None:
     """Show the rows of record keys, by the record index."""
-    from lakebed.reports.rows import lookup_report
+    from lakebed.reports.table import lookup_report
 
     show(lookup_report(open_path(path, option), keys, split_columns(columns)), as_json)
 

@@ -20,7 +20,7 @@ from lakebed.cli.words import count, duration
 from lakebed.engine.session import local_session
 from lakebed.errors import LakebedError
 from lakebed.reports.report import Report
-from lakebed.reports.rows import LookupReport, RowsReport
+from lakebed.reports.table import LookupReport, RowsReport
 from lakebed.reports.timeline import timeline_report
 
 if TYPE_CHECKING:

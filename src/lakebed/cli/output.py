@@ -8,8 +8,7 @@ from typing import Protocol, TextIO
 from lakebed.cli.grid import layout
 from lakebed.cli.text import describe
 from lakebed.cli.words import printable
-from lakebed.reports.json_text import encode_json
-from lakebed.reports.report import Report
+from lakebed.reports.report import Report, encode_json
 
 
 class Output(Protocol):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lakebed.cli.words import count, printable
 from lakebed.observe import Observer, Silent
-from lakebed.reports.json_text import encode_json
+from lakebed.reports.report import encode_json
 from lakebed.reports.services import run_entry
 from lakebed.services.table_services import WAITING, Done
 

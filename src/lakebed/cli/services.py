@@ -19,8 +19,17 @@ from lakebed.cli.arguments import (
     split_columns,
 )
 from lakebed.model.words import Word
-from lakebed.reports.doctor import RepairReport, cure_report, examine_report
-from lakebed.reports.services import DONE, ServiceEntry, ServicesReport, pass_report, result_entry, rollback_entries
+from lakebed.reports.services import (
+    DONE,
+    RepairReport,
+    ServiceEntry,
+    ServicesReport,
+    cure_report,
+    examine_report,
+    pass_report,
+    result_entry,
+    rollback_entries,
+)
 
 if TYPE_CHECKING:
     from lakebed.services.values import ServiceResult

@@ -12,13 +12,20 @@ import pyarrow as pa
 from lakebed.cli.grid import Column, Grid, grid
 from lakebed.cli.words import NOTHING, count, duration, listed, readable, size
 from lakebed.model.words import META_COLUMNS
-from lakebed.read.explain import Explanation, PruneStep
-from lakebed.reports.doctor import DoctorReport, RepairReport
-from lakebed.reports.json_text import encode_json, plain
-from lakebed.reports.report import Report
-from lakebed.reports.rows import LookupReport, RowsReport
-from lakebed.reports.services import ServicesReport
-from lakebed.reports.table import CheckReport, ConfigReport, FilesReport, IndexesReport, SchemaReport, SliceEntry
+from lakebed.read.prune import PruneStep
+from lakebed.read.scan import Explanation
+from lakebed.reports.report import Report, encode_json, plain
+from lakebed.reports.services import DoctorReport, RepairReport, ServicesReport
+from lakebed.reports.table import (
+    CheckReport,
+    ConfigReport,
+    FilesReport,
+    IndexesReport,
+    LookupReport,
+    RowsReport,
+    SchemaReport,
+    SliceEntry,
+)
 from lakebed.reports.timeline import TimelineEntry, TimelineReport, Written
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_TIME
 from lakebed.read.base_file import PARQUET, read_base_file
-from lakebed.read.conform import conform_array, conform_table
-from lakebed.read.derived import plan_columns
+from lakebed.read.columns import conform_array, conform_table, plan_columns
 from lakebed.read.keyed_files import HeldStorage, find_base_rows, find_block_rows, may_hold
 from lakebed.read.merge import Kind, Part, Rules, merge_rules, merge_slice
 from lakebed.storage import Storage

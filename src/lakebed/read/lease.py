@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from lakebed.errors import CorruptTableError, InvalidInputError, LakebedError, SnapshotExpiredError
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.read.as_of import Completion, completion_as_of
-from lakebed.read.scan import ScanPlan, plan_scan, take_snapshot
+from lakebed.read.scan import ScanPlan, plan_scan
+from lakebed.read.snapshot import Completion, completion_as_of, take_snapshot
 from lakebed.table import TableHandle, TableState
 from lakebed.transaction.heartbeats import Heartbeat, Timing
 from lakebed.transaction.leases import start_lease

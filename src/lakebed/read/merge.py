@@ -19,13 +19,12 @@ import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedTableError
 from lakebed.format.arrow import empty_table, flag_array, flags_of, ints_of, number_array, position_array
+from lakebed.kernels.buffers import Bools, Int64s
 from lakebed.kernels.events import accept_events
 from lakebed.model.config import TableConfig
 from lakebed.model.words import MergeMode
 
 _ABSENT = number_array(np.array([-1], np.int32), pa.int32())[0]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 class Rules(IntEnum):
@@ -63,7 +62,7 @@ class Part:
         """The events of some keys."""
         return self.take(np.flatnonzero(flags_of(pc.is_in(self.keys, value_set=wanted))))
 
-    def take(self, positions: Ints) -> Part:
+    def take(self, positions: Int64s) -> Part:
         """The events at `positions`."""
         taken = position_array(positions)
         ordering = tuple(values.take(taken) for values in self.ordering)
@@ -159,18 +158,18 @@ class _Events:
     `written` is an event's place in order of writing, `starts` where each key begins.
     """
 
-    written: Ints
-    starts: Ints
+    written: Int64s
+    starts: Int64s
     kinds: npt.NDArray[np.int8]
     accepted: Bools
 
-    def last_per_key(self, chosen: Bools) -> Ints:
+    def last_per_key(self, chosen: Bools) -> Int64s:
         """For each key the position of its last chosen event, -1 if it has none."""
         positions = np.where(chosen, np.arange(len(chosen)), -1)
-        last: Ints = np.maximum.reduceat(positions, self.starts) if len(positions) else positions
+        last: Int64s = np.maximum.reduceat(positions, self.starts) if len(positions) else positions
         return last
 
-    def live(self, *, until: int | None = None) -> Ints:
+    def live(self, *, until: int | None = None) -> Int64s:
         """The records that are the last accepted event of their key; `until`: of those written before that place."""
         last = self.last_per_key(self.accepted)
         places = self.written[last[self.kinds[last] == Kind.RECORD]]
@@ -191,7 +190,7 @@ class _Events:
         )
 
 
-def _accept(parts: Sequence[Part], codes: Ints, base_count: int, rules: Rules) -> _Events:
+def _accept(parts: Sequence[Part], codes: Int64s, base_count: int, rules: Rules) -> _Events:
     written = np.argsort(codes, kind="stable")
     keys = codes[written]
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else np.empty(0, np.int64)
@@ -211,14 +210,14 @@ def _take_winners(parts: Sequence[Part], events: _Events, schema: pa.Schema) -> 
     return _take_columns(parts, events, rows, row_of)
 
 
-def _rows_of_events(parts: Sequence[Part], schema: pa.Schema) -> tuple[pa.Table, Ints, Bools]:
+def _rows_of_events(parts: Sequence[Part], schema: pa.Schema) -> tuple[pa.Table, Int64s, Bools]:
     """All rows of parts, and for each event, in order of writing, which of them is its own, and whether it has one."""
     rows = pa.concat_tables([part.rows for part in parts if part.rows is not None] or [empty_table(schema)])
     has_row = np.concatenate([np.full(len(part.kinds), part.rows is not None) for part in parts])
     return rows.unify_dictionaries(), np.cumsum(has_row) - 1, has_row
 
 
-def _take_columns(parts: Sequence[Part], events: _Events, rows: pa.Table, row_of: Ints) -> pa.Table:
+def _take_columns(parts: Sequence[Part], events: _Events, rows: pa.Table, row_of: Int64s) -> pa.Table:
     """Each column from the last accepted record, since the last accepted delete, that carries it."""
     alive = events.kinds[events.last_per_key(events.accepted)] == Kind.RECORD
     of_part = np.repeat(np.arange(len(parts)), [len(part.kinds) for part in parts])[events.written]
@@ -234,17 +233,17 @@ def _take_columns(parts: Sequence[Part], events: _Events, rows: pa.Table, row_of
     return pa.table(columns, schema=rows.schema)
 
 
-def _first_positions(codes: Ints) -> Ints:
+def _first_positions(codes: Int64s) -> Int64s:
     """Rows whose key occurs in the logs; of several with one key the first.
 
     Plain inserts may repeat a key inside a base file: a log record then changes the first of them, as in Apache Hudi.
     """
     matched = np.flatnonzero(codes >= 0)
-    first: Ints = np.sort(matched[np.unique(codes[matched], return_index=True)[1]])
+    first: Int64s = np.sort(matched[np.unique(codes[matched], return_index=True)[1]])
     return first
 
 
-def _rank_ordering(parts: Sequence[Part]) -> Ints:
+def _rank_ordering(parts: Sequence[Part]) -> Int64s:
     """Ordering values as integers that compare alike; several fields compare one after the other, nulls are lowest."""
     fields = [pa.chunked_array(arrays) for arrays in zip(*(part.ordering for part in parts), strict=True)]
     if len(fields) == 1 and _compares_as_int(fields[0]):

@@ -1,8 +1,9 @@
-"""Leaving out file slices that cannot hold a matching row: by their path, then by each kind of index in turn."""
+"""Pruning: excludes file slices that cannot hold a matching row, by partition path, then by each kind of index."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,13 +15,28 @@ from lakebed.filter.ranges import Ranges
 from lakebed.index.kinds import lookup_kind, pruning_kinds
 from lakebed.index.prune import Kept, NotUsed, Query, Slices, keep_partitions, wanted_keys
 from lakebed.metadata import MetadataTable, Unusable
-from lakebed.read.explain import PruneStep
 from lakebed.read.file_slice import KEYS_FEW as LOOKUP_KEYS_MAX
 
 _PATHS = "partition path"
 _CHANGED = "it was dropped or built anew while the table was read"
 
 Pruner = Callable[[Query, Slices], "Kept | NotUsed"]
+
+
+@dataclass(frozen=True, slots=True)
+class PruneStep:
+    """What one index did for a scan: used or not, and why."""
+
+    index: str
+    used: bool
+    reason: str
+    slices_before: int
+    slices_after: int
+
+    def __str__(self) -> str:
+        if not self.used:
+            return f"{self.index}: not used, {self.reason}"
+        return f"{self.index}: {self.slices_before} -> {self.slices_after} file slices, {self.reason}"
 
 
 def prune_slices(query: Query, slices: Slices) -> tuple[Slices, tuple[PruneStep, ...]]:

@@ -17,9 +17,8 @@ from lakebed.filter.evaluate import to_spark_sql
 from lakebed.filter.partitions import columns_from_path
 from lakebed.read.base_file import PARQUET
 from lakebed.read.file_slice import SliceTask, read_slice
-from lakebed.read.repeated import leave_out, put_back, sent_schema, sent_task
 from lakebed.read.scan import ScanPlan
-from lakebed.read.spark_columns import plan_spark_columns, spark_schema
+from lakebed.read.spark_columns import leave_out, plan_spark_columns, put_back, sent_schema, sent_task, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,24 +1,34 @@
-"""Columns that Spark derives by itself from others: what is not read need not be decoded, sent and copied.
+"""Columns that workers do not send to Spark, because Spark can compute them.
 
-The counterpart, in SQL, of `read/derived.py`.
+- Columns that follow from others: the counterpart, in SQL, of `read/columns.py`.
+- Values that most rows of a slice repeat: its partition path and, in rows that no log file has changed, the file name
+  and the commit time. They are sent once, in the plan, and each row carries the number of its slice. Rows from a Python
+  worker cost time per value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.filter.partitions import NO_VALUE, columns_from_path
+from lakebed.filter.predicate import columns_of
 from lakebed.model.config import TableConfig
-from lakebed.model.words import PARTITION_PATH, RECORD_KEY
-from lakebed.read.derived import key_copy
+from lakebed.model.words import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
+from lakebed.read.columns import REPETITIVE, as_dictionary, key_copy
+from lakebed.read.file_slice import SliceTask
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
+
+SLICE = "_lakebed_slice"
+"""The column of slice numbers; the complement of a number (`~number`) marks rows from which nothing was left out."""
+_SEPARATOR = "\x1f"
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -79,3 +89,68 @@ def path_expression(name: str, spark_type: str, config: TableConfig) -> str:
 
 def _only(schema: pa.Schema, names: set[str]) -> pa.Schema:
     return pa.schema([field for field in schema if field.name in names])
+
+
+def sent_schema(tasks: Sequence[SliceTask], read: pa.Schema) -> pa.Schema | None:
+    """The schema that rows of `read` are sent in; None if nothing is gained by leaving values out, or it cannot be."""
+    if not tasks[0].config.has_meta_columns or not {PARTITION_PATH, FILE_NAME} & set(read.names):
+        return None
+    ambiguous = any(_SEPARATOR in value for task in tasks for value in _repeated(task).values())
+    if ambiguous or SLICE in map(str.lower, read.names):
+        return None
+    kept = [field for field in read if field.name != PARTITION_PATH]
+    fields = [field.with_nullable(True) if field.name in REPETITIVE else field for field in kept]
+    return pa.schema([*fields, pa.field(SLICE, pa.int32())])
+
+
+def sent_task(task: SliceTask, sent: pa.Schema) -> SliceTask:
+    """The task that gives what `leave_out` needs: dictionaries, where nothing else looks at the column."""
+    compared = columns_of(task.predicate) if task.predicate is not None else frozenset()
+    plain = compared | {COMMIT_TIME} if task.written_by is not None else compared
+    fields = [as_dictionary(f) if f.name in REPETITIVE and f.name not in plain else f for f in task.schema]
+    columns = tuple(name for name in sent.names if name != SLICE)
+    return replace(task, schema=pa.schema(fields), columns=columns)
+
+
+def leave_out(rows: pa.Table, task: SliceTask, number: int, sent: pa.Schema) -> pa.Table:
+    """The rows of a slice as they are sent, with its number."""
+    often = [name for name in REPETITIVE if name in sent.names]
+    # A null is sent for what Spark shall put back: where there are true ones, everything is sent.
+    sends_all = any(rows[name].null_count for name in often)
+    repeated = {} if sends_all else _repeated(task)
+    columns = {name: rows[name] for name in sent.names if name != SLICE}
+    for name in often:
+        chunks = [_without(chunk, repeated.get(name)) for chunk in rows[name].chunks]
+        columns[name] = pa.chunked_array(chunks, pa.string())
+    columns[SLICE] = pa.repeat(pa.scalar(~number if sends_all else number, pa.int32()), rows.num_rows)
+    return pa.table(columns, schema=sent)
+
+
+def put_back(frame: DataFrame, tasks: Sequence[SliceTask]) -> DataFrame:
+    """A frame of sent rows with all values; `tasks` in the order of their numbers."""
+    from pyspark.sql import functions as f
+
+    known, number = [_repeated(task) for task in tasks], f.col(SLICE)
+
+    def of_slice(name: str, at: Column) -> Column:
+        # One literal, which Spark splits while it plans: thousands of them would cost more than the scan.
+        joined = f.lit(_SEPARATOR.join(values.get(name, "") for values in known))
+        return f.get(f.split(joined, _SEPARATOR), at)
+
+    whole = {PARTITION_PATH: of_slice(PARTITION_PATH, f.greatest(number, f.bitwise_not(number)))}
+    often = [name for name in REPETITIVE if name in frame.columns]
+    return frame.withColumns(whole | {name: f.coalesce(f.col(name), of_slice(name, number)) for name in often})
+
+
+def _repeated(task: SliceTask) -> dict[str, str]:
+    base, folder = task.file_slice.base, {PARTITION_PATH: task.file_slice.group.partition}
+    return folder if base is None else {**folder, FILE_NAME: base.name, COMMIT_TIME: base.instant}
+
+
+def _without(column: pa.Array, value: str | None) -> pa.Array:
+    """`column` as plain text, null where it is `value`."""
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    words = encoded.dictionary
+    if value is not None:
+        words = pc.if_else(pc.equal(words, value), pa.scalar(None, pa.string()), words)
+    return words.take(encoded.indices)

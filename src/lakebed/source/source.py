@@ -10,9 +10,8 @@ from pyspark.sql import datasource as ds
 
 from lakebed.errors import InvalidInputError
 from lakebed.options import ReadOptions, parse_read_options, storage_options, warn_of_unknown
-from lakebed.read.changes import plan_changes
 from lakebed.read.file_slice import SliceTask, read_slice
-from lakebed.read.scan import ScanPlan, plan_scan
+from lakebed.read.scan import ScanPlan, plan_changes, plan_scan
 from lakebed.read.spark import BATCH_ROWS, pack_tasks
 from lakebed.read.spark_columns import spark_schema
 from lakebed.source.named import NamedWriter, find_named, find_named_target, is_naming, name_columns, naming_options

@@ -1,4 +1,7 @@
-"""Assigning: which file group each incoming row is written to. Inserts fill small files first, then new ones."""
+"""Assigning: which file group each incoming row is written to. Inserts fill small files first, then new ones.
+
+The free space of small files and the rows that a new file takes are estimated from the newest commits.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,28 @@ from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from lakebed.index.keys import is_shared
+from lakebed.kernels.buffers import Bools, Int64s
 from lakebed.kernels.grouping import group_rows
+from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
-from lakebed.write.tag.files import Ints, Tags
-from lakebed.write.values import DELETED, FileSizing
+from lakebed.model.words import TableType
+from lakebed.table import TableState
+from lakebed.transaction.pending import pending_rivals
+from lakebed.write.operations import Operation
+from lakebed.write.tag.files import Tags
+from lakebed.write.values import DELETED, FileSizing, WriteContext
 
 _COMPACTED_SHARE = {"avro": 0.35, "parquet": 1.0}
 """Size of a base file relative to the log files compacted into it, by log format. Avro's is Apache Hudi's estimate."""
-
+_TYPICAL_FILE_BYTES = 1 << 20
+"""Base files below this size are mostly footer and say nothing about the size of a row."""
+_ENCODED_SHARE = 0.4
+"""What is left of Arrow's bytes in a base file, where no earlier file tells."""
 FileIds = Callable[[], str]
 """A new file id: a UUID and a counter, `<uuid>-0`."""
-
-Numbers = TypeVar("Numbers", Ints, range)
+Numbers = TypeVar("Numbers", Int64s, range)
 """Row numbers: those of rows at hand, or of rows that are only counted."""
 
 
@@ -34,22 +45,22 @@ class Assignment:
 
     group: FileGroupId
     file_slice: FileSlice | None
-    updates: Ints
-    positions: Ints
-    inserts: Ints
+    updates: Int64s
+    positions: Int64s
+    inserts: Int64s
 
     @property
-    def rows(self) -> Ints:
+    def rows(self) -> Int64s:
         """All row numbers, in the order in which they are written."""
         return np.concatenate([self.updates, self.inserts])
 
     @property
-    def is_insert(self) -> npt.NDArray[np.bool_]:
+    def is_insert(self) -> Bools:
         """Which of `rows` have keys that the slice does not have now."""
         return np.concatenate([self.positions == DELETED, np.ones(len(self.inserts), bool)])
 
     @property
-    def revived(self) -> Ints:
+    def revived(self) -> Int64s:
         """Those of `updates` whose keys log files have deleted."""
         return self.updates[self.positions == DELETED]
 
@@ -64,12 +75,12 @@ class Space:
 
 def assign_rows(
     tags: Tags,
-    inserts: Mapping[str, Ints],
+    inserts: Mapping[str, Int64s],
     slices: Sequence[FileSlice],
     spaces: Mapping[str, Sequence[Space]],
     rows_per_file: int,
     new_file_id: FileIds,
-    take: Callable[[Space, Ints], tuple[Ints, Ints]] | None = None,
+    take: Callable[[Space, Int64s], tuple[Int64s, Int64s]] | None = None,
 ) -> tuple[Assignment, ...]:
     """Assigns tagged rows to the file groups that hold them, `inserts` to small files and then to new file groups.
 
@@ -135,7 +146,7 @@ def _size(file_slice: FileSlice, sizing: FileSizing) -> float | None:
     return base_bytes + _COMPACTED_SHARE[sizing.log_format] * sum(size or 0 for size in log_bytes)
 
 
-def _existing(tags: Tags, filled: Mapping[int, Ints], slices: Sequence[FileSlice]) -> Iterator[Assignment]:
+def _existing(tags: Tags, filled: Mapping[int, Int64s], slices: Sequence[FileSlice]) -> Iterator[Assignment]:
     order, bounds = group_rows(tags.targets, len(slices))
     nothing = np.empty(0, np.int64)
     tagged = np.flatnonzero(np.diff(bounds)).tolist()
@@ -145,6 +156,60 @@ def _existing(tags: Tags, filled: Mapping[int, Ints], slices: Sequence[FileSlice
         yield Assignment(
             file_slice.group, file_slice, tags.rows[here], tags.positions[here], filled.get(target, nothing)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many rows new files take, and the small files, by partition, that have room for more."""
+
+    rows_per_file: int
+    spaces: Mapping[str, Sequence[Space]]
+
+
+def find_room(
+    state: TableState,
+    operation: Operation,
+    context: WriteContext,
+    slices: Sequence[FileSlice],
+    *,
+    rows_bytes: int,
+    rows: int,
+) -> Room:
+    """Where the new rows of a write fit. All of its rows, as they are in memory, take `rows_bytes`."""
+    row_bytes = _row_bytes(state, rows_bytes, rows)
+    rows_per_file = max(int(context.files.target_bytes / row_bytes), 1)
+    if not operation.fills_files:
+        return Room(rows_per_file, {})
+    with_logs = operation.finds_keys and logs_inserts(context.config)
+    spaces = small_files(slices, context.files, row_bytes, excluded=_busy_groups(state), with_logs=with_logs)
+    return Room(rows_per_file, spaces)
+
+
+def logs_inserts(config: TableConfig) -> bool:
+    """Whether new keys may lie in log files alone: where a record index tells everyone that they are there.
+
+    Apache Hudi's other indexes look for keys in base files only, and would insert such a key again.
+    """
+    return config.table_type is TableType.MERGE_ON_READ and is_shared(config)
+
+
+def _busy_groups(state: TableState) -> frozenset[FileGroupId]:
+    """File groups that a compaction or clustering is planned for."""
+    rivals = pending_rivals(state.storage, state.config, state.timeline)
+    return frozenset(group for rival in rivals for group in rival.writes.rewritten)
+
+
+def _row_bytes(state: TableState, size: int, rows: int) -> float:
+    """What a row needs on disk: as in the newest commit with a file that is large enough to tell."""
+    for instant in reversed(state.timeline.commits()):
+        stats = [
+            stat
+            for stat in state.documents.commit(instant).stats
+            if stat.file_size >= _TYPICAL_FILE_BYTES and stat.num_writes and stat.path.endswith(".parquet")
+        ]
+        if stats:
+            return sum(stat.file_size for stat in stats) / sum(stat.num_writes for stat in stats)
+    return max(size * _ENCODED_SHARE / max(rows, 1), 1.0)
 
 
 def _take_first(space: Space, rows: Numbers) -> tuple[Numbers, Numbers]:

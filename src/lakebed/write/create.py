@@ -31,8 +31,7 @@ from lakebed.transaction.config import encode_config
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.section import METADATA, instant_path
 from lakebed.transaction.times import format_time, shift_time, timeline_zone
-from lakebed.write.rows.keys import plan_keys
-from lakebed.write.rows.names import suggest_names
+from lakebed.write.rows.keys import plan_keys, suggest_names
 from lakebed.write.rows.partition_paths import plan_paths
 from lakebed.write.rows.schema import declared_schema, table_schema
 

@@ -29,7 +29,7 @@ from lakebed.timeline.active import list_instants
 from lakebed.transaction.markers import load_markers
 from lakebed.write.files.base import create_base_file
 from lakebed.write.files.log import append_log_file, append_log_files
-from lakebed.write.files.log_lot import LogLot
+from lakebed.write.files.log_blocks import LogLot
 from lakebed.write.files.merge import merge_base_file
 from lakebed.write.plan import WritePlan, is_append
 from lakebed.write.values import WriteContext, WriteTask

@@ -1,4 +1,4 @@
-"""Keys that are new to a write, looked for again when it commits."""
+"""Keys that a write adds: their index entries are encoded early, and the commit checks that they are still new."""
 
 from __future__ import annotations
 
@@ -10,14 +10,53 @@ from lakebed.commit.prepared import NewKeys, PreparedCommit
 from lakebed.engine.engines import Engine
 from lakebed.engine.exchange import Shelf, StagedFile
 from lakebed.errors import WriteConflictError
-from lakebed.index.key_batches import ShardCache, default_cache
-from lakebed.index.keys import KeyShards, find_key_index, key_index_files, keys_are_indexed
+from lakebed.index.key_batches import KeyChanges, NewTables, PreparedKeys, ShardCache, default_cache, prepare_keys
+from lakebed.index.keys import KEY_INDEX, KeyShards, find_key_index, is_partitioned, key_index_files, keys_are_indexed
+from lakebed.index.kind import Update
 from lakebed.index.lost import has_lost_keys
+from lakebed.index.update import CurrentStats
 from lakebed.metadata import MetadataTable
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.table import TableState
 from lakebed.transaction.section import Section
+from lakebed.transaction.times import instant_ms, timeline_zone
+from lakebed.write.plan import Picked, WritePlan
 from lakebed.write.tag.index import find_taken
+from lakebed.write.values import IS_DELETE, WriteContext, WriteTask
+
+
+def prepare_entries(
+    state: TableState, context: WriteContext, plan: WritePlan, tables: NewTables | None
+) -> PreparedKeys | None:
+    """Starts encoding the entries of keys that the plan knows to be new; None if only the written files tell."""
+    metadata = find_key_index(state)
+    if plan.counts is None or metadata is None:
+        return None
+    if is_partitioned(metadata) or context.entry_ordering is not None:
+        return None
+    keys = [_new_keys(task) for task in plan.tasks]
+    if None in keys:
+        return None
+    moment = instant_ms(context.instant, timeline_zone(context.config))
+    update = Update(
+        instant=context.instant,
+        instant_ms=moment,
+        partitions=(KEY_INDEX,),
+        groups={KEY_INDEX: tuple(each.group.file_id for each in metadata.slices(KEY_INDEX))},
+        definitions=state.definitions,
+        stats=CurrentStats(metadata, lambda _: ()),
+    )
+    return prepare_keys([change for change in keys if change is not None], update, created_ms=moment, tables=tables)
+
+
+def _new_keys(task: WriteTask) -> KeyChanges | None:
+    """The keys that a task adds to its file group; None if that is not known before it has run."""
+    rows = task.rows
+    if not isinstance(rows, Picked) or rows.new_keys is None or IS_DELETE in rows.table.column_names:
+        return None
+    if len(rows.assignment.revived):  # They may stay deleted.
+        return None
+    return KeyChanges(task.group.partition, task.group.file_id, rows.new_keys if len(rows.new_keys) else None)
 
 
 def check_new_keys(

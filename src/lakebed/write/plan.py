@@ -13,20 +13,19 @@ import pyarrow as pa
 from lakebed.engine.engines import Engine, InProcess
 from lakebed.engine.exchange import Shelf, StagedFile
 from lakebed.index.key_batches import ProbeCounts
+from lakebed.kernels.buffers import Int64s
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, TableType
 from lakebed.read.file_slice import SliceTask
 from lakebed.transaction.conflicts import WriteKind, WriteSet
-from lakebed.write.assign import Assignment, FileIds, Space, assign_rows
+from lakebed.write.assign import Assignment, FileIds, Room, Space, assign_rows, logs_inserts
 from lakebed.write.operations import Operation, Replaces
-from lakebed.write.room import Room, logs_inserts
 from lakebed.write.rows.columns import joined, take_rows
 from lakebed.write.tag.deleted import free_rows
 from lakebed.write.tag.files import (
     NO_TAGS,
     Candidate,
-    Ints,
     Tagged,
     Tags,
     all_rows,
@@ -180,14 +179,14 @@ def _sole_files(
     return {candidate.number for candidate in candidates if room.get(candidate.number, -1) >= len(candidate.rows)}
 
 
-def new_keys(tagged: Tagged, inserts: Mapping[str, Ints]) -> pa.Table:
+def new_keys(tagged: Tagged, inserts: Mapping[str, Int64s]) -> pa.Table:
     """Record keys and partition paths of the inserts that do not move."""
     numbers = np.concatenate([*inserts.values(), np.empty(0, np.int64)])
     numbers = numbers[~np.isin(numbers, tagged.moved)] if len(tagged.moved) else numbers
     return tagged.rows.select([RECORD_KEY, PARTITION_PATH]).take(pa.array(numbers))
 
 
-def inserts_by_partition(rows: pa.Table, tags: Tags = NO_TAGS) -> dict[str, Ints]:
+def inserts_by_partition(rows: pa.Table, tags: Tags = NO_TAGS) -> dict[str, Int64s]:
     """Rows that no slice holds, by partition; deletes among them have nothing to delete."""
     is_new = np.ones(rows.num_rows, bool)
     is_new[tags.rows] = False

@@ -1,9 +1,9 @@
-"""From a request and the table as it stands to the plan of a write: find keys, find room, assign."""
+"""Requests to write, and the plan of one: find keys, find small files with room, assign rows to file groups."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -23,7 +23,8 @@ from lakebed.options import WriteOptions
 from lakebed.read.file_slice import SliceTask
 from lakebed.read.scan import plan_slices
 from lakebed.table import TableState
-from lakebed.write.context import write_context
+from lakebed.write.assign import Room, find_room
+from lakebed.write.operations import DELETE_PARTITION, Operation
 from lakebed.write.plan import (
     NO_SPACES,
     Finder,
@@ -34,18 +35,37 @@ from lakebed.write.plan import (
     plan_rows,
     replaced_groups,
 )
-from lakebed.write.requests import DeletePartitions, WriteRequest, WriteRows
-from lakebed.write.room import Room, find_room
-from lakebed.write.staged_plan import plan_staged
-from lakebed.write.staging import Prepared, Staged
-from lakebed.write.tag.buckets import plan_split
+from lakebed.write.rows.arrange import Arrangement
+from lakebed.write.staged_plan import TaggedLot, TagLot, plan_split, plan_staged, tag_in_worker
+from lakebed.write.staging import Prepared, RowSource, Staged
 from lakebed.write.tag.index import KeyIndex, tag_by_index
-from lakebed.write.tag.staged import TaggedLot, TagLot, tag_in_worker
 from lakebed.write.tag.window import tag_in_window
-from lakebed.write.values import WriteContext
+from lakebed.write.values import WriteContext, write_context
 
 _LOT_BYTES = 64 << 20
 """Bytes of rows that a task of a large write tags at once, unless one bucket has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRows:
+    """Write rows whose data columns are `columns`; `rule` says how their keys are found."""
+
+    source: RowSource
+    columns: pa.Schema
+    operation: Operation
+    rule: TagRule
+    arrangement: Arrangement
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePartitions:
+    """Hide every file group of partitions, given as their paths."""
+
+    partitions: frozenset[str]
+    operation: Operation = DELETE_PARTITION
+
+
+WriteRequest = WriteRows | DeletePartitions
 
 
 def plan_write(

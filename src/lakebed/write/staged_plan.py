@@ -1,28 +1,154 @@
-"""Planning a large write: its rows lie in files, split by where they are to go, and are only counted here."""
+"""Planning a large write, whose rows are staged in files.
+
+plan_split      rows are staged in buckets: all rows of a key in one, and few shards of the record index in each
+TagLot          one task tags all rows of some buckets, and stages them by target file group
+plan_staged     assigns ranges of staged rows to file groups; the driver handles only counts
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.engine.engines import InProcess
-from lakebed.engine.exchange import RowRange, Run, Shelf, StagedFile, runs
-from lakebed.index.key_batches import ProbeCounts
+from lakebed.engine.exchange import Label, RowRange, Run, Shelf, Split, StagedFile, runs
+from lakebed.format.arrow import ArrowArray
+from lakebed.format.java_hash import shards_of
+from lakebed.format.metadata.keys import data_partition_of_group
+from lakebed.index.key_batches import ProbeCounts, default_cache
+from lakebed.index.keys import KEY_INDEX, find_key_index
+from lakebed.kernels.buffers import Int64s
 from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.index import IndexWindow
 from lakebed.model.instant import InstantTime
-from lakebed.write.assign import FileIds, fill_files
+from lakebed.model.words import RECORD_KEY
+from lakebed.table import TableState
+from lakebed.write.assign import FileIds, Room, fill_files
 from lakebed.write.operations import Operation
-from lakebed.write.plan import WritePlan, replaced_by, with_partition
-from lakebed.write.room import Room
+from lakebed.write.plan import Finder, TagRule, WritePlan, inserts_by_partition, new_keys, replaced_by, with_partition
 from lakebed.write.rows.arrange import Arrangement
 from lakebed.write.staging import Staged
 from lakebed.write.tag.deleted import spaces_without_deletes
-from lakebed.write.tag.staged import TaggedLot
+from lakebed.write.tag.files import NO_TAGS, Tagged, rows_by_partition
+from lakebed.write.tag.index import KeyIndex, tag_by_index
+from lakebed.write.tag.window import tag_in_window
 from lakebed.write.values import DELETED, IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
+
+_BUCKETS, _BUCKETS_OF_PARTITION = 256, 16
+"""At least so many, however few shards there are: a task takes as many as it has room for, but no part of one."""
+_SHORT_MAX = 2**15 - 1
+
+
+def plan_split(state: TableState, operation: Operation, rule: TagRule, arrangement: Arrangement) -> Split:
+    """How rows are staged: all of a key together if they are looked for or combined, else by partition."""
+    if not operation.finds_keys and not arrangement.combines:
+        return split_inserts
+    metadata = find_key_index(state) if operation.finds_keys and rule.by_index else None
+    if metadata is None:
+        return KeyBuckets(arrangement.by_partition)
+    file_ids = (file_slice.group.file_id for file_slice in metadata.slices(KEY_INDEX))
+    # Those of an index over the whole table have no partition in them.
+    return KeyBuckets(arrangement.by_partition, Counter(data_partition_of_group(id_) or "" for id_ in file_ids))
+
+
+def split_inserts(rows: pa.Table) -> Iterable[tuple[Label, Int64s]]:
+    """Row numbers of each partition; deletes have nothing to delete."""
+    return sorted(inserts_by_partition(rows).items())
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBuckets:
+    """Splits rows by the hash that the record index takes, so that a bucket is a shard, or a part of one.
+
+    Rows of one key are together. With `by_partition`, those of one key and partition are, and `shards` has the number
+    of shards of each partition; otherwise that of all under "".
+    """
+
+    by_partition: bool
+    shards: Mapping[str, int] = field(default_factory=dict)
+
+    def __call__(self, rows: pa.Table) -> Iterator[tuple[Label, Int64s]]:
+        """Row numbers by bucket number, or by partition and bucket number."""
+        keys = rows[RECORD_KEY].combine_chunks()
+        if not self.by_partition:
+            yield from _numbered(keys, self.shards.get("", 1), _BUCKETS)
+            return
+        for partition, numbers in sorted(rows_by_partition(rows).items()):
+            here = keys.take(pa.array(numbers))
+            for bucket, some in _numbered(here, self.shards.get(partition, 1), _BUCKETS_OF_PARTITION):
+                yield (partition, bucket), numbers[some]
+
+
+def _numbered(keys: ArrowArray, shards: int, least: int) -> Iterator[tuple[int, Int64s]]:
+    """Positions of the keys of each bucket that has any; the buckets of a shard follow each other."""
+    share = -(-least // shards)
+    hashed = shards_of(keys, shards * share)
+    numbers = hashed % shards * share + hashed // shards
+    if shards * share <= _SHORT_MAX:
+        numbers = numbers.astype(np.int16)  # These are sorted five times as fast.
+    order = np.argsort(numbers, kind="stable")
+    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        yield int(numbers[order[start]]), order[start:end]
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedLot:
+    """Where the rows of a lot are to be written.
+
+    Labels of `rows` are the number of the slice that holds the key, or the partition of rows that are new; positions
+    are a column of theirs. `partitions` are those of all rows that came in. `new_keys` are as those of a WritePlan.
+    """
+
+    rows: StagedFile
+    partitions: tuple[str, ...]
+    counts: ProbeCounts | None
+    new_keys: StagedFile | None
+
+
+@dataclass(frozen=True, slots=True)
+class TagLot:
+    """Combines the rows of a lot, finds their keys unless `find` is None, and stages them by where they are to go."""
+
+    shelf: Shelf
+    arrangement: Arrangement
+    find: Finder | None
+
+    def __call__(self, lot: tuple[RowRange, ...]) -> TaggedLot:
+        """What is found; each call makes new files, and its result says which."""
+        rows = pa.concat_tables(self.shelf.read(lot)).unify_dictionaries()
+        rows = self.arrangement.combined(rows)
+        tagged = self.find(rows) if self.find else Tagged(rows, NO_TAGS)
+        inserts = inserts_by_partition(tagged.rows, tagged.tags)
+        keys = None if tagged.counts is None else new_keys(tagged, inserts)
+        return TaggedLot(
+            self._stage(tagged, inserts),
+            tuple(rows_by_partition(rows)),
+            tagged.counts,
+            self.shelf.put(keys, [RECORD_KEY], [0, keys.num_rows]) if keys is not None and keys.num_rows else None,
+        )
+
+    def _stage(self, tagged: Tagged, inserts: Mapping[str, Int64s]) -> StagedFile:
+        tags = tagged.tags
+        order = np.argsort(tags.targets, kind="stable")
+        targets, counts = np.unique(tags.targets, return_counts=True)
+        numbers = np.concatenate([tags.rows[order], *inserts.values()])
+        positions = np.full(len(numbers), -1, np.int64)
+        positions[: len(order)] = tags.positions[order]
+        rows = tagged.rows.combine_chunks().take(pa.array(numbers)).append_column(POSITION, pa.array(positions))
+        starts = np.cumsum([0, *counts, *map(len, inserts.values())]).tolist()
+        return self.shelf.put(rows, [*targets.tolist(), *inserts], starts)
+
+
+def tag_in_worker(rows: pa.Table, index: KeyIndex, window: IndexWindow | None = None) -> Tagged:
+    """Rows with the slices that hold their keys, found with the cache of the host that this runs on."""
+    index = replace(index, cache=default_cache())
+    return tag_by_index(rows, index) if window is None else tag_in_window(rows, index, window)
 
 
 @dataclass(frozen=True, slots=True)

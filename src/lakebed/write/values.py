@@ -1,4 +1,4 @@
-"""What travels between the phases of a write. Tasks and results are picklable: they cross to Spark workers."""
+"""Values that pass between the phases of a write, and what all tasks share. All are picklable, for Spark workers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from lakebed.index.kind import Expected
+from lakebed.index.kinds import wanted_of
 from lakebed.index.wanted import Wanted
+from lakebed.index.written import expect
 from lakebed.model.commit import NO_LOGS
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.index import EntryOrdering
 from lakebed.model.instant import InstantTime
+from lakebed.options import WriteOptions
+from lakebed.read.snapshot import counted_instants
 from lakebed.storage import Storage
+from lakebed.table import TableState
 from lakebed.view.blocks import CountedInstants
-from lakebed.write.files.parquet_columns import Encodings
+from lakebed.write.checks import check_writable
+from lakebed.write.files.encoding import Encodings
+from lakebed.write.rows.schema import declared_schema, evolve_schema
 
 IS_DELETE = "lakebed.is_delete"
 """The column of prepared rows that says which of them are deletes; absent if none is."""
@@ -125,3 +132,36 @@ class WriteTask:
     token: str
     has_inserts: bool = False
     is_blind: bool = False
+
+
+def write_context(
+    state: TableState, instant: InstantTime, options: WriteOptions, columns: pa.Schema | None = None
+) -> WriteContext:
+    """The context of a write of rows with these `columns`, none if it brings no rows of its own."""
+    check_writable(state)
+    schema = evolve_schema(state.data_schema(state.latest), columns if columns is not None else pa.schema([]))
+    return make_context(state, instant, schema, options)
+
+
+def make_context(state: TableState, instant: InstantTime, schema: pa.Schema, options: WriteOptions) -> WriteContext:
+    """The context of a write whose files have the data columns of `schema`."""
+    expected = expect(state.config, state.definitions)
+    return WriteContext(
+        storage=state.storage,
+        config=state.config,
+        schema=schema,
+        avro_json=declared_schema(schema, state.config, meta_columns=True),
+        instant=instant,
+        stats_columns=expected.columns,
+        counts=counted_instants(state.latest),
+        files=FileSizing(
+            options.target_file_bytes,
+            options.small_file_bytes,
+            options.compression,
+            options.log_format,  # type: ignore[arg-type]
+            options.record_positions,
+        ),
+        entry_ordering=expected.ordering,
+        partition_shards=options.partition_shards,
+        wanted=wanted_of(sorted(expected.partitions), state.definitions),
+    )

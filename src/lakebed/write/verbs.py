@@ -31,7 +31,7 @@ from lakebed.write.operations import (
     Operation,
 )
 from lakebed.write.plan import TagRule
-from lakebed.write.requests import DeletePartitions, WriteRows
+from lakebed.write.planner import DeletePartitions, WriteRows
 from lakebed.write.rows.arrange import Arrangement
 from lakebed.write.rows.input import Input, open_input
 from lakebed.write.rows.keys import find_field, plan_keys, record_keys

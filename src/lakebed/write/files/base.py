@@ -1,8 +1,8 @@
-"""Writing base files: rows to Parquet as Apache Hudi's Avro writer has it, and what a commit says of the file.
+"""Writing base files: rows to Parquet in the layout of Apache Hudi's Avro writer, and the facts that a commit needs.
 
-Columns are optional or required as the Avro schema says, decimals are fixed-length bytes, timestamps microseconds. The
-footer has the Avro schema, the range of record keys and a bloom filter over them. Lists have the three levels of the
-Parquet format, where Hudi writes the two of its forerunners; readers, Hudi's own among them, take either.
+Columns are optional or required as in the Avro schema, decimals are fixed-length bytes, timestamps microseconds. The
+footer contains the Avro schema, the smallest and largest record key, and a Bloom filter over all keys. Lists have the
+three levels of the Parquet format; Hudi writes the older two-level form, and readers accept both.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ from lakebed.index.keys import ordering_numbers
 from lakebed.index.written import base_file_stats, wants_filters
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileGroupId, FileSlice
-from lakebed.model.words import FILE_NAME, META_COLUMNS, RECORD_KEY
-from lakebed.read.conform import conform_table
+from lakebed.model.words import FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from lakebed.read.columns import conform_table
 from lakebed.storage.confirm import create_file
 from lakebed.transaction.markers import write_markers
-from lakebed.write.files.meta_columns import meta_columns
-from lakebed.write.files.parquet_columns import column_options, known_options
-from lakebed.write.files.scratch import encode_file, parquet_bytes_max
+from lakebed.write.files.encoding import column_options, encode_file, known_options, parquet_bytes_max
+from lakebed.write.rows.columns import joined, numbered_texts
 from lakebed.write.values import IS_DELETE, NOT_COUNTED, FileSizing, WriteContext, WriteTask
 
 _ROW_GROUP_BYTES = 128 << 20
@@ -121,6 +120,22 @@ def base_file_table(meta: Sequence[pa.Array | pa.ChunkedArray], data: pa.Table) 
     return pa.table([*meta, *data.columns], schema=pa.schema([*fields, *data.schema]))
 
 
+def meta_columns(rows: pa.Table, instant: str, task_number: int, file_name: str) -> list[pa.Array]:
+    """Commit time, sequence number, record key, partition path and file name of prepared rows of one partition.
+
+    Sequence numbers count from 0, so one call must serve all rows that a task writes. What is alike in all rows comes
+    as a dictionary of one value.
+    """
+    count = rows.num_rows
+    return [
+        constant(instant, count, np.int8),
+        numbered_texts(f"{instant}_{task_number}_", 0, count),
+        joined(rows[RECORD_KEY]),
+        constant(_partition(rows), count, np.int8),
+        constant(file_name, count, np.int8),
+    ]
+
+
 def data_columns(rows: pa.Table, context: WriteContext) -> pa.Table:
     """The data columns of prepared rows, as files have them; columns that are not given are null."""
     return conform_table(rows, file_schema(context), path=f"the rows of {context.instant}")
@@ -132,9 +147,9 @@ def file_schema(context: WriteContext) -> pa.Schema:
     return pa.schema([field.remove_metadata() for field in context.schema if field.name not in dropped])
 
 
-def constant(value: str, count: int) -> pa.Array:
-    """One text for all rows."""
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([value], pa.string()))
+def constant(text: str, count: int, index: type[np.signedinteger[Any]] = np.int32) -> pa.Array:
+    """The same text for all rows, as a dictionary."""
+    return pa.DictionaryArray.from_arrays(np.zeros(count, index), pa.array([text], pa.string()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,3 +232,9 @@ def _check_nulls(table: pa.Table) -> None:
                 f"column {field.name} would become null in some rows, which the table's schema does not allow",
                 hint="give a value for it in every new row, or make the column nullable first",
             )
+
+
+def _partition(rows: pa.Table) -> str:
+    paths = rows[PARTITION_PATH].unique()
+    assert len(paths) <= 1, paths
+    return str(paths[0].as_py()) if len(paths) else ""

@@ -27,13 +27,14 @@ from lakebed.storage.confirm import create_files
 from lakebed.transaction.markers import write_markers
 from lakebed.write.files.base import with_entries
 from lakebed.write.files.log_blocks import (
+    LogLot,
     RecordBlock,
     encode_delete_blocks,
     encode_record_block,
     ordering_values,
     plan_record_blocks,
+    prepare_lot,
 )
-from lakebed.write.files.log_lot import LogLot, prepare_lot
 from lakebed.write.plan import Picked
 from lakebed.write.rows.columns import joined
 from lakebed.write.values import DELETED, IS_DELETE, IS_INSERT, NOT_COUNTED, POSITION, WriteContext, WriteTask

@@ -1,4 +1,4 @@
-"""Blocks of a new log file: prepared rows as the records and deletes that Apache Hudi would write for them.
+"""Blocks of new log files: prepared rows as the records and deletes that Apache Hudi would write for them.
 
     data blocks     updates and inserts; where rows have only some of the table's columns, inserts come in a block of
                     their own, with all columns: a reader finds no older record to take the missing values from
@@ -6,6 +6,10 @@
                     a block's ordering values from its first delete
 
 Records of a block are in the order of their positions in the base file, if all of them are known.
+
+In the usual case the rows of all log files lie in one table, and each block is encoded from there (`LogLot`), without
+collecting its rows first: all columns of the table, no deletes, Parquet blocks, no known positions in base files, no
+ordering values in the record index.
 """
 
 from __future__ import annotations
@@ -16,7 +20,6 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,19 +27,30 @@ from lakebed.errors import InvalidInputError
 from lakebed.format.avro.schema import arrow_schema
 from lakebed.format.log.blocks import encode_avro_records, encode_deletes, encode_positions, write_parquet_records
 from lakebed.format.log.file import BlockKind, HeaderKey, encode_log_block
-from lakebed.model.words import META_COLUMNS, PARTITION_PATH, RECORD_KEY, MergeMode
-from lakebed.write.files.base import file_schema
-from lakebed.write.files.meta_columns import meta_columns
-from lakebed.write.files.parquet_columns import known_options
-from lakebed.write.files.scratch import encode_file, parquet_bytes_max
-from lakebed.write.values import IS_INSERT, POSITION, WriteContext, WriteTask
+from lakebed.format.parquet_encode import Numbered, ParquetEncoder, Rows, Spread, can_encode
+from lakebed.format.parquet_footer import avro_metadata
+from lakebed.kernels.buffers import Int64s
+from lakebed.kernels.parquet import serves_pages
+from lakebed.model.words import (
+    COMMIT_SEQNO,
+    COMMIT_TIME,
+    FILE_NAME,
+    META_COLUMNS,
+    PARTITION_PATH,
+    RECORD_KEY,
+    MergeMode,
+)
+from lakebed.write.files.base import file_schema, meta_columns
+from lakebed.write.files.encoding import column_options, encode_file, known_options, parquet_bytes_max, scratch_memory
+from lakebed.write.plan import Picked
+from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
 
 BLOCK_BYTES_MAX = 256 << 20
 """Of the rows of one block, about: readers hold whole blocks, and one of 2 GB is beyond them."""
 _META_BYTES = 128
 """What the meta columns of a row take, about: here they are dictionaries, in the block they are spelled out."""
 
-Positions = npt.NDArray[np.int64]
+Positions = Int64s
 Header = Mapping[HeaderKey, str]
 NO_EXTRA: Header = {}
 
@@ -239,3 +253,64 @@ def _declared(avro_json: str) -> pa.Schema:
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     joined = column.combine_chunks()
     return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class LotBlock:
+    """A data block, and how the columns of its rows spread."""
+
+    data: bytes
+    spreads: Mapping[str, Spread]
+
+
+@dataclass(frozen=True, slots=True)
+class LogLot:
+    """The rows of several log files, ready to be encoded."""
+
+    encoder: ParquetEncoder
+    avro_json: str
+
+    def encode(self, task: WriteTask, rows: Rows) -> LotBlock:
+        """The data block with some of the rows, for the file group of a task."""
+        context, group = task.context, task.group
+        alike: dict[str, Numbered | str] = {
+            COMMIT_TIME: str(context.instant),
+            COMMIT_SEQNO: Numbered(f"{context.instant}_{task.number}_", 0),
+            PARTITION_PATH: group.partition,
+            FILE_NAME: group.file_id,
+        }
+        file = self.encoder.encode(rows, avro_metadata(self.avro_json), scratch_memory, alike)
+        header = block_header(task, self.avro_json, None)
+        return LotBlock(encode_log_block(BlockKind.PARQUET_DATA, header, *file.parts), file.spreads)
+
+
+def prepare_lot(tasks: Sequence[WriteTask]) -> LogLot | None:
+    """The rows of tasks of one write; None if they are to be encoded one by one."""
+    picks = [task.rows for task in tasks if isinstance(task.rows, Picked) and not task.rows.is_apart]
+    if not picks or len(picks) < len(tasks) or not serves_pages(sum(pick.count for pick in picks)):
+        return None
+    context, table = tasks[0].context, picks[0].table
+    names = file_schema(context).names
+    if context.files.log_format != "parquet" or context.entry_ordering is not None:
+        return None
+    if IS_DELETE in table.column_names or not {*names} <= {*table.column_names}:
+        return None
+    if any(pick.table is not table or pick.has_positions for pick in picks):
+        return None
+    if not fits_one_block(table, max(pick.count for pick in picks)):
+        return None
+    return _lot(context, table.select([RECORD_KEY, *names]), len(picks))
+
+
+def _lot(context: WriteContext, table: pa.Table, files: int) -> LogLot | None:
+    avro_json = reduced_schema(context.avro_json, (*META_COLUMNS, *table.column_names[1:]))
+    schema = declared_like(avro_json, table.schema)
+    options = column_options(table, context.files.compression, is_log=True)
+    codec = context.files.compression.upper()
+    codecs = {**dict.fromkeys(META_COLUMNS, codec), **options["compression"]}
+    constants = dict.fromkeys(META_COLUMNS, "")
+    columns = {**constants, **dict(zip(table.column_names, table.columns, strict=True))}
+    if not can_encode(schema, columns, codecs):
+        return None
+    repetitive = options["use_dictionary"] or ()
+    return LogLot(ParquetEncoder(schema, columns, codecs=codecs, repetitive=repetitive, files=files), avro_json)

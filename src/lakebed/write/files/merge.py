@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,11 +18,12 @@ from lakebed.format.arrow import without_unused
 from lakebed.format.bloom import BloomKind, bloom_capacity, extend_bloom
 from lakebed.format.parquet_footer import BaseFileFooter, decode_parquet_footer
 from lakebed.index.facts import FileFacts
+from lakebed.kernels.buffers import Bools, Int64s
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
 from lakebed.read.base_file import PARQUET
-from lakebed.read.derived import key_copy
+from lakebed.read.columns import key_copy
 from lakebed.read.file_slice import SliceTask, read_slice
 from lakebed.read.merge import Rules, merge_rules
 from lakebed.transaction.markers import write_markers
@@ -34,17 +34,14 @@ from lakebed.write.files.base import (
     data_columns,
     dismiss,
     file_schema,
+    meta_columns,
     new_stat,
     store_base_file,
     with_entries,
 )
-from lakebed.write.files.meta_columns import meta_columns
 from lakebed.write.rows.columns import joined
-from lakebed.write.tag.places import find_places
+from lakebed.write.tag.files import find_places
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
 _PARTITION_FIELDS = "hoodie.table.partition.fields"
@@ -124,11 +121,11 @@ class _Merge:
     there before, -1 for a new row. `inserts`, `updates` and `deletes` are numbers of incoming rows.
     """
 
-    sources: Ints
-    kept: Ints
-    inserts: Ints
-    deletes: Ints
-    updates: Ints
+    sources: Int64s
+    kept: Int64s
+    inserts: Int64s
+    deletes: Int64s
+    updates: Int64s
 
     @property
     def only_adds(self) -> bool:
@@ -169,7 +166,7 @@ def _append(stored: pa.Table, incoming: pa.Table) -> _Merge:
     return _Merge(sources, kept, inserts, np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def _known_places(incoming: pa.Table) -> Ints | None:
+def _known_places(incoming: pa.Table) -> Int64s | None:
     """The place of each incoming key among the stored ones, as tagging found it; None if it did not find all.
 
     Where log files lie on top of a base file, rows have other places than there, and tagging says none. Nor does it for
@@ -177,13 +174,13 @@ def _known_places(incoming: pa.Table) -> Ints | None:
     """
     if POSITION not in incoming.schema.names or IS_INSERT not in incoming.schema.names:
         return None
-    places: Ints = incoming[POSITION].to_numpy()
+    places: Int64s = incoming[POSITION].to_numpy()
     is_unknown = (places < 0) & ~incoming[IS_INSERT].to_numpy()
     return None if is_unknown.any() else places
 
 
 def _accepted(
-    stored: pa.Table, incoming: pa.Table, places: Ints, is_delete: Bools, rules: Rules, ordering: Sequence[str]
+    stored: pa.Table, incoming: pa.Table, places: Int64s, is_delete: Bools, rules: Rules, ordering: Sequence[str]
 ) -> Bools:
     """Whether each incoming row, of those with a place, wins against the stored row there.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,8 +14,7 @@ from lakebed.format.record_keys import composite_keys, has_value_text, value_tex
 from lakebed.model.config import TableConfig
 from lakebed.model.key_generator import KeyGenerator, find_key_generator, names_key_fields
 from lakebed.model.words import RECORD_KEY
-from lakebed.write.rows.names import suggest_names
-from lakebed.write.rows.numbered import numbered_texts
+from lakebed.write.rows.columns import numbered_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +108,11 @@ def _check_keys(texts: list[pa.Array], fields: tuple[str, ...], first_row: int) 
     row = first_row + pc.index(is_blank, True).as_py()
     named = f"column {fields[0]!r}" if len(fields) == 1 else f"columns {', '.join(map(repr, fields))}"
     raise InvalidInputError(f"row {row} has no key: {named} is null or empty", hint="give every row a key")
+
+
+def suggest_names(name: str, names: Sequence[str]) -> str:
+    """What to say of a name that is none of `names`: which one may be meant, and all of them."""
+    by_case = [each for each in names if each.casefold() == name.casefold()]
+    near = by_case or get_close_matches(name, names, n=1)
+    question = f"did you mean {near[0]!r}? " if near else ""
+    return f"{question}the columns are {', '.join(names)}"

@@ -22,14 +22,13 @@ from lakebed.format.record_keys import has_value_text, value_texts
 from lakebed.kernels.key_numbers import number_few
 from lakebed.model.config import TableConfig
 from lakebed.model.key_generator import KeyGenerator
-from lakebed.write.rows.keys import find_column, find_field, get_key_generator
-from lakebed.write.rows.names import suggest_names
+from lakebed.write.rows.keys import find_column, find_field, get_key_generator, suggest_names
 from lakebed.write.rows.time_paths import TimeFormat, parse_time_format, time_texts
 
 _TO_ESCAPE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 _SLASHED = "hoodie.datasource.write.slash.separated.date.partitioning"
 _SLASHED_EXTRACTOR = "SlashEncodedDayPartitionValueExtractor"
-Ints = npt.NDArray[np.integer]
+_Codes = npt.NDArray[np.integer]
 _FEW_PATHS = 1024
 """Distinct texts above which Arrow's own dictionaries are as fast."""
 PATHS = pa.dictionary(pa.int32(), pa.string())
@@ -84,7 +83,7 @@ def partition_paths(batch: pa.RecordBatch, plan: PathPlan, *, first_row: int = 0
     return pa.DictionaryArray.from_arrays(codes.astype(np.int32, copy=False), pa.array(texts, pa.string()))
 
 
-def _segments(values: pa.Array, name: str, plan: PathPlan, first_row: int) -> tuple[Ints, list[str]]:
+def _segments(values: pa.Array, name: str, plan: PathPlan, first_row: int) -> tuple[_Codes, list[str]]:
     """For each row the number of its path segment, and the distinct segments."""
     encoded = _encode(values, name, plan, first_row)
     texts = [_segment(text, name, plan) for text in encoded.dictionary.to_pylist()]
@@ -128,13 +127,13 @@ def _segment(text: str | None, name: str, plan: PathPlan) -> str:
     return f"{name}={value}" if plan.is_hive_style else value
 
 
-def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
+def _distinct(numbers: _Codes) -> tuple[_Codes, _Codes]:
     """Codes of the numbers that occur, and these numbers in the order of their codes."""
     encoded = pa.array(numbers).dictionary_encode()
     return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_numpy()
 
 
-def _check_segments(codes: Ints, segments: Sequence[str], name: str, plan: PathPlan, first_row: int) -> None:
+def _check_segments(codes: _Codes, segments: Sequence[str], name: str, plan: PathPlan, first_row: int) -> None:
     if plan.times is not None:
         return
     for code, segment in enumerate(segments):
@@ -144,7 +143,7 @@ def _check_segments(codes: Ints, segments: Sequence[str], name: str, plan: PathP
             raise _refused(codes, code, segment, f"of column {name!r} that looks like several", first_row)
 
 
-def _check_folder(codes: Ints, paths: Sequence[str], first_row: int) -> None:
+def _check_folder(codes: _Codes, paths: Sequence[str], first_row: int) -> None:
     """A path must be a folder below the table's, and not that of its metadata."""
     for code, path in enumerate(paths):
         parts = path.split("/")
@@ -154,7 +153,7 @@ def _check_folder(codes: Ints, paths: Sequence[str], first_row: int) -> None:
             raise _refused(codes, code, path, "of several lines, which markers cannot tell apart", first_row)
 
 
-def _refused(codes: Ints, code: int, path: str, why: str, first_row: int) -> InvalidInputError:
+def _refused(codes: _Codes, code: int, path: str, why: str, first_row: int) -> InvalidInputError:
     row = first_row + int(np.argmax(codes == code))
     return InvalidInputError(
         f"row {row} is for {path!r}, a partition path {why}",

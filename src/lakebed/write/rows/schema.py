@@ -1,12 +1,13 @@
-"""A table's columns: what a new table stores, and how columns grow with the rows that are written.
+"""A table's columns: the types that it stores, and schema evolution.
 
-Rows may bring columns that the table lacks, which are added, wider numbers, which widen the column, and nulls, which
-make it nullable, as in Apache Hudi. Nothing is renamed, narrowed or dropped.
+As in Apache Hudi, incoming rows may add columns, widen the type of a number, or make a column nullable. Nothing is
+renamed, narrowed or dropped.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
 import pyarrow as pa
@@ -16,16 +17,33 @@ from lakebed.errors import InvalidInputError
 from lakebed.format.avro.schema import avro_schema
 from lakebed.model.config import TableConfig
 from lakebed.model.words import META_COLUMNS
-from lakebed.write.rows.stored_types import check_names, is_any_list, is_text, stored_field, stored_type
 
 IS_DELETED = "_hoodie_is_deleted"
 """A column of incoming rows: those where it is true are deletes. It is not stored unless the table has it."""
-
 _NOT_A_NAME = re.compile(r"^[^A-Za-z_]|[^A-Za-z0-9_]")
 _WIDER = {
     pa.int32(): (pa.int64(), pa.float32(), pa.float64()),
     pa.int64(): (pa.float32(), pa.float64()),
     pa.float32(): (pa.float64(),),
+}
+_DECIMAL_DIGITS_MAX = 38
+_AS_IS = (pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32())
+_BECOMES = {
+    pa.int8(): pa.int32(),
+    pa.int16(): pa.int32(),
+    pa.uint8(): pa.int32(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+    pa.date64(): pa.date32(),
+}
+_HINTS = {
+    pa.null(): "give it a type, even if every value is null: pa.nulls(n, pa.string())",
+    pa.uint64(): "cast it to int64, or to decimal128(20, 0) if it has values beyond",
 }
 
 
@@ -205,3 +223,63 @@ def _advice(table: pa.DataType, given: pa.DataType) -> str:
         to_do = "say which zone the times are in" if table.tz else "drop the zone, once the times are in the one meant"
         return f"{to_do}: the table's type is {table}"
     return f"cast the column to {table}, or write it under another name"
+
+
+def stored_field(field: pa.Field, column: str) -> pa.Field:
+    """The field with the type that a table stores for it; `column` is its full name, for errors."""
+    return pa.field(field.name, stored_type(field.type, column), nullable=field.nullable)
+
+
+def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
+    """The type that a table stores for values of type `kind`; one that it cannot store raises InvalidInputError."""
+    if kind in _AS_IS:
+        return kind
+    if kind in _BECOMES:
+        return _BECOMES[kind]
+    if pat.is_dictionary(kind) or pat.is_run_end_encoded(kind):
+        return stored_type(kind.value_type, column)
+    if pat.is_timestamp(kind):
+        return pa.timestamp("us", "UTC" if kind.tz else None)
+    if pat.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pat.is_decimal(kind) and kind.precision <= _DECIMAL_DIGITS_MAX and 0 <= kind.scale <= kind.precision:
+        return pa.decimal128(kind.precision, kind.scale)
+    if pat.is_struct(kind) and kind.num_fields:
+        check_names((field.name for field in kind), within=column)
+        return pa.struct([stored_field(field, f"{column}.{field.name}") for field in kind])
+    if is_any_list(kind):
+        return pa.list_(stored_field(kind.value_field.with_name("item"), f"{column}[]"))
+    if pat.is_map(kind) and is_text(kind.key_type):
+        return pa.map_(pa.string(), stored_field(kind.item_field.with_name("value"), f"{column}{{}}"))
+    raise _unsupported(kind, column)
+
+
+def check_names(names: Iterable[str], *, within: str = "") -> None:
+    """Raises InvalidInputError if two names are equal or differ in case alone: Spark does not tell them apart."""
+    repeated = [name for name, count in Counter(name.lower() for name in names).items() if count > 1]
+    if repeated:
+        where = f" in {within!r}" if within else ""
+        raise InvalidInputError(
+            f"several columns{where} are named {repeated[0]!r} if case is ignored, as engines do",
+            hint="rename all but one; a column of the table must be spelled as the table spells it",
+        )
+
+
+def is_any_list(kind: pa.DataType) -> bool:
+    """Whether it is a type of lists that can be stored, given storable items."""
+    return pat.is_list(kind) or pat.is_large_list(kind) or pat.is_fixed_size_list(kind)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether it is a type of strings."""
+    kind = kind.value_type if pat.is_dictionary(kind) else kind
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def _unsupported(kind: pa.DataType, column: str) -> InvalidInputError:
+    hint = _HINTS.get(kind, "cast it to a type that Hudi tables have, e.g. to string")
+    if pat.is_decimal(kind):
+        hint = f"cast it to a decimal of at most {_DECIMAL_DIGITS_MAX} digits with a scale from 0 to their number"
+    if pat.is_map(kind):
+        hint = "maps need keys of type string"
+    return InvalidInputError(f"column {column!r} of type {kind} cannot be stored in a Hudi table", hint=hint)

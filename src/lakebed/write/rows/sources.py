@@ -1,7 +1,8 @@
-"""Rows as users hold them, as Arrow record batches."""
+"""Rows and schemas of users (Arrow, pandas, dicts; Spark schemas) as Arrow record batches and schemas."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -12,13 +13,27 @@ from lakebed.engine.threads import map_tasks
 from lakebed.errors import InvalidInputError
 from lakebed.model.text import check_texts
 from lakebed.model.words import META_COLUMNS
-from lakebed.write.rows.spark_schema import is_spark_schema, spark_arrow_schema
 
 _META = frozenset(META_COLUMNS)
 _JOINED_BYTES = 256 << 20
 """Bytes of rows up to which chunks are copied into one."""
 _FEW_ROWS = 10_000
 """Number of rows up to which starting threads takes longer than copying."""
+_SCALARS = {
+    "boolean": pa.bool_(),
+    "byte": pa.int32(),
+    "short": pa.int32(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def arrow_batches(rows: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -131,3 +146,46 @@ def _from_values(values: list[object], name: str) -> pa.Array:
 
 def _type_name(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def is_spark_schema(schema: object) -> bool:
+    """Whether it is a `StructType` of Spark, of any of its clients."""
+    return type(schema).__module__.partition(".")[0] == "pyspark" and type(schema).__name__ == "StructType"
+
+
+def spark_arrow_schema(schema: Any) -> pa.Schema:
+    """The Arrow schema of a Spark `StructType`; a column of a type that Hudi tables lack raises InvalidInputError."""
+    return pa.schema([_field(spec, spec["name"]) for spec in schema.jsonValue()["fields"]])
+
+
+def _field(spec: dict[str, Any], column: str) -> pa.Field:
+    return pa.field(spec["name"], _type(spec["type"], column), nullable=spec["nullable"])
+
+
+def _type(spec: Any, column: str) -> pa.DataType:
+    if isinstance(spec, str):
+        return _scalar(spec, column)
+    if spec["type"] == "struct":
+        return pa.struct([_field(field, f"{column}.{field['name']}") for field in spec["fields"]])
+    if spec["type"] == "array":
+        return pa.list_(pa.field("item", _type(spec["elementType"], column), nullable=spec["containsNull"]))
+    if spec["type"] == "map":
+        item = pa.field("value", _type(spec["valueType"], column), nullable=spec["valueContainsNull"])
+        return pa.map_(_type(spec["keyType"], column), item)
+    raise _unsupported(spec["type"], column)
+
+
+def _scalar(name: str, column: str) -> pa.DataType:
+    decimal = _DECIMAL.fullmatch(name)
+    if decimal:
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    if name not in _SCALARS:
+        raise _unsupported(name, column)
+    return _SCALARS[name]
+
+
+def _unsupported(name: str, column: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"column {column!r} is of type {name}, which Hudi tables do not support",
+        hint="cast it, e.g. to string or to a number",
+    )

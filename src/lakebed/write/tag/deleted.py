@@ -19,6 +19,7 @@ from lakebed.engine.engines import Engine
 from lakebed.format.arrow import text_array
 from lakebed.format.log.blocks import decode_deletes, decode_records
 from lakebed.format.log.file import BlockKind, LogBlock, block_kinds, decode_log_file
+from lakebed.kernels.buffers import Int64s
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.words import RECORD_KEY
 from lakebed.read.file_slice import IS_DELETED
@@ -27,7 +28,7 @@ from lakebed.read.merge import Rules, merge_rules
 from lakebed.storage import Storage
 from lakebed.write.assign import Space
 from lakebed.write.rows.columns import joined
-from lakebed.write.tag.files import FindTask, Ints
+from lakebed.write.tag.files import FindTask
 from lakebed.write.values import DELETED, WriteContext
 
 Spaces = Mapping[str, Sequence[Space]]
@@ -42,7 +43,7 @@ class FreeRows:
     keys: pa.ChunkedArray
     known: Mapping[int, pa.Array]
 
-    def __call__(self, space: Space, rows: Ints) -> tuple[Ints, Ints]:
+    def __call__(self, space: Space, rows: Int64s) -> tuple[Int64s, Int64s]:
         """The rows that go to the file, and the others."""
         deleted = self.known.get(space.target)
         if deleted is None:
@@ -57,7 +58,7 @@ class FreeRows:
 
 def free_rows(
     rows: pa.Table,
-    inserts: Mapping[str, Ints],
+    inserts: Mapping[str, Int64s],
     spaces: Spaces,
     slices: Sequence[FileSlice],
     context: WriteContext,
@@ -84,7 +85,7 @@ def spaces_without_deletes(
     return {name: [space for space in some if space.target not in left_out] for name, some in spaces.items()}
 
 
-def find_deleted(task: FindTask) -> tuple[Ints, Ints]:
+def find_deleted(task: FindTask) -> tuple[Int64s, Int64s]:
     """Indices of the keys that log files of the slice, which has none of them now, delete; and the position of such."""
     deleted = _deleted_keys(task.scan.file_slice, task.scan.storage, task.scan.schema)
     found = np.flatnonzero(pc.is_in(task.keys, value_set=deleted).to_numpy(zero_copy_only=False))

@@ -1,4 +1,4 @@
-"""Tagging: which file groups hold the keys of incoming rows, found by a join on the key column of candidate files."""
+"""Tagging without a record index: incoming rows are joined with the key columns of the files that may hold them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.format.hfile.order import binary_buffers
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.index.key_batches import ProbeCounts
+from lakebed.kernels.buffers import Int64s
 from lakebed.kernels.grouping import group_rows
+from lakebed.kernels.key_numbers import place_keys
 from lakebed.model.files import FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_keys, read_slice
 from lakebed.write.rows.columns import joined
-from lakebed.write.tag.places import find_places
 from lakebed.write.values import DELETED
-
-Ints = npt.NDArray[np.int64]
 
 _ASKED_BYTES_MIN = 16 << 20
 """The keys of a smaller file are read in the time that reading a footer, and its filter, takes."""
@@ -37,9 +36,9 @@ class Tags:
     even be new to the slice, which a merge finds out. Position `DELETED`: log files of the slice have deleted the key.
     """
 
-    rows: Ints
-    targets: Ints
-    positions: Ints
+    rows: Int64s
+    targets: Int64s
+    positions: Int64s
 
 
 NO_TAGS = Tags(*(np.empty(0, np.int64) for _ in range(3)))
@@ -57,7 +56,7 @@ class Tagged:
     rows: pa.Table
     tags: Tags
     counts: ProbeCounts | None = None
-    moved: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    moved: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     """Rows that are inserted where they are to be, and deleted where they were, by another row."""
 
 
@@ -76,7 +75,7 @@ class Candidate:
 
     number: int
     task: FindTask
-    rows: Ints
+    rows: Int64s
 
 
 def plan_finds(rows: pa.Table, scans: Sequence[SliceTask], *, everywhere: bool, prune: bool) -> tuple[Candidate, ...]:
@@ -98,7 +97,7 @@ def plan_finds(rows: pa.Table, scans: Sequence[SliceTask], *, everywhere: bool, 
     return tuple(candidates)
 
 
-def find_keys(task: FindTask) -> tuple[Ints, Ints]:
+def find_keys(task: FindTask) -> tuple[Int64s, Int64s]:
     """Indices of the keys that the slice holds, and their row numbers in its base file; -1 where logs lie on top.
 
     A key that logs have deleted is still the slice's: its base file may have it, where others would find it, and a row
@@ -117,7 +116,7 @@ def find_keys(task: FindTask) -> tuple[Ints, Ints]:
     return candidates[found], places[found]
 
 
-def _find_under_logs(task: FindTask) -> tuple[Ints, Ints]:
+def _find_under_logs(task: FindTask) -> tuple[Int64s, Int64s]:
     stored = read_keys(task.scan)
     positions = np.where(find_places(stored.live, task.keys) >= 0, -1, _NOWHERE)
     missing = np.flatnonzero(positions == _NOWHERE)
@@ -128,12 +127,12 @@ def _find_under_logs(task: FindTask) -> tuple[Ints, Ints]:
     return found, positions[found]
 
 
-def all_rows(candidate: Candidate) -> tuple[Ints, Ints]:
+def all_rows(candidate: Candidate) -> tuple[Int64s, Int64s]:
     """As `find_keys`, where nobody looks: every row may be in the slice, wherever."""
     return np.arange(len(candidate.rows)), np.full(len(candidate.rows), -1)
 
 
-def join_finds(candidates: Sequence[Candidate], found: Sequence[tuple[Ints, Ints]]) -> Tags:
+def join_finds(candidates: Sequence[Candidate], found: Sequence[tuple[Int64s, Int64s]]) -> Tags:
     """The tags that the results of the candidates' tasks amount to."""
     if not candidates:
         return NO_TAGS
@@ -163,7 +162,7 @@ def _settled(tags: Tags, partitions: Mapping[int, str]) -> Tags:
     return Tags(tags.rows[kept], tags.targets[kept], tags.positions[kept])
 
 
-def rows_by_partition(rows: pa.Table, numbers: Ints | None = None) -> dict[str, Ints]:
+def rows_by_partition(rows: pa.Table, numbers: Int64s | None = None) -> dict[str, Int64s]:
     """Row numbers, ascending, of each partition path that occurs; of those of the `numbers`, if there are any."""
     encoded = joined(rows[PARTITION_PATH].unify_dictionaries())
     codes = encoded.indices.to_numpy(zero_copy_only=False)
@@ -183,7 +182,7 @@ def _is_worth_asking(file_slice: FileSlice) -> bool:
     return base is not None and not file_slice.logs and (base.size is None or base.size > _ASKED_BYTES_MIN)
 
 
-def _may_hold(task: FindTask) -> Ints:
+def _may_hold(task: FindTask) -> Int64s:
     """The keys that the base file may hold, by its key range and bloom filter."""
     base = task.scan.file_slice.base
     assert base is not None, "a slice without logs has a base file"
@@ -201,7 +200,25 @@ def _may_hold(task: FindTask) -> Ints:
     if max(footer.key_min + footer.key_max, default="") > "\ud7ff":
         return np.flatnonzero(bloom.might_contain_many(task.keys))
     inside = pc.and_(pc.greater_equal(task.keys, footer.key_min), pc.less_equal(task.keys, footer.key_max))
-    candidates: Ints = np.flatnonzero(inside.to_numpy(zero_copy_only=False))
+    candidates: Int64s = np.flatnonzero(inside.to_numpy(zero_copy_only=False))
     if not len(candidates):
         return candidates
     return candidates[bloom.might_contain_many(task.keys.take(pa.array(candidates)))]
+
+
+def find_places(stored: pa.Array, wanted: pa.Array) -> Int64s:
+    """The place of each wanted key among the stored ones, the first of several; -1 if it is not there.
+
+    Of wanted keys that are equal, the first has a place.
+    """
+    if stored.null_count or wanted.null_count:
+        return _find_with_nulls(stored, wanted)
+    return place_keys(*binary_buffers(stored), *binary_buffers(wanted))
+
+
+def _find_with_nulls(stored: pa.Array, wanted: pa.Array) -> Int64s:
+    numbers = pc.fill_null(pc.index_in(stored, value_set=wanted), -1).to_numpy(zero_copy_only=False)
+    found = np.flatnonzero(numbers >= 0)[::-1]
+    places = np.full(len(wanted), -1)
+    places[numbers[found]] = found  # Of repeated places, the last assignment stays: that of the first.
+    return places

@@ -1,9 +1,9 @@
-"""Tagging through the record index: where it says that keys live, without reading a data file.
+"""Tagging through the record index: which file group holds each key, without reading a data file.
 
-An index over the whole table also finds keys in other partitions than the one their row is for. Such a row moves: it
-becomes a delete where the key was, and an insert where it is to be, in one commit. If the table has an ordering, the
-stored row may be newer; then the incoming one is late, and is left out. Entries that carry ordering values tell most of
-that (see `late_rows`); the stored row is read where they do not.
+A global index also finds keys in another partition than that of the incoming row. Such a row moves: one commit deletes
+it there and inserts it here. If the table has an ordering field, the stored row may be newer; the incoming one is then
+late and is dropped. An entry that carries an ordering value is a lower bound of the stored row's value: an incoming row
+below it is late (`drop_late`). Without such a value the stored row is read.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.engine.engines import Engine
 from lakebed.errors import InvalidInputError
+from lakebed.format.arrow import pc
+from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.index.key_batches import Locations, ProbeCounts, ShardCache, locate_everywhere, locate_keys
-from lakebed.index.keys import KeyShards, is_partitioned
+from lakebed.index.keys import KeyShards, is_partitioned, ordering_numbers
+from lakebed.kernels.buffers import Bools, Int64s
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId
 from lakebed.model.index import EntryOrdering
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, MergeMode
 from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.write.rows.arrange import combine_duplicates
 from lakebed.write.rows.columns import joined
-from lakebed.write.rows.dedupe import combine_duplicates
-from lakebed.write.tag.files import Ints, Tagged, Tags
-from lakebed.write.tag.late import Timely, drop_late
+from lakebed.write.tag.files import Tagged, Tags
 from lakebed.write.values import IS_DELETE
 
 _NUMBER = "lakebed.number"
@@ -77,7 +78,7 @@ def find_taken(keys: pa.Array, partitions: pa.Array, metadata: KeyShards, cache:
     return keys.filter(pa.array(found.codes >= 0))
 
 
-def _locate(rows: pa.Table, index: KeyIndex, *, everywhere: bool) -> tuple[Ints, Locations]:
+def _locate(rows: pa.Table, index: KeyIndex, *, everywhere: bool) -> tuple[Int64s, Locations]:
     """The numbers of the rows that the index knows, and where it says that they are."""
     keys = joined(rows[RECORD_KEY])
     if everywhere:
@@ -87,10 +88,40 @@ def _locate(rows: pa.Table, index: KeyIndex, *, everywhere: bool) -> tuple[Ints,
     return numbers, found.take(numbers)
 
 
-def _slice_numbers(places: Sequence[FileGroupId], scans: Sequence[SliceTask]) -> Ints:
+def _slice_numbers(places: Sequence[FileGroupId], scans: Sequence[SliceTask]) -> Int64s:
     """The number of the slice of each file group; -1 if there is none."""
     numbers = {scan.file_slice.group: number for number, scan in enumerate(scans)}
     return np.array([*(numbers.get(place, -1) for place in places), -1], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Timely:
+    """Rows without those that are late, of which there are `late`; `is_newer`: tagged rows that surely are."""
+
+    rows: pa.Table
+    tags: Tags
+    is_newer: Bools
+    late: int
+
+
+def drop_late(rows: pa.Table, tags: Tags, bounds: Int64s, ordering: EntryOrdering | None) -> Timely:
+    """Rows without those below the bound of their entry; `bounds` has one per tag, a row has one tag at most.
+
+    A row whose value, or whose entry's, is not known stays, and is not surely newer.
+    """
+    if ordering is None or (bounds == NO_ORDERING).all():
+        return Timely(rows, tags, np.zeros(len(bounds), bool), 0)
+    numbers = pc.fill_null(ordering_numbers(rows, ordering), NO_ORDERING).to_numpy(zero_copy_only=False)[tags.rows]
+    is_known = (numbers != NO_ORDERING) & (bounds != NO_ORDERING)
+    is_late = is_known & (numbers < bounds)
+    is_newer = is_known & ordering.is_current
+    if not is_late.any():
+        return Timely(rows, tags, is_newer, 0)
+    kept = np.ones(rows.num_rows, bool)
+    kept[tags.rows[is_late]] = False
+    new_number = np.cumsum(kept) - 1
+    left = Tags(new_number[tags.rows[~is_late]], tags.targets[~is_late], tags.positions[~is_late])
+    return Timely(rows.filter(pa.array(kept)), left, is_newer[~is_late], int(is_late.sum()))
 
 
 def _move_rows(timely: Timely, index: KeyIndex) -> Tagged:
@@ -126,18 +157,18 @@ def _has_ordering(config: TableConfig) -> bool:
     return config.merge_mode is MergeMode.EVENT_TIME_ORDERING and bool(config.ordering_fields)
 
 
-def _is_elsewhere(rows: pa.Table, tags: Tags, scans: Sequence[SliceTask]) -> npt.NDArray[np.bool_]:
+def _is_elsewhere(rows: pa.Table, tags: Tags, scans: Sequence[SliceTask]) -> Bools:
     """Which tagged rows are for another partition than the one their key is in; deletes are for any."""
     paths = _paths(rows)
     codes = {path: code for code, path in enumerate(paths.dictionary.to_pylist())}
     stored = np.array([*(codes.get(scan.file_slice.group.partition, -1) for scan in scans), -1], np.int64)
-    differs: npt.NDArray[np.bool_] = paths.indices.to_numpy()[tags.rows] != stored[tags.targets]
+    differs: Bools = paths.indices.to_numpy()[tags.rows] != stored[tags.targets]
     if IS_DELETE in rows.column_names:
         differs &= ~rows[IS_DELETE].to_numpy()[tags.rows]
     return differs
 
 
-def _is_late(rows: pa.Table, moved: Ints, targets: Ints, index: KeyIndex) -> npt.NDArray[np.bool_]:
+def _is_late(rows: pa.Table, moved: Int64s, targets: Int64s, index: KeyIndex) -> Bools:
     """Which of the moved rows are older than what is stored under their keys, which is read."""
     ordering = index.config.ordering_fields
     columns = [RECORD_KEY, *ordering]
@@ -151,7 +182,7 @@ def _is_late(rows: pa.Table, moved: Ints, targets: Ints, index: KeyIndex) -> npt
     return is_late[:-1]
 
 
-def _stored(keys: pa.ChunkedArray, targets: Ints, columns: Sequence[str], index: KeyIndex) -> pa.Table:
+def _stored(keys: pa.ChunkedArray, targets: Int64s, columns: Sequence[str], index: KeyIndex) -> pa.Table:
     """What is stored under keys, read from the slices that have them."""
     tasks = []
     for target in np.unique(targets):

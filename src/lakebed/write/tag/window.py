@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from lakebed.errors import InvalidInputError
 from lakebed.index.key_batches import ProbeCounts
+from lakebed.kernels.buffers import Int64s
 from lakebed.model.index import IndexWindow
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.read.file_slice import SliceTask
 from lakebed.write.plan import TagRule, find_in_files, key_scans
 from lakebed.write.rows.columns import joined
 from lakebed.write.tag.deleted import find_deleted
-from lakebed.write.tag.files import Candidate, FindTask, Ints, Tagged, Tags, join_finds, rows_by_partition
+from lakebed.write.tag.files import Candidate, FindTask, Tagged, Tags, join_finds, rows_by_partition
 from lakebed.write.tag.index import KeyIndex, tag_by_index
 
 _NO_ROWS = np.empty(0, np.int64)
@@ -92,7 +93,7 @@ def _find_in(rows: pa.Table, scans: Sequence[SliceTask], index: KeyIndex) -> Tag
 
 def _joined(inside: Tagged, outside: Tagged) -> Tagged:
     """Both kinds of rows, those inside first."""
-    shifted: Ints = outside.tags.rows + inside.rows.num_rows
+    shifted: Int64s = outside.tags.rows + inside.rows.num_rows
     counts = (inside.counts or ProbeCounts()) + ProbeCounts(outside=outside.rows.num_rows)
     return replace(
         inside,

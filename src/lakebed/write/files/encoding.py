@@ -1,18 +1,24 @@
-"""How the columns of a base file or a log block are encoded: which get a dictionary, and what is worth compressing.
+"""Encoding base files and log blocks as Parquet: which columns get a dictionary or a codec, and the memory for it.
 
-Only plain and dictionary encodings are used. Delta encodings would be smaller, but several engines that read Hudi
-tables have vectorised readers that do not know them.
+Only plain and dictionary encodings are used. Delta encodings would be smaller, but the vectorised readers of several
+engines do not support them.
+
+Each thread encodes its files into the same buffer, one after the other. Memory returned to the system is cleared before
+it is used again, and a growing buffer is copied each time: together that costs a tenth of a merge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+import threading
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from lakebed.kernels.buffers import Bytes
 from lakebed.model.words import COMMIT_SEQNO, FILE_NAME
 
 _SAMPLE_ROWS = 2048
@@ -24,8 +30,6 @@ _SHRINKS_BELOW = 0.85
 entropy coding would shrink it, and that takes longer than everything else a write does."""
 _NUMBERS_SHRINK_BELOW = 0.5
 """By the codec for which speed counts. Without it, numbers are written in a quarter of the time."""
-
-
 _BATCH = "write_batch_size"
 _PAGE_BYTES = 1 << 20
 _BATCH_ROWS = (1 << 10, 1 << 16)
@@ -35,6 +39,14 @@ _WITHOUT_STATISTICS = frozenset({COMMIT_SEQNO, FILE_NAME})
 """Columns that no query has a range for."""
 Encodings = dict[Hashable, dict[str, Any]]
 """Options that files of a write have found, by the form of their rows."""
+_KEPT_BYTES_MAX = 32 << 20
+"""What a thread keeps for its next file. That of larger ones is missed while their rows are read and merged."""
+_IDLE_BYTES_MAX = 4 << 20
+"""What a thread keeps when a write is over."""
+_FOOTER_BYTES = 1 << 20
+"""Of a footer, its page indexes and page headers, more than enough. What is not used takes no memory."""
+_BUFFERS: dict[int, Bytes] = {}
+"""By thread."""
 
 
 def column_options(table: pa.Table, compression: str, *, is_log: bool = False) -> dict[str, Any]:
@@ -131,3 +143,45 @@ def _shrinks(sample: pa.Array, codec: str) -> bool:
     is_quick = codec == "SNAPPY" and pat.is_primitive(sample.type)
     share = _NUMBERS_SHRINK_BELOW if is_quick else _SHRINKS_BELOW
     return pa.Codec("snappy").compress(values).size < share * values.size
+
+
+def scratch_memory(size: int) -> memoryview:
+    """So many bytes of this thread's memory, good until it asks for the next."""
+    if size > _KEPT_BYTES_MAX:
+        return np.empty(size, np.uint8).data
+    thread = threading.get_ident()
+    buffer = _BUFFERS.get(thread)
+    if buffer is None or len(buffer) < size:
+        buffer = None
+        _BUFFERS.pop(thread, None)  # Never both at a time.
+        buffer = _BUFFERS[thread] = np.empty(size, np.uint8)
+    return buffer.data
+
+
+def trim_scratch() -> None:
+    """Lets go of memory that is much, or of threads that are no more: a write is over, others have asked already."""
+    alive = {thread.ident for thread in threading.enumerate()}
+    for thread, buffer in [*_BUFFERS.items()]:
+        if thread not in alive or len(buffer) > _IDLE_BYTES_MAX:
+            _BUFFERS.pop(thread, None)
+
+
+def parquet_bytes_max(table: pa.Table, metadata_bytes: int) -> int:
+    """What a Parquet file of a table most likely takes at most; more if its dictionaries are spelled out there."""
+    return int(table.nbytes + table.nbytes // 8 + 2 * metadata_bytes + _FOOTER_BYTES)
+
+
+def encode_file(bytes_max: int, encode: Callable[[pa.NativeFile], None]) -> memoryview:
+    """What `encode` writes, which is most likely no more than `bytes_max`; else it is called again.
+
+    The bytes are good until this thread encodes its next file.
+    """
+    memory = scratch_memory(bytes_max)
+    sink = pa.FixedSizeBufferWriter(pa.py_buffer(memory))
+    try:
+        encode(sink)
+    except OSError:  # It does not fit.
+        growing = pa.BufferOutputStream()
+        encode(growing)
+        return memoryview(growing.getvalue()).cast("B")
+    return memory[: sink.tell()]
