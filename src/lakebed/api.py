@@ -86,7 +86,7 @@ def create_table(
     which appends to them. `options` are `hoodie.*` options of the table and of its writes, and options of the store.
     """
     from lakebed.services.due import parse_inline_services
-    from lakebed.write.create import create_files, parse_spec
+    from lakebed.write.create import create_table_files, parse_spec
     from lakebed.write.rows.sources import to_arrow_schema
 
     _check_options(options or {})
@@ -96,7 +96,7 @@ def create_table(
     storage = open_storage(path, storage_options(given))
     columns = to_arrow_schema(schema)
     spec = parse_spec(storage.url, columns, key, partition_by, ordering, table_type, indexes, given)
-    create_files(open_ports(storage, parse_write_options(given).lock), spec)
+    create_table_files(open_ports(storage, parse_write_options(given).lock), spec)
     return open_table(path, spark=spark, options=options)
 
 

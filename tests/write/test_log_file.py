@@ -226,7 +226,7 @@ def test_no_rows_make_no_file() -> None:
 
 
 def test_many_rows_make_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_blocks, "BLOCK_BYTES_MAX", 2000)
+    monkeypatch.setattr(log_blocks, "LOG_BLOCK_BYTES_MAX", 2000)
     keys = [f"k{number:02}" for number in range(50)]
     rows = full(keys, lakebed_position=pa.array(range(49, -1, -1), pa.int64()))
     task = task_of(rows)

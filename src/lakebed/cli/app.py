@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from lakebed import __version__
 from lakebed.cli import index, services
-from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
+from lakebed.cli.arguments import AsJson, ColumnList, Options, TablePath, open_path, show, split_columns
 from lakebed.cli.words import printable
 from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.model.words import Word
@@ -83,7 +83,7 @@ app = typer.Typer(
 )
 app.add_typer(index.app, name="index")
 app.add_typer(services.app, name="services")
-for command in (*services.COMMANDS, services.doctor):
+for command in (*services.TABLE_COMMANDS, services.doctor):
     app.command()(command)
 
 
@@ -153,7 +153,7 @@ def indexes(path: TablePath, as_json: AsJson = False, option: Options = None) ->
 @app.command()
 def read(
     path: TablePath,
-    columns: Columns = None,
+    columns: ColumnList = None,
     where: Where = None,
     as_of: AsOf = None,
     mode: Mode = ReadMode.SNAPSHOT,
@@ -175,7 +175,7 @@ def lookup(
     keys: Annotated[
         list[str], typer.Argument(metavar="KEY...", help="Record keys as the column _hoodie_record_key spells them.")
     ],
-    columns: Columns = None,
+    columns: ColumnList = None,
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:

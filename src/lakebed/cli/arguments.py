@@ -72,7 +72,7 @@ Spark = Annotated[
         callback=_parse_master,
     ),
 ]
-Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.", callback=_parse_columns)]
+ColumnList = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.", callback=_parse_columns)]
 
 
 def open_path(path: str, options: list[str] | None, spark: str | None = None) -> Table:

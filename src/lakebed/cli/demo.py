@@ -30,7 +30,7 @@ COLUMNS = ["id", "ts", "name", "amount", "region"]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DemoCall:
     """A call that is about to be made: why, and what to type for it."""
 
     what: str
@@ -38,7 +38,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoOutcome:
     """What the last call gave, and how long it took."""
 
     seconds: float
@@ -73,7 +73,7 @@ class DemoReport:
     chapters: tuple[Chapter, ...]
 
 
-Event: TypeAlias = Chapter | Call | Outcome
+Event: TypeAlias = Chapter | DemoCall | DemoOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ _SPARK = Chapter("Spark", "The same snapshots as Spark DataFrames, still with no
 def play() -> Iterator[Event]:
     """The demo, event by event as it takes place, on tables in a folder that is removed at the end."""
     yield _INTRODUCTION
-    yield Call("Without `columns`, Hudi's five meta columns come too.", f"import lakebed; columns = {COLUMNS}")
+    yield DemoCall("Without `columns`, Hudi's five meta columns come too.", f"import lakebed; columns = {COLUMNS}")
     with TemporaryDirectory(prefix="lakebed-demo-") as folder:
         yield _OWN
         yield from _play_writes(Path(folder, "trips"))
@@ -143,11 +143,11 @@ def play() -> Iterator[Event]:
 def collect(events: Iterable[Event]) -> DemoReport:
     """The events as one value."""
     chapters: list[Chapter] = []
-    call: Call | None = None
+    call: DemoCall | None = None
     for event in events:
         if isinstance(event, Chapter):
             chapters.append(event)
-        elif isinstance(event, Call):
+        elif isinstance(event, DemoCall):
             call = event
         elif call is not None:
             step = Step(call.what, call.call, event.seconds, event.result, event.remark)
@@ -160,7 +160,7 @@ def tell(events: Iterable[Event], output: TextOutput) -> None:
     for event in events:
         if isinstance(event, Chapter):
             output.heading(event.title, event.about)
-        elif isinstance(event, Call):
+        elif isinstance(event, DemoCall):
             output.call(event.what, event.call)
         else:
             if event.result is not None:
@@ -176,30 +176,30 @@ def _unpack(sample: _Sample, folder: Path) -> Path:
 
 
 def _play_table(sample: _Sample, path: Path) -> Iterator[Event]:
-    yield Call("Open it.", f"table = lakebed.open_table({str(path)!r})")
+    yield DemoCall("Open it.", f"table = lakebed.open_table({str(path)!r})")
     start = perf_counter()
     table = open_table(path)
-    yield Outcome(perf_counter() - start)
+    yield DemoOutcome(perf_counter() - start)
     for call, run in _calls(table, sample):
         yield call
         start = perf_counter()
         result = run()
-        yield Outcome(perf_counter() - start, result)
+        yield DemoOutcome(perf_counter() - start, result)
 
 
 def _play_writes(path: Path) -> Iterator[Event]:
     create = """import pyarrow as pa
 schema = pa.schema([("trip", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 table = lakebed.create_table(path, schema=schema, key="trip", partition_by="city", ordering="ts", table_type="mor")"""
-    yield Call("Create it.", create)
+    yield DemoCall("Create it.", create)
     start = perf_counter()
     table = create_table(path, schema=_trip_schema(), key="trip", partition_by="city", ordering="ts", table_type="mor")
-    yield Outcome(perf_counter() - start)
+    yield DemoOutcome(perf_counter() - start)
     for call, run in _write_calls(table):
         yield call
         start = perf_counter()
         result = run()
-        yield Outcome(perf_counter() - start, *((None, result) if isinstance(result, str) else (result, "")))
+        yield DemoOutcome(perf_counter() - start, *((None, result) if isinstance(result, str) else (result, "")))
 
 
 def _trip_schema() -> pa.Schema:
@@ -210,91 +210,91 @@ def _trip(number: int, ts: int, fare: float) -> dict[str, object]:
     return {"trip": f"t{number}", "city": ("oslo", "lima")[number % 2], "ts": ts, "fare": fare}
 
 
-def _write_calls(table: Table) -> Iterator[tuple[Call, Callable[[], Report | str]]]:
+def _write_calls(table: Table) -> Iterator[tuple[DemoCall, Callable[[], Report | str]]]:
     def told(result: WriteResult) -> str:
         return (
             f"instant {result.instant}: {result.inserted} inserted, {result.updated} updated, {result.deleted} deleted"
         )
 
     first = [_trip(number, 1, 10.0 + number) for number in range(6)]
-    yield Call("Load six trips.", "table.upsert(rows)"), lambda: told(table.upsert(first))
+    yield DemoCall("Load six trips.", "table.upsert(rows)"), lambda: told(table.upsert(first))
     changed = [_trip(2, 2, 99.0), _trip(6, 2, 16.0), _trip(3, 0, -1.0)]
     yield (
-        Call("A newer fare, a new trip, and one that comes too late: its ts is smaller.", "table.upsert(more)"),
+        DemoCall("A newer fare, a new trip, and one that comes too late: its ts is smaller.", "table.upsert(more)"),
         lambda: told(table.upsert(changed)),
     )
-    yield Call("Delete two trips.", "table.delete(['t0', 't1'])"), lambda: told(table.delete(["t0", "t1"]))
-    yield Call("What is left.", "table.to_arrow(columns)"), lambda: _rows(table, _by_trip(table.to_arrow(_TRIPS)))
+    yield DemoCall("Delete two trips.", "table.delete(['t0', 't1'])"), lambda: told(table.delete(["t0", "t1"]))
+    yield DemoCall("What is left.", "table.to_arrow(columns)"), lambda: _rows(table, _by_trip(table.to_arrow(_TRIPS)))
     loaded = "table.timeline.commits()[0].requested_at"
     yield (
-        Call("The table as it was after the load.", f"table.to_arrow(columns, as_of={loaded})"),
+        DemoCall("The table as it was after the load.", f"table.to_arrow(columns, as_of={loaded})"),
         lambda: _rows(table, _by_trip(table.to_arrow(_TRIPS, as_of=table.timeline.commits()[0].requested_at))),
     )
-    yield Call("What was done to it.", "table.timeline"), lambda: timeline_report(table)
+    yield DemoCall("What was done to it.", "table.timeline"), lambda: timeline_report(table)
 
 
 def _by_trip(rows: pa.Table) -> pa.Table:
     return rows.sort_by("trip")
 
 
-def _calls(table: Table, sample: _Sample) -> Iterator[tuple[Call, Callable[[], Report]]]:
+def _calls(table: Table, sample: _Sample) -> Iterator[tuple[DemoCall, Callable[[], Report]]]:
     where, first = sample.where, table.timeline.commits()[0].requested_at
-    yield Call("What was done to it.", "table.timeline"), lambda: timeline_report(table)
+    yield DemoCall("What was done to it.", "table.timeline"), lambda: timeline_report(table)
     yield (
-        Call("Its rows as they stand now.", "table.to_arrow(columns)"),
+        DemoCall("Its rows as they stand now.", "table.to_arrow(columns)"),
         lambda: _rows(table, table.to_arrow(COLUMNS)),
     )
     yield (
-        Call("Its rows right after the first commit.", f"table.to_arrow(columns, as_of={first!r})"),
+        DemoCall("Its rows right after the first commit.", f"table.to_arrow(columns, as_of={first!r})"),
         lambda: _rows(table, table.to_arrow(COLUMNS, as_of=first)),
     )
     yield (
-        Call("What was written after the first commit.", f"table.changes(since={first!r}, columns=columns)"),
+        DemoCall("What was written after the first commit.", f"table.changes(since={first!r}, columns=columns)"),
         lambda: _rows(table, table.changes(since=first, columns=COLUMNS)),
     )
     yield (
-        Call("A filter.", f'table.to_arrow(columns, where="{where}")'),
+        DemoCall("A filter.", f'table.to_arrow(columns, where="{where}")'),
         lambda: _rows(table, table.to_arrow(COLUMNS, where=where)),
     )
     yield (
-        Call("Which files that filter needs, and why.", f'table.explain(where="{where}")'),
+        DemoCall("Which files that filter needs, and why.", f'table.explain(where="{where}")'),
         lambda: table.explain(where),
     )
     if sample.key is not None:
         keys = [sample.key]
         yield (
-            Call("One row by its record key.", f"table.lookup({keys}, columns)"),
+            DemoCall("One row by its record key.", f"table.lookup({keys}, columns)"),
             lambda: LookupReport(table.config.name, table.lookup(keys, COLUMNS), ()),
         )
 
 
 def _play_spark(tables: list[Table]) -> Iterator[Event]:
     if find_spec("pyspark") is None:
-        yield Call("PySpark is not installed. To see this part:", "pip install 'lakebed[spark]'")
+        yield DemoCall("PySpark is not installed. To see this part:", "pip install 'lakebed[spark]'")
         return
-    yield Call("Start Spark.", "spark = lakebed.local_session()")
+    yield DemoCall("Start Spark.", "spark = lakebed.local_session()")
     start = perf_counter()
     try:
         spark = local_session("lakebed-demo")
     except LakebedError as error:
-        yield Outcome(perf_counter() - start, remark=f"Spark does not start here: {error.what}; {error.hint}")
+        yield DemoOutcome(perf_counter() - start, remark=f"Spark does not start here: {error.what}; {error.hint}")
         return
-    yield Outcome(perf_counter() - start)
+    yield DemoOutcome(perf_counter() - start)
     try:
         for table in tables:
-            yield Call(f"Table {table.config.name}.", "table.to_spark(columns).toArrow()")
+            yield DemoCall(f"Table {table.config.name}.", "table.to_spark(columns).toArrow()")
             yield _compare(table)
     finally:
         spark.stop()
 
 
-def _compare(table: Table) -> Outcome:
+def _compare(table: Table) -> DemoOutcome:
     here = table.to_arrow(COLUMNS)
     start = perf_counter()
     there = table.to_spark(COLUMNS).toArrow()
     seconds = perf_counter() - start
     same = "the same" if _as_set(there) == _as_set(here) else "NOT the same"
-    return Outcome(seconds, remark=f"{count(there.num_rows, 'row')}, {same} as in process")
+    return DemoOutcome(seconds, remark=f"{count(there.num_rows, 'row')}, {same} as in process")
 
 
 def _rows(table: Table, rows: pa.Table) -> RowsReport:

@@ -21,7 +21,7 @@ Span: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class GridColumn:
     """How one column is shown.
 
     On a terminal that is too narrow, columns of the highest `rank` are left out first. What is left fits by `fit`:
@@ -40,7 +40,7 @@ class Column:
 class Grid:
     """A table of text cells. Facts, which are name and value, have no header."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[GridColumn, ...]
     rows: Sequence[tuple[str, ...]]
     has_header: bool = True
 
@@ -50,7 +50,7 @@ class Grid:
         return tuple(max(map(cell_len, cells)) for cells in zip(headers, *self.rows, strict=True))
 
 
-def grid(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, has_header: bool = True) -> Grid:
+def grid(columns: Sequence[GridColumn], rows: Sequence[Sequence[str]], *, has_header: bool = True) -> Grid:
     """A grid of cells that cannot break out of their line: control characters are escaped."""
     return Grid(tuple(columns), [tuple(map(printable, row)) for row in rows], has_header)
 
@@ -93,11 +93,11 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
-def _least(column: Column, natural: int) -> int:
+def _least(column: GridColumn, natural: int) -> int:
     return natural if column.fit == "whole" else min(natural, max(_SHORTEST, cell_len(column.header)))
 
 
-def _row_lines(row: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> Iterator[tuple[Span, ...]]:
+def _row_lines(row: Sequence[str], columns: Sequence[GridColumn], widths: Sequence[int]) -> Iterator[tuple[Span, ...]]:
     cells = [_fit(cell, column, width) for cell, column, width in zip(row, columns, widths, strict=True)]
     for parts in zip_longest(*cells, fillvalue=""):
         spans: list[Span] = []
@@ -107,7 +107,7 @@ def _row_lines(row: Sequence[str], columns: Sequence[Column], widths: Sequence[i
         yield tuple(spans)
 
 
-def _fit(cell: str, column: Column, width: int) -> list[str]:
+def _fit(cell: str, column: GridColumn, width: int) -> list[str]:
     if cell_len(cell) <= width:
         return [cell]
     if column.fit != "wrap":
@@ -115,6 +115,6 @@ def _fit(cell: str, column: Column, width: int) -> list[str]:
     return [part for line in textwrap.wrap(cell, width, break_on_hyphens=False) for part in chop_cells(line, width)]
 
 
-def _pad(text: str, column: Column, width: int) -> str:
+def _pad(text: str, column: GridColumn, width: int) -> str:
     space = " " * (width - cell_len(text))
     return space + text if column.align == "right" else text + space

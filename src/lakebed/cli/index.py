@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
+from lakebed.cli.arguments import AsJson, ColumnList, Options, TablePath, open_path, show, split_columns
 from lakebed.index.words import COMMANDS, COMMANDS_TEXT, TOLD_BY_TABLE
 from lakebed.model.words import Word
 from lakebed.observe import SILENT, Observer
@@ -70,7 +70,7 @@ def create(
             callback=_parse_kind,
         ),
     ] = None,
-    on: Columns = None,
+    on: ColumnList = None,
     shards: Annotated[
         int | None, typer.Option(min=1, max=SHARDS_MAX, metavar="N", help="As many as the rows need unless given.")
     ] = None,

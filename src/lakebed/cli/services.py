@@ -9,7 +9,7 @@ import typer
 
 from lakebed.cli.arguments import (
     AsJson,
-    Columns,
+    ColumnList,
     Options,
     Spark,
     TablePath,
@@ -128,7 +128,7 @@ def compact(path: TablePath, as_json: AsJson = False, option: Options = None) ->
 
 def cluster(
     path: TablePath,
-    order_by: Columns = None,
+    order_by: ColumnList = None,
     layout: Annotated[
         LayoutName, typer.Option(case_sensitive=False, help="How rows are ordered by several columns.")
     ] = LayoutName.LINEAR,
@@ -187,7 +187,7 @@ def restore(path: TablePath, instant: WriteTime, as_json: AsJson = False, option
     _show_result(path, "restore", open_path(path, option).restore(instant), as_json)
 
 
-COMMANDS = (compact, cluster, clean, rollback, savepoint, restore)
+TABLE_COMMANDS = (compact, cluster, clean, rollback, savepoint, restore)
 """Those that stand alone."""
 
 

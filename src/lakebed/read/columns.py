@@ -23,7 +23,7 @@ REPETITIVE = (COMMIT_TIME, FILE_NAME)
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ColumnPlan:
     """How the wanted columns of one slice are obtained.
 
     `stored` is read from files and merged; `constants` have one value in the whole slice, and are arrays of it;
@@ -44,7 +44,7 @@ class Columns:
         return conform_table(rows, self.wanted, path=path)
 
 
-def plan_columns(wanted: pa.Schema, partition: str, config: TableConfig, *, merged: bool) -> Columns:
+def plan_columns(wanted: pa.Schema, partition: str, config: TableConfig, *, merged: bool) -> ColumnPlan:
     """Which of the wanted columns of a slice must be read. `merged`: log files are merged into it."""
     constants = _constants(wanted, partition, config)
     if merged:  # What decides a merge is read as it was written.
@@ -54,7 +54,7 @@ def plan_columns(wanted: pa.Schema, partition: str, config: TableConfig, *, merg
     fields = [pa.field(RECORD_KEY, pa.string())] if RECORD_KEY in needed - {*wanted.names} else []
     fields += [field for field in wanted if field.name in needed]
     stored = pa.schema([_merged_form(field) if merged else field for field in fields])
-    return Columns(wanted, stored, constants, copy)
+    return ColumnPlan(wanted, stored, constants, copy)
 
 
 def _constants(wanted: pa.Schema, partition: str, config: TableConfig) -> dict[str, ArrowArray]:

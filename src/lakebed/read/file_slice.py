@@ -23,13 +23,14 @@ from lakebed.model.words import COMMIT_TIME
 from lakebed.read.base_file import PARQUET, read_base_file
 from lakebed.read.columns import conform_array, conform_table, plan_columns
 from lakebed.read.keyed_files import HeldStorage, find_base_rows, find_block_rows, may_hold
-from lakebed.read.merge import Kind, Part, Rules, merge_rules, merge_slice
+from lakebed.read.merge import EventKind, Part, Rules, merge_rules, merge_slice
 from lakebed.storage import Storage
 from lakebed.view.blocks import CountedInstants, FiledBlock, load_blocks
 
-KEYS_FEW = 8
+LOOKUP_KEYS_MAX = 8
 """Maximum number of keys of a slice to look up one by one; each reads a page of every column."""
 IS_DELETED = "_hoodie_is_deleted"
+"""Name of a Boolean column that marks deletes in incoming rows and log records. Stored only if the table has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class SliceTask:
     @property
     def few_keys(self) -> tuple[str, ...]:
         """The keys, if they are few enough to look up one by one; else none."""
-        is_few = self.keys is not None and 0 < len(self.keys) <= KEYS_FEW and self.config.has_meta_columns
+        is_few = self.keys is not None and 0 < len(self.keys) <= LOOKUP_KEYS_MAX and self.config.has_meta_columns
         return tuple(sorted(self.keys)) if is_few and self.keys else ()
 
     @property
@@ -95,7 +96,7 @@ def read_keys(task: SliceTask) -> SliceKeys:
     schema = plan_columns(task.needed_schema, task.file_slice.group.partition, task.config, merged=True).stored
     parts = load_parts(task, schema)
     rows = merge_slice(parts.base, parts.logs, parts.rules, schema)
-    deleted = [part.keys.filter(flag_array(part.kinds != Kind.RECORD)) for part in parts.logs]
+    deleted = [part.keys.filter(flag_array(part.kinds != EventKind.RECORD)) for part in parts.logs]
     return SliceKeys(record_keys(rows, task.config), pa.concat_arrays([text_array([]), *deleted]))
 
 
@@ -171,9 +172,9 @@ def _block_parts(filed: FiledBlock, task: SliceTask, schema: pa.Schema, ordering
 def _record_part(
     table: pa.Table, config: TableConfig, ordering: Sequence[str], columns: frozenset[str] | None = None
 ) -> Part:
-    kinds = np.full(table.num_rows, Kind.RECORD, np.int8)
+    kinds = np.full(table.num_rows, EventKind.RECORD, np.int8)
     if IS_DELETED in table.schema.names:
-        kinds[flags_of(pc.is_in(table[IS_DELETED], value_set=flag_array(np.ones(1, bool))))] = Kind.DELETE
+        kinds[flags_of(pc.is_in(table[IS_DELETED], value_set=flag_array(np.ones(1, bool))))] = EventKind.DELETE
     orders = tuple(_one_array(table[name]) for name in ordering)
     return Part(record_keys(table, config), kinds, orders, table, columns)
 
@@ -181,7 +182,7 @@ def _record_part(
 def _delete_part(filed: FiledBlock, schema: pa.Schema, ordering: Sequence[str]) -> Part:
     deletes = decode_deletes(filed.block, path=filed.path)
     always = flags_of(deletes["always"])
-    kinds = np.where(always, Kind.DELETE_ALWAYS, Kind.DELETE).astype(np.int8)
+    kinds = np.where(always, EventKind.DELETE_ALWAYS, EventKind.DELETE).astype(np.int8)
     values = _one_array(deletes["ordering"])
     orders = tuple(
         _ordering_field(values, i, schema.field(name).type, len(ordering)) for i, name in enumerate(ordering)

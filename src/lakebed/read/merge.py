@@ -36,7 +36,7 @@ class Rules(IntEnum):
     EVENT_TIME_V6 = 3  # version 6, default payload: likewise, but an older log record loses against the base row
 
 
-class Kind(IntEnum):
+class EventKind(IntEnum):
     """What an event does to its key."""
 
     RECORD = 0
@@ -71,7 +71,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedRows:
     """The rows of a slice, how many keys are in its logs, and for how many of them it differs from its base file."""
 
     rows: pa.Table
@@ -105,10 +105,10 @@ def merge_slice(base: Part | None, logs: Sequence[Part], rules: Rules, schema: p
     return merge_counted(base, logs, rules, schema).rows
 
 
-def merge_counted(base: Part | None, logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> Merged:
+def merge_counted(base: Part | None, logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> MergedRows:
     """The rows of a slice, with counts. `rows` of all parts conform to `schema`."""
     if not logs:
-        return Merged(empty_table(schema) if base is None or base.rows is None else base.rows)
+        return MergedRows(empty_table(schema) if base is None or base.rows is None else base.rows)
     keys = pa.concat_arrays([part.keys for part in logs]).dictionary_encode()
     codes = ints_of(keys.indices)
     if base is None or base.rows is None:
@@ -137,9 +137,9 @@ def fold_logs(logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> Folded:
     stays = events.written[last]
     recorded = has_row[stays]
     # What follows a delete that always applies is not compared with anything older; without it, it would be.
-    always = events.last_per_key(events.accepted & (events.kinds == Kind.DELETE_ALWAYS))
+    always = events.last_per_key(events.accepted & (events.kinds == EventKind.DELETE_ALWAYS))
     wiped = events.written[always[always >= 0]]
-    deleted = stays[~recorded & (events.kinds[last] == Kind.DELETE)]
+    deleted = stays[~recorded & (events.kinds[last] == EventKind.DELETE)]
     if rules is Rules.COMMIT_TIME:
         wiped, deleted = stays[~recorded], stays[:0]
     ordering = [pa.concat_arrays(list(arrays)) for arrays in zip(*(part.ordering for part in logs), strict=True)]
@@ -172,16 +172,16 @@ class _Events:
     def live(self, *, until: int | None = None) -> Int64s:
         """The records that are the last accepted event of their key; `until`: of those written before that place."""
         last = self.last_per_key(self.accepted)
-        places = self.written[last[self.kinds[last] == Kind.RECORD]]
+        places = self.written[last[self.kinds[last] == EventKind.RECORD]]
         return places if until is None else places[places < until]
 
-    def counted(self, rows: pa.Table, *, base_count: int) -> Merged:
+    def counted(self, rows: pa.Table, *, base_count: int) -> MergedRows:
         """Counts of the merged keys; the first `base_count` events in order of writing are base rows."""
         last = self.last_per_key(self.accepted)
-        is_live = self.kinds[last] == Kind.RECORD
+        is_live = self.kinds[last] == EventKind.RECORD
         had_row = self.written[self.starts] < base_count
         changed = is_live & (self.written[last] >= base_count)
-        return Merged(
+        return MergedRows(
             rows,
             log_keys=len(self.starts),
             updates=int((changed & had_row).sum()),
@@ -219,10 +219,10 @@ def _rows_of_events(parts: Sequence[Part], schema: pa.Schema) -> tuple[pa.Table,
 
 def _take_columns(parts: Sequence[Part], events: _Events, rows: pa.Table, row_of: Int64s) -> pa.Table:
     """Each column from the last accepted record, since the last accepted delete, that carries it."""
-    alive = events.kinds[events.last_per_key(events.accepted)] == Kind.RECORD
+    alive = events.kinds[events.last_per_key(events.accepted)] == EventKind.RECORD
     of_part = np.repeat(np.arange(len(parts)), [len(part.kinds) for part in parts])[events.written]
-    is_record = events.accepted & (events.kinds == Kind.RECORD)
-    deleted_at = events.last_per_key(events.accepted & (events.kinds != Kind.RECORD))
+    is_record = events.accepted & (events.kinds == EventKind.RECORD)
+    deleted_at = events.last_per_key(events.accepted & (events.kinds != EventKind.RECORD))
     columns = []
     for field in rows.schema:
         carries = np.array([part.columns is None or field.name in part.columns for part in parts])

@@ -15,7 +15,7 @@ from lakebed.filter.ranges import Ranges
 from lakebed.index.kinds import lookup_kind, pruning_kinds
 from lakebed.index.prune import Kept, NotUsed, Query, Slices, keep_partitions, wanted_keys
 from lakebed.metadata import MetadataTable, Unusable
-from lakebed.read.file_slice import KEYS_FEW as LOOKUP_KEYS_MAX
+from lakebed.read.file_slice import LOOKUP_KEYS_MAX as LOOKUP_KEYS_MAX
 
 _PATHS = "partition path"
 _CHANGED = "it was dropped or built anew while the table was read"

@@ -70,17 +70,17 @@ def completion_as_of(state: TableState, as_of: object) -> InstantTime:
 
 
 def completion_of_point(state: TableState, point: object) -> InstantTime:
-    """The completion time of an instant that is on the timeline or archived, or else the moment that `point` names."""
+    """The completion time of an instant that is on the timeline or archived, or else the time that `point` names."""
     if isinstance(point, Completion):
         return point.time
     instant = InstantTime(str(point).strip())
     known = state.timeline.completion_of(instant)
     if known is None and _DIGITS.fullmatch(instant) and len(instant) >= 14:
         known = state.archive.completions([instant]).get(instant)
-    return known or moment(point, utc=state.config.timeline_timezone == "UTC")
+    return known or parse_time(point, utc=state.config.timeline_timezone == "UTC")
 
 
-def moment(value: object, *, utc: bool) -> InstantTime:
+def parse_time(value: object, *, utc: bool) -> InstantTime:
     """`value` as digits of an instant time. Times with a zone are converted to UTC, or to this machine's zone."""
     if isinstance(value, datetime):
         return _from_datetime(value, utc=utc)

@@ -16,7 +16,7 @@ from lakebed.write.metrics import read_metrics
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteSummary:
     """What a completed write left behind, by the count of its own commit metadata.
 
     `metrics` is what lakebed's own writes say of the time they took and of the keys they looked for.
@@ -46,7 +46,7 @@ class TimelineEntry:
     completed_at: str | None
     completed_time: str | None
     duration_s: float | None
-    written: Written | None
+    written: WriteSummary | None
     problem: str | None = None
 
 
@@ -67,7 +67,7 @@ def timeline_report(table: Table) -> TimelineReport:
     return TimelineReport(state.config.name, zone, tuple(entries))
 
 
-def moment(instant: str) -> datetime | None:
+def parse_instant(instant: str) -> datetime | None:
     """The date and time that an instant's digits spell; None for the few that are made up."""
     try:
         millis = int(instant[14:17].ljust(3, "0"))
@@ -94,7 +94,7 @@ def _entry(state: TableState, instant: Instant) -> TimelineEntry:
     )
 
 
-def _written(state: TableState, instant: Instant) -> tuple[Written | None, str | None]:
+def _written(state: TableState, instant: Instant) -> tuple[WriteSummary | None, str | None]:
     if not (instant.is_completed and instant.action.changes_data):
         return None, None
     try:
@@ -103,9 +103,9 @@ def _written(state: TableState, instant: Instant) -> tuple[Written | None, str |
         return None, error.what
 
 
-def _sum_up(commit: CommitMetadata) -> Written:
+def _sum_up(commit: CommitMetadata) -> WriteSummary:
     stats = tuple(commit.stats)
-    return Written(
+    return WriteSummary(
         operation=commit.operation.lower() if commit.operation else None,
         inserted=sum(stat.num_inserts for stat in stats),
         updated=sum(stat.num_updates for stat in stats),
@@ -118,10 +118,10 @@ def _sum_up(commit: CommitMetadata) -> Written:
 
 
 def _iso(instant: str, *, utc: bool) -> str | None:
-    at = moment(instant)
+    at = parse_instant(instant)
     return None if at is None else at.isoformat(timespec="milliseconds") + ("Z" if utc else "")
 
 
 def _seconds_between(start: str, end: str) -> float | None:
-    begun, done = moment(start), moment(end)
+    begun, done = parse_instant(start), parse_instant(end)
     return (done - begun).total_seconds() if begun and done else None

@@ -66,7 +66,7 @@ def _key_generator(text: str) -> object:
 
 
 _FLAG = "true or false"
-PROPERTIES = {
+TABLE_PROPERTIES = {
     "name": _Property(("hoodie.table.name", "hoodie.datasource.write.table.name"), str.strip, lambda c: c.name),
     "key": _Property(
         ("hoodie.datasource.write.recordkey.field", "hoodie.table.recordkey.fields"), _columns, lambda c: c.key_fields
@@ -126,7 +126,7 @@ _OWN = (
     OPERATION,
     PARTITIONS_TO_DELETE,
     *INDEX_SWITCHES,
-    *(key for about in PROPERTIES.values() for key in about.spellings),
+    *(key for about in TABLE_PROPERTIES.values() for key in about.spellings),
 )
 
 
@@ -146,14 +146,14 @@ class SaveOptions:
 
     def option(self, name: str) -> str:
         """The option that says a property, or could."""
-        return self.spellings.get(name) or PROPERTIES[name].spellings[0]
+        return self.spellings.get(name) or TABLE_PROPERTIES[name].spellings[0]
 
 
 def parse_save_options(options: Mapping[str, str]) -> SaveOptions:
     """The options of a save; InvalidInputError for a value that means nothing, or two that contradict each other."""
     said: dict[str, Any] = {}
     spellings: dict[str, str] = {}
-    for name, about in PROPERTIES.items():
+    for name, about in TABLE_PROPERTIES.items():
         for key in about.spellings:
             if key in options:
                 _say(said, name, key, _parsed(key, options[key], about.parse, about.wanted))
@@ -180,7 +180,7 @@ def known_save_options() -> dict[str, str]:
 def check_agrees(given: SaveOptions, config: TableConfig, indexes: Iterable[str]) -> None:
     """Raises InvalidInputError if options say something of a table that is not so."""
     for name, asked in given.properties.items():
-        about = PROPERTIES[name]
+        about = TABLE_PROPERTIES[name]
         has = about.of_table(config)
         if asked != has:
             is_case = _text(asked).casefold() == _text(has).casefold()
@@ -197,7 +197,7 @@ def check_agrees(given: SaveOptions, config: TableConfig, indexes: Iterable[str]
 def check_consistent(given: SaveOptions, config: TableConfig, indexes: Iterable[str]) -> None:
     """Raises InvalidInputError if options contradict each other: the new table that they make is not as one says."""
     for name, asked in given.properties.items():
-        has = PROPERTIES[name].of_table(config)
+        has = TABLE_PROPERTIES[name].of_table(config)
         if asked != has:
             raise InvalidInputError(
                 f"the option {given.option(name)} says {_text(asked)}, "

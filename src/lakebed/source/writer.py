@@ -30,7 +30,7 @@ from lakebed.services.clustering.options import parse_clustering_options
 from lakebed.services.due import parse_inline_services
 from lakebed.source.options import (
     PARTITIONS_TO_DELETE,
-    PROPERTIES,
+    TABLE_PROPERTIES,
     SaveOptions,
     check_agrees,
     check_consistent,
@@ -46,14 +46,14 @@ from lakebed.write.checks import check_options, check_writable
 from lakebed.write.create import (
     TableSpec,
     check_free,
-    create_files,
+    create_table_files,
     metadata_partitions,
     parse_spec,
     remove_unused,
     table_properties,
 )
 from lakebed.write.handover import drop_rows, hand_over, kept_alive, new_folder, sweep_rows, take_over
-from lakebed.write.rows.prepare import PreparePlan, plan_rows
+from lakebed.write.rows.prepare import PreparePlan, plan_prepare
 from lakebed.write.rows.schema import nullable_schema
 from lakebed.write.rows.sources import arrow_batches, to_arrow_schema
 from lakebed.write.writer import WriteResult
@@ -157,7 +157,7 @@ def _plan_first_rows(job: SaveJob, writes: WriteOptions) -> PreparePlan:
             "the option hoodie.index.type asks for the record index, but there is no record index in a new table",
             hint="add the option hoodie.metadata.record.index.enable=true, or leave hoodie.index.type out",
         )
-    return plan_rows(TableConfig(table_properties(spec, partitions)), spec.schema, job.columns)
+    return plan_prepare(TableConfig(table_properties(spec, partitions)), spec.schema, job.columns)
 
 
 def _save(job: SaveJob, storage: Storage, paths: Sequence[str]) -> WriteResult:
@@ -192,7 +192,7 @@ def _create_if_missing(job: SaveJob, storage: Storage) -> bool:
     if has_config(storage):
         return False
     try:
-        create_files(_open_ports(job, storage), _plan_table(job))
+        create_table_files(_open_ports(job, storage), _plan_table(job))
     except InvalidInputError:
         if not has_config(storage):
             raise
@@ -228,7 +228,7 @@ def _plan_table(job: SaveJob) -> TableSpec:
 
 def _settings(said: Mapping[str, Any]) -> dict[str, str]:
     """What is said of a new table, as the options that create_table takes."""
-    named = {PROPERTIES[name].spellings[0]: said[name] for name in _SETTINGS if name in said}
+    named = {TABLE_PROPERTIES[name].spellings[0]: said[name] for name in _SETTINGS if name in said}
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in named.items()}
 
 
@@ -244,7 +244,7 @@ def _check_table(job: SaveJob) -> TableState:
 
 def _check_rows(job: SaveJob, state: TableState, *, fills: bool) -> None:
     if job.given.operation not in _BY_KEYS:
-        plan_rows(state.config, state.data_schema(state.latest), job.columns, fills=fills)
+        plan_prepare(state.config, state.data_schema(state.latest), job.columns, fills=fills)
 
 
 _Write = Callable[[Table, pa.RecordBatchReader], WriteResult]

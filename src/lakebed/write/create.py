@@ -185,7 +185,7 @@ def _key_generator(spec: TableSpec) -> str:
     return "SIMPLE" if len(spec.key) == len(spec.partition_by) == 1 else "COMPLEX"
 
 
-def create_files(ports: Ports, spec: TableSpec) -> None:
+def create_table_files(ports: Ports, spec: TableSpec) -> None:
     """Makes the table, under its lock. A crash before the end leaves no table; the next try removes what is left."""
     ports.lock.acquire()
     try:

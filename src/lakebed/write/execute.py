@@ -124,7 +124,7 @@ def hidden_keys(scan: SliceTask, rows: pa.Table) -> KeyChanges:
     return KeyChanges(group.partition, group.file_id, deleted=rows[RECORD_KEY])
 
 
-def find_strays(context: WriteContext, written: Sequence[FileFacts]) -> tuple[str, ...]:
+def find_attempt_files(context: WriteContext, written: Sequence[FileFacts]) -> tuple[str, ...]:
     """Files with a marker that no task result names: those of failed or duplicate task attempts.
 
     The markers of a plan that another process has taken over are that one's, too: strays of a table service are deleted
@@ -145,7 +145,7 @@ def find_rival_files(context: WriteContext, written: Sequence[FileFacts], partit
     if not context.config.metadata_partitions:
         found = (file for partition in sorted(partitions) for file in context.storage.list(partition))
         listed = {file.path for file in found if _instant_of(file.path) == context.instant}
-    return tuple(sorted({*find_strays(context, written), *listed} - kept))
+    return tuple(sorted({*find_attempt_files(context, written), *listed} - kept))
 
 
 def _instant_of(path: str) -> InstantTime | None:
@@ -155,7 +155,7 @@ def _instant_of(path: str) -> InstantTime | None:
 
 def delete_strays(context: WriteContext, written: Sequence[FileFacts]) -> None:
     """Deletes the strays of a write. Its instant is executed by no other process."""
-    for path in find_strays(context, written):
+    for path in find_attempt_files(context, written):
         delete_file(context.storage, path)
 
 

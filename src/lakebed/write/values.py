@@ -44,7 +44,7 @@ NOT_COUNTED: Mapping[str, Any] = {
 """Fields of a write stat that Hudi fills with zeros outside compactions, and run times, which we do not take."""
 
 
-class Rows(Protocol):
+class TaskRows(Protocol):
     """Prepared rows, wherever they lie."""
 
     @property
@@ -128,7 +128,7 @@ class WriteTask:
     number: int
     group: FileGroupId
     file_slice: FileSlice | None
-    rows: Rows
+    rows: TaskRows
     token: str
     has_inserts: bool = False
     is_blind: bool = False

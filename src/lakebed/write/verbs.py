@@ -34,8 +34,8 @@ from lakebed.write.plan import TagRule
 from lakebed.write.planner import DeletePartitions, WriteRows
 from lakebed.write.rows.arrange import Arrangement
 from lakebed.write.rows.input import Input, open_input
-from lakebed.write.rows.keys import find_field, plan_keys, record_keys
-from lakebed.write.rows.prepare import PreparePlan, check_gaps, plan_rows
+from lakebed.write.rows.keys import find_field, make_keys, plan_keys
+from lakebed.write.rows.prepare import PreparePlan, check_gaps, plan_prepare
 from lakebed.write.rows.schema import check_spelling
 from lakebed.write.staging import Prepared
 from lakebed.write.values import IS_DELETE
@@ -77,11 +77,11 @@ class TableWrites:
         given = open_input(keys)
         check_spelling((*state.config.key_fields, *state.config.partition_fields), given.schema.names)
         if all(find_field(given.schema, name) is not None for name in state.config.partition_fields):
-            plan = plan_rows(state.config, state.data_schema(state.latest), given.schema, deletes=True)
+            plan = plan_prepare(state.config, state.data_schema(state.latest), given.schema, deletes=True)
             return self._finish(given, plan, DELETE)
         # Without the columns of the partition the keys alone must do: they are looked for in all partitions.
         key_plan = plan_keys(state.config, given.schema)
-        found = [record_keys(batch, key_plan) for batch in given.batches()]
+        found = [make_keys(batch, key_plan) for batch in given.batches()]
         return self._delete_keys(pa.chunked_array(found, pa.string()).unique())
 
     def delete_partitions(self, partitions: str | Iterable[str]) -> WriteResult:
@@ -101,7 +101,7 @@ class TableWrites:
         columns, fills = state.data_schema(state.latest), self._options.fills_missing
         if not fills:
             check_gaps(columns, given.gaps, is_partial=partial)
-        plan = plan_rows(state.config, columns, given.schema, partial=partial, fills=fills)
+        plan = plan_prepare(state.config, columns, given.schema, partial=partial, fills=fills)
         return self._finish(given, plan, operation)
 
     def _finish(self, given: Input, plan: PreparePlan, operation: Operation) -> WriteResult:

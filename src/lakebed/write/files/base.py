@@ -32,7 +32,7 @@ from lakebed.model.words import FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_
 from lakebed.read.columns import conform_table
 from lakebed.storage.confirm import create_file
 from lakebed.transaction.markers import write_markers
-from lakebed.write.files.encoding import column_options, encode_file, known_options, parquet_bytes_max
+from lakebed.write.files.encoding import cached_options, column_options, encode_file, parquet_bytes_max
 from lakebed.write.rows.columns import joined, numbered_texts
 from lakebed.write.values import IS_DELETE, NOT_COUNTED, FileSizing, WriteContext, WriteTask
 
@@ -101,7 +101,7 @@ def store_base_file(
     return stats.facts(stat, bloom_text=encoded.bloom if wants_filters(context.config) else None)
 
 
-def dismiss(context: WriteContext, read: FileSlice) -> None:
+def release_slice(context: WriteContext, read: FileSlice) -> None:
     """Frees the memory of a slice that has been `read`, before the file that replaces it is encoded."""
     for path in read.paths:
         context.storage.dismiss(path)
@@ -168,7 +168,7 @@ def _encode(table: pa.Table, context: WriteContext, keys: KnownKeys | None) -> _
         every = pa.concat_arrays(table[RECORD_KEY].chunks) if table.num_rows else pa.array([], pa.string())
         entries = footer_metadata(every, context.avro_json)
     footers: list[Any] = []
-    options = known_options(table, context.files.compression, context.encodings) | _page_options()
+    options = cached_options(table, context.files.compression, context.encodings) | _page_options()
     rows_max = max(1, table.num_rows * _ROW_GROUP_BYTES // max(table.nbytes, 1))
 
     def write(sink: pa.NativeFile) -> None:

@@ -79,7 +79,7 @@ def column_options(table: pa.Table, compression: str, *, is_log: bool = False) -
     }
 
 
-def known_options(table: pa.Table, compression: str, known: Encodings, *, is_log: bool = False) -> dict[str, Any]:
+def cached_options(table: pa.Table, compression: str, known: Encodings, *, is_log: bool = False) -> dict[str, Any]:
     """As `column_options`, as other files of the write found it, or as these rows say: that is then `known`.
 
     Few rows say little: nobody else goes by them.

@@ -41,11 +41,11 @@ from lakebed.model.words import (
     MergeMode,
 )
 from lakebed.write.files.base import file_schema, meta_columns
-from lakebed.write.files.encoding import column_options, encode_file, known_options, parquet_bytes_max, scratch_memory
+from lakebed.write.files.encoding import cached_options, column_options, encode_file, parquet_bytes_max, scratch_memory
 from lakebed.write.plan import Picked
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
 
-BLOCK_BYTES_MAX = 256 << 20
+LOG_BLOCK_BYTES_MAX = 256 << 20
 """Of the rows of one block, about: readers hold whole blocks, and one of 2 GB is beyond them."""
 _META_BYTES = 128
 """What the meta columns of a row take, about: here they are dictionaries, in the block they are spelled out."""
@@ -94,7 +94,7 @@ def encode_record_block(task: WriteTask, block: RecordBlock, extra: Header = NO_
         header[HeaderKey.IS_PARTIAL] = "true"
     rows = _as_declared(block.rows, avro_json)
     if files.log_format == "parquet":
-        options = known_options(rows, files.compression, task.context.encodings, is_log=True)
+        options = cached_options(rows, files.compression, task.context.encodings, is_log=True)
         write = partial(write_parquet_records, table=rows, avro_json=avro_json, **options)
         content = encode_file(parquet_bytes_max(rows, len(avro_json)), write)
         return encode_log_block(BlockKind.PARQUET_DATA, header, content)
@@ -210,7 +210,7 @@ def fits_one_block(rows: pa.Table, count: int) -> bool:
 
 
 def _block_rows(rows: pa.Table) -> int:
-    return max(1, BLOCK_BYTES_MAX // (rows.nbytes // rows.num_rows + _META_BYTES))
+    return max(1, LOG_BLOCK_BYTES_MAX // (rows.nbytes // rows.num_rows + _META_BYTES))
 
 
 def block_header(task: WriteTask, avro_json: str, positions: Positions | None) -> dict[HeaderKey, str]:

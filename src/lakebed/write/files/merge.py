@@ -32,10 +32,10 @@ from lakebed.write.files.base import (
     base_file_table,
     constant,
     data_columns,
-    dismiss,
     file_schema,
     meta_columns,
     new_stat,
+    release_slice,
     store_base_file,
     with_entries,
 )
@@ -57,7 +57,7 @@ def merge_base_file(task: WriteTask) -> tuple[FileFacts, ...]:
     incoming = task.rows.read()
     footer = _read_footer(context, before)
     stored = read_stored(context, before, footer)
-    dismiss(context, before)
+    release_slice(context, before)
     merge = _append(stored, incoming) if task.is_blind else _merge(stored, incoming, context.config)
     stat = new_stat(task, task.group)
     stat = replace(

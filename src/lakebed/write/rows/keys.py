@@ -46,7 +46,7 @@ def plan_keys(config: TableConfig, schema: pa.Schema) -> KeyPlan:
     return KeyPlan(config.key_fields, is_composite)
 
 
-def record_keys(batch: pa.RecordBatch, plan: KeyPlan, *, first_row: int = 0) -> pa.Array:
+def make_keys(batch: pa.RecordBatch, plan: KeyPlan, *, first_row: int = 0) -> pa.Array:
     """The key of every row; empty, until `generate_keys` fills them, where the table has no key fields.
 
     Otherwise a key that is null or empty raises InvalidInputError.

@@ -13,10 +13,11 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.config import TableConfig
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, MergeMode
 from lakebed.options import SET_NULL
+from lakebed.read.file_slice import IS_DELETED
 from lakebed.write.rows.conform import conform_batch
-from lakebed.write.rows.keys import KeyPlan, find_field, plan_keys, record_keys
+from lakebed.write.rows.keys import KeyPlan, find_field, make_keys, plan_keys
 from lakebed.write.rows.partition_paths import PATHS, PathPlan, partition_paths, plan_paths
-from lakebed.write.rows.schema import IS_DELETED, evolve_schema, missing_columns
+from lakebed.write.rows.schema import evolve_schema, missing_columns
 from lakebed.write.values import IS_DELETE
 
 
@@ -50,7 +51,7 @@ class PreparePlan:
         return pa.schema([pa.field(RECORD_KEY, pa.string()), pa.field(PARTITION_PATH, PATHS), *self.columns, *flag])
 
 
-def plan_rows(
+def plan_prepare(
     config: TableConfig,
     table: pa.Schema,
     incoming: pa.Schema,
@@ -101,7 +102,7 @@ def check_gaps(table: pa.Schema, gaps: Mapping[str, int], *, is_partial: bool) -
 def prepare_batch(batch: pa.RecordBatch, plan: PreparePlan, *, first_row: int = 0) -> pa.Table:
     """The prepared rows of a batch, in its order; `first_row` numbers its rows in errors."""
     rows = conform_batch(batch, plan.sources, first_row=first_row)
-    keys = record_keys(rows, plan.keys, first_row=first_row)
+    keys = make_keys(rows, plan.keys, first_row=first_row)
     paths = partition_paths(rows, plan.paths, first_row=first_row)
     columns = [keys, paths, *(rows.column(name) for name in plan.columns.names)]
     if plan.deletes is Deletes.ALL:

@@ -17,9 +17,8 @@ from lakebed.errors import InvalidInputError
 from lakebed.format.avro.schema import avro_schema
 from lakebed.model.config import TableConfig
 from lakebed.model.words import META_COLUMNS
+from lakebed.read.file_slice import IS_DELETED
 
-IS_DELETED = "_hoodie_is_deleted"
-"""A column of incoming rows: those where it is true are deletes. It is not stored unless the table has it."""
 _NOT_A_NAME = re.compile(r"^[^A-Za-z_]|[^A-Za-z0-9_]")
 _WIDER = {
     pa.int32(): (pa.int64(), pa.float32(), pa.float64()),
@@ -154,7 +153,7 @@ def _join_types(table: pa.DataType, incoming: pa.DataType, column: str) -> pa.Da
         return _join_structs(table, incoming, column)
     if pat.is_list(table) and is_any_list(incoming):
         return pa.list_(_join_fields(table.value_field, incoming.value_field, f"{column}[]"))
-    if pat.is_map(table) and pat.is_map(incoming) and is_text(incoming.key_type):
+    if pat.is_map(table) and pat.is_map(incoming) and is_string_type(incoming.key_type):
         return pa.map_(table.key_type, _join_fields(table.item_field, incoming.item_field, f"{column}{{}}"))
     given = stored_type(incoming, column)
     joined = _join_scalars(table, given)
@@ -249,7 +248,7 @@ def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
         return pa.struct([stored_field(field, f"{column}.{field.name}") for field in kind])
     if is_any_list(kind):
         return pa.list_(stored_field(kind.value_field.with_name("item"), f"{column}[]"))
-    if pat.is_map(kind) and is_text(kind.key_type):
+    if pat.is_map(kind) and is_string_type(kind.key_type):
         return pa.map_(pa.string(), stored_field(kind.item_field.with_name("value"), f"{column}{{}}"))
     raise _unsupported(kind, column)
 
@@ -270,7 +269,7 @@ def is_any_list(kind: pa.DataType) -> bool:
     return pat.is_list(kind) or pat.is_large_list(kind) or pat.is_fixed_size_list(kind)
 
 
-def is_text(kind: pa.DataType) -> bool:
+def is_string_type(kind: pa.DataType) -> bool:
     """Whether it is a type of strings."""
     kind = kind.value_type if pat.is_dictionary(kind) else kind
     return kind in (pa.string(), pa.large_string(), pa.string_view())
