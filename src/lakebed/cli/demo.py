@@ -1,4 +1,4 @@
-"""The demo: a table that lakebed makes, then small tables that Apache Hudi wrote, through each of lakebed's reads."""
+"""The demo: writes to a new table, then every kind of read on small tables that Apache Hudi wrote."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS = ["id", "ts", "name", "amount", "region"]
 
 @dataclass(frozen=True, slots=True)
 class DemoCall:
-    """A call that is about to be made: why, and what to type for it."""
+    """A call that is about to be made: its purpose, and the Python code."""
 
     what: str
     call: str
@@ -39,7 +39,7 @@ class DemoCall:
 
 @dataclass(frozen=True, slots=True)
 class DemoOutcome:
-    """What the last call gave, and how long it took."""
+    """The result of the last call, and its duration."""
 
     seconds: float
     result: Report | None = None
@@ -59,7 +59,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """What the calls that follow are about. Once it was played, it has them as steps."""
+    """A section of the demo; `steps` are the calls that were made in it."""
 
     title: str
     about: str
@@ -126,7 +126,7 @@ _SPARK = Chapter("Spark", "The same snapshots as Spark DataFrames, still with no
 
 
 def play() -> Iterator[Event]:
-    """The demo, event by event as it takes place, on tables in a folder that is removed at the end."""
+    """Runs the demo and yields its events; the tables are in a folder that is removed at the end."""
     yield _INTRODUCTION
     yield DemoCall("Without `columns`, Hudi's five meta columns come too.", f"import lakebed; columns = {COLUMNS}")
     with TemporaryDirectory(prefix="lakebed-demo-") as folder:
@@ -141,7 +141,7 @@ def play() -> Iterator[Event]:
 
 
 def collect(events: Iterable[Event]) -> DemoReport:
-    """The events as one value."""
+    """Collects the events into one report."""
     chapters: list[Chapter] = []
     call: DemoCall | None = None
     for event in events:
@@ -156,7 +156,7 @@ def collect(events: Iterable[Event]) -> DemoReport:
 
 
 def tell(events: Iterable[Event], output: TextOutput) -> None:
-    """Show events as they come."""
+    """Shows events as they occur."""
     for event in events:
         if isinstance(event, Chapter):
             output.heading(event.title, event.about)

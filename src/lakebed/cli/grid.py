@@ -1,4 +1,4 @@
-"""Rows and columns of text: laid out whole for a pipe, or fitted to the width of a terminal."""
+"""Grids of text: untruncated for a pipe, or fitted to the width of a terminal."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Span: TypeAlias = tuple[str, str]
 class GridColumn:
     """How one column is shown.
 
-    On a terminal that is too narrow, columns of the highest `rank` are left out first. What is left fits by `fit`:
-    cells stay whole, are shortened, or wrap. `styles` are for particular cells, `style` is for all others.
+    On a narrow terminal, columns with the highest `rank` are left out first. `fit` says whether cells stay whole, are
+    shortened, or wrap. `styles` maps the text of a cell to its style; `style` is for all other cells.
     """
 
     header: str
@@ -38,25 +38,25 @@ class GridColumn:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table of text cells. Facts, which are name and value, have no header."""
+    """A table of text cells. Lists of names and values have no header."""
 
     columns: tuple[GridColumn, ...]
     rows: Sequence[tuple[str, ...]]
     has_header: bool = True
 
     def widths(self) -> tuple[int, ...]:
-        """How many terminal cells each column takes when nothing is cut."""
+        """The width of each column, in terminal cells, when nothing is cut."""
         headers = [column.header if self.has_header else "" for column in self.columns]
         return tuple(max(map(cell_len, cells)) for cells in zip(headers, *self.rows, strict=True))
 
 
 def grid(columns: Sequence[GridColumn], rows: Sequence[Sequence[str]], *, has_header: bool = True) -> Grid:
-    """A grid of cells that cannot break out of their line: control characters are escaped."""
+    """A grid of single-line cells; control characters are escaped."""
     return Grid(tuple(columns), [tuple(map(printable, row)) for row in rows], has_header)
 
 
 def layout(shown: Grid, widths: Sequence[int] | None = None) -> Iterator[tuple[Span, ...]]:
-    """The lines of a grid, each as styled text; `widths` below a cell's own cut it or wrap it."""
+    """The lines of a grid as styled text; cells wider than `widths` are cut or wrapped."""
     widths = widths or shown.widths()
     if shown.has_header:
         header = tuple(column.header for column in shown.columns)
@@ -67,7 +67,7 @@ def layout(shown: Grid, widths: Sequence[int] | None = None) -> Iterator[tuple[S
 
 
 def fit_columns(shown: Grid, width: int) -> tuple[Grid, tuple[int, ...], tuple[str, ...]]:
-    """The grid with the columns that `width` has room for, their widths, and the headers of the others."""
+    """The grid with the columns that fit into `width`, their widths, and the headers of the columns left out."""
     natural = shown.widths()
     least = [_least(column, own) for column, own in zip(shown.columns, natural, strict=True)]
     kept = list(range(len(shown.columns)))
@@ -81,7 +81,7 @@ def fit_columns(shown: Grid, width: int) -> tuple[Grid, tuple[int, ...], tuple[s
 
 
 def _share(width: int, natural: list[int], least: list[int]) -> tuple[int, ...]:
-    """Widths that fit: of the columns that may shrink, always the widest gives way."""
+    """Widths that fit: the widest column that may shrink is narrowed first."""
     widths = [max(low, min(own, width)) for own, low in zip(natural, least, strict=True)]
     while _total(widths) > width and widths != least:
         widest = max((i for i, low in enumerate(least) if widths[i] > low), key=lambda i: widths[i])

@@ -1,4 +1,4 @@
-"""Reports as text: which columns a person sees, in what order, and what gives way on a narrow terminal."""
+"""Reports as text: the columns of each, their order, and which are dropped first on a narrow terminal."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _STATES = {
     "broken": "red",
     "unfinished": "red",
 }
-_META_RANK = 1_000_000  # Meta columns give way first; of the others, later ones before earlier ones.
+_META_RANK = 1_000_000  # Meta columns are dropped first, then columns from right to left.
 _FACTS = (GridColumn("", style="bold"), GridColumn("", fit="wrap"))
 
 
 def describe(report: Report) -> Iterator[Grid | str]:
-    """The tables that show a report, and remarks about it."""
+    """A report as grids and remarks."""
     match report:
         case TimelineReport():
             return _timeline(report)
@@ -91,7 +91,7 @@ _TIMELINE = (
     _number("size", rank=7),
 )
 _MEASURED = (GridColumn("record index", rank=11), GridColumn("phases", rank=12))
-"""What lakebed's own writes say of themselves."""
+"""Columns for metrics, which only lakebed's own writes record."""
 
 
 def _timeline(report: TimelineReport) -> Iterator[Grid | str]:
@@ -127,7 +127,7 @@ def _written_cells(written: WriteSummary | None) -> tuple[str, ...]:
 
 
 def _measured_cells(metrics: Mapping[str, int]) -> tuple[str, str]:
-    """How many of the keys that a write looked for were found, and in how many shards; and what its phases took."""
+    """Lookups in the record index (keys found, keys looked up, shards), and durations of the phases of a write."""
     probed, found, shards = (metrics.get(name, 0) for name in ("keys_probed", "keys_found", "shards_probed"))
     phases = [f"{name[:-3]} {duration(taken / 1000)}" for name, taken in metrics.items() if name.endswith("_ms")]
     index = f"{found:,} of {count(probed, 'key')}, {count(shards, 'shard')}" if probed else NOTHING
@@ -228,7 +228,7 @@ def _services(report: ServicesReport) -> Iterator[Grid | str]:
     rows = []
     for entry in report.services:
         did = tuple(f"{name} {number:,}" for name, number in entry.counts.items())
-        state = " ".join(entry.state.split())  # What went wrong has a line of its own for the hint.
+        state = " ".join(entry.state.split())  # An error has its hint on a second line.
         rows.append((entry.service, entry.instant or NOTHING, state, listed(did)))
     yield grid(columns, rows)
 
@@ -317,7 +317,7 @@ def _verdict(report: DoctorReport) -> str:
     if repaired or report.is_healthy:
         return f"{count(len(findings), 'finding')}, {repaired} repaired"
     safe = sum(finding.is_safe and finding.outcome is None for finding in findings)
-    return f"{count(len(findings), 'finding')}, {safe} of which --repair puts right"
+    return f"{count(len(findings), 'finding')}, {safe} of which --repair fixes"
 
 
 def _rows(report: RowsReport) -> Iterator[Grid | str]:

@@ -1,4 +1,4 @@
-"""Reading base files: Parquet, and the rarer formats that a table may be configured for."""
+"""Reads base files: Parquet, ORC and Lance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARQUET = ".parquet"
 
 
 def read_base_file(storage: Storage, path: str, extension: str, wanted: pa.Schema) -> pa.Table:
-    """Those of the `wanted` columns that a base file has, with the types it has them in."""
+    """Those of the `wanted` columns that a base file has, with the file's types."""
     reader = _READERS.get(extension)
     if reader is None:
         raise UnsupportedTableError(
@@ -35,7 +35,7 @@ def _read_parquet(storage: Storage, path: str, wanted: pa.Schema) -> pa.Table:
 
 
 def _read_orc(storage: Storage, path: str, wanted: pa.Schema) -> pa.Table:
-    from pyarrow import orc
+    from pyarrow import orc  # Deferred: ORC is rare, and takes time to load.
 
     file = storage.arrow_file(path)
     with file, decoding(path, "the ORC file"):
@@ -45,12 +45,12 @@ def _read_orc(storage: Storage, path: str, wanted: pa.Schema) -> pa.Table:
 
 def _read_lance(storage: Storage, path: str, wanted: pa.Schema) -> pa.Table:
     try:
-        from lance.file import LanceFileReader
+        from lance.file import LanceFileReader  # Deferred: an optional dependency.
     except ImportError as error:
         raise UnsupportedTableError(
             f"{path}: Lance base files need the package pylance", hint="pip install 'lakebed[lance]'"
         ) from error
-    # Its reader takes paths only, and not those of every store.
+    # The Lance reader takes only paths, and does not support every store.
     with tempfile.NamedTemporaryFile(suffix=".lance") as copy:
         copy.write(storage.get(path))
         copy.flush()

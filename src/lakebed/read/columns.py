@@ -19,15 +19,15 @@ from lakebed.model.config import TableConfig
 from lakebed.model.words import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 
 REPETITIVE = (COMMIT_TIME, FILE_NAME)
-"""Few distinct values per file: cheaper to move around as a dictionary."""
+"""Meta columns with few distinct values per file: cheaper as dictionaries."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """How the wanted columns of one slice are obtained.
+    """How to get the wanted columns of one slice.
 
-    `stored` is read from files and merged; `constants` have one value in the whole slice, and are arrays of it;
-    `key_copy` is the key column that `_hoodie_record_key` repeats.
+    `stored` are read from files and merged. `constants` have one value in the whole slice, given as an array of length
+    one. `key_copy` is the key column whose values equal `_hoodie_record_key`.
     """
 
     wanted: pa.Schema
@@ -36,7 +36,7 @@ class ColumnPlan:
     key_copy: str | None
 
     def complete(self, rows: pa.Table, *, path: str) -> pa.Table:
-        """`rows` of the stored columns with all wanted ones."""
+        """Adds to `rows`, which have the stored columns, all other wanted columns."""
         for name, value in self.constants.items():
             rows = rows.append_column(self.wanted.field(name), pa.repeat(value[0], rows.num_rows))
         if self.key_copy is not None:
@@ -45,9 +45,9 @@ class ColumnPlan:
 
 
 def plan_columns(wanted: pa.Schema, partition: str, config: TableConfig, *, merged: bool) -> ColumnPlan:
-    """Which of the wanted columns of a slice must be read. `merged`: log files are merged into it."""
+    """Decides which of the wanted columns of a slice must be read. `merged`: the slice has log files."""
     constants = _constants(wanted, partition, config)
-    if merged:  # What decides a merge is read as it was written.
+    if merged:  # Ordering values decide the merge, so they are read from the files.
         constants = {name: value for name, value in constants.items() if name not in config.ordering_fields}
     copy = key_copy(wanted, config)
     needed = {*wanted.names} - constants.keys() - {copy} | ({RECORD_KEY} if copy else set())
@@ -67,7 +67,7 @@ def _constants(wanted: pa.Schema, partition: str, config: TableConfig) -> dict[s
 
 
 def key_copy(wanted: pa.Schema, config: TableConfig) -> str | None:
-    """The one key column whose text, by the key generator's rule, is the record key."""
+    """The text column whose values are the record keys; None if keys are generated or composite."""
     if not config.has_meta_columns or len(config.key_fields) != 1 or config.key_generator not in PLAIN_KEY_GENERATORS:
         return None
     name = config.key_fields[0]
@@ -87,7 +87,7 @@ def _merged_form(field: pa.Field) -> pa.Field:
 def conform_table(table: pa.Table, schema: pa.Schema, *, path: str) -> pa.Table:
     """`table` with exactly the columns of `schema`: missing ones are null, narrower types are widened."""
     if not len(schema):
-        return table.select([])  # Its rows still count: columns that the path tells are added to them.
+        return table.select([])  # Keeps the row count: columns that follow from the path are added later.
     columns = []
     for field in schema:
         position = table.schema.get_field_index(field.name)
@@ -106,11 +106,11 @@ def _conform_chunks(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedA
 
 
 def conform_array(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """`values` as `wanted`; structs are matched by field name, lists and maps by their items."""
+    """Casts `values` to `wanted`; fields of structs are matched by name, lists and maps are cast item by item."""
     if values.type == wanted:
         return values
     if values.offset and pa.types.is_nested(values.type):
-        values = pa.concat_arrays([values])  # A copy that starts at zero, so that offsets and children line up.
+        values = pa.concat_arrays([values])  # Copies the slice to offset zero, so that offsets and children line up.
     if pa.types.is_dictionary(wanted):
         return conform_array(values, wanted.value_type).dictionary_encode().cast(wanted)
     if pa.types.is_dictionary(values.type):
@@ -125,7 +125,7 @@ def conform_array(values: pa.Array, wanted: pa.DataType) -> pa.Array:
         return pa.ListArray.from_arrays(values.offsets, items, type=wanted, mask=_mask(values))
     if pa.types.is_float32(values.type) and pa.types.is_float64(wanted):
         return pc.cast(pc.cast(values, pa.string()), wanted)  # 1.1 stays 1.1, as in Apache Hudi.
-    # The table's type decides, never the file's: nanoseconds become microseconds, large integers the nearest float.
+    # The table's type wins: nanoseconds become microseconds, large integers the nearest float.
     return pc.cast(values, wanted, safe=not (pa.types.is_timestamp(wanted) or pa.types.is_floating(wanted)))
 
 
@@ -133,7 +133,7 @@ def _conform_struct(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     children = []
     for field in wanted:
         known = values.type.get_field_index(field.name) >= 0
-        # `field()` leaves out the parent's nulls, which the mask puts back.
+        # `field()` ignores the parent's nulls; the mask restores them.
         children.append(
             conform_array(values.field(field.name), field.type) if known else pa.nulls(len(values), field.type)
         )

@@ -1,4 +1,4 @@
-"""Reading one file slice: the unit of work of every scan. Runs in this process or in a Spark worker alike."""
+"""Reads one file slice: the unit of work of every scan, in this process or in a Spark worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lakebed.storage import Storage
 from lakebed.view.blocks import CountedInstants, FiledBlock, load_blocks
 
 LOOKUP_KEYS_MAX = 8
-"""Maximum number of keys of a slice to look up one by one; each reads a page of every column."""
+"""Maximum number of keys of a slice that are looked up one by one; each reads a page of every column."""
 IS_DELETED = "_hoodie_is_deleted"
 """Name of a Boolean column that marks deletes in incoming rows and log records. Stored only if the table has it."""
 
@@ -53,7 +53,7 @@ class SliceTask:
 
     @property
     def few_keys(self) -> tuple[str, ...]:
-        """The keys, if they are few enough to look up one by one; else none."""
+        """The keys, sorted, if they are few enough to look up one by one; else empty."""
         is_few = self.keys is not None and 0 < len(self.keys) <= LOOKUP_KEYS_MAX and self.config.has_meta_columns
         return tuple(sorted(self.keys)) if is_few and self.keys else ()
 
@@ -64,7 +64,7 @@ class SliceTask:
 
     @property
     def needed_schema(self) -> pa.Schema:
-        """The columns that must be read: the returned ones, and those that select rows."""
+        """The columns that must be read: those returned, and those that select or merge rows."""
         needed = set(self.columns) | (columns_of(self.predicate) if self.predicate is not None else set())
         needed |= {COMMIT_TIME} if self.written_by is not None else set()
         needed |= set(key_columns(self.config)) if self.keys is not None else set()
@@ -74,7 +74,7 @@ class SliceTask:
 
 
 def read_slice(task: SliceTask) -> pa.Table:
-    """The rows of a file slice that the task asks for."""
+    """Reads the rows of a file slice that the task selects."""
     merged = bool(task.file_slice.logs)
     columns = plan_columns(task.needed_schema, task.file_slice.group.partition, task.config, merged=merged)
     rows = _merge(task, columns.stored) if merged else _read_base(task, columns.stored)
@@ -85,14 +85,14 @@ def read_slice(task: SliceTask) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class SliceKeys:
-    """The record keys of a slice's rows, and those that its log files delete, which may have been inserted again."""
+    """Record keys of a slice: of its rows, and those that its log files delete (a key may be in both)."""
 
     live: pa.Array
     deleted: pa.Array
 
 
 def read_keys(task: SliceTask) -> SliceKeys:
-    """The record keys of a file slice with log files."""
+    """Reads the record keys of a file slice with log files."""
     schema = plan_columns(task.needed_schema, task.file_slice.group.partition, task.config, merged=True).stored
     parts = load_parts(task, schema)
     rows = merge_slice(parts.base, parts.logs, parts.rules, schema)
@@ -102,7 +102,7 @@ def read_keys(task: SliceTask) -> SliceKeys:
 
 @dataclass(frozen=True, slots=True)
 class SliceParts:
-    """What a file slice consists of, before it is merged: its base file, and its log blocks in merge order."""
+    """An unmerged file slice: its base file, and its log blocks in merge order."""
 
     base: Part | None
     logs: tuple[Part, ...]
@@ -111,7 +111,7 @@ class SliceParts:
 
 
 def load_parts(task: SliceTask, schema: pa.Schema, *, with_base: bool = True) -> SliceParts:
-    """The parts of a slice with the columns of `schema`: all rows, unless the task asks for a few keys."""
+    """Reads the columns of `schema` from each part of a slice: all rows, or those of the few keys of the task."""
     rules = merge_rules(task.config)
     ordering = () if rules is Rules.COMMIT_TIME else task.config.ordering_fields
     reader = HeldStorage(task.storage) if task.few_keys else task.storage
@@ -141,7 +141,7 @@ def _read_base(task: SliceTask, schema: pa.Schema) -> pa.Table | None:
 def _merge(task: SliceTask, schema: pa.Schema) -> pa.Table:
     parts = load_parts(task, schema)
     base, logs = parts.base, parts.logs
-    if task.keys is not None:  # Keys merge on their own: the others need not.
+    if task.keys is not None:  # Keys merge independently, so rows of other keys are dropped first.
         wanted = text_array(sorted(task.keys))
         base = None if base is None else base.with_keys(wanted)
         logs = tuple(part.with_keys(wanted) for part in logs)
@@ -191,7 +191,7 @@ def _delete_part(filed: FiledBlock, schema: pa.Schema, ordering: Sequence[str]) 
 
 
 def _ordering_field(values: pa.Array, index: int, wanted: pa.DataType, count: int) -> pa.Array:
-    """One of `count` ordering fields of deletes. Several come as a struct; null: a delete without an ordering value."""
+    """One of `count` ordering fields of deletes; several are stored as a struct. Null means no ordering value."""
     if values.null_count == len(values):
         return pa.nulls(len(values), wanted)
     return conform_array(pc.struct_field(values, str(index)) if count > 1 else values, wanted)

@@ -18,14 +18,14 @@ from lakebed.metadata import MetadataTable, Unusable
 from lakebed.read.file_slice import LOOKUP_KEYS_MAX as LOOKUP_KEYS_MAX
 
 _PATHS = "partition path"
-_CHANGED = "it was dropped or built anew while the table was read"
+_CHANGED = "it was dropped or rebuilt while the table was read"
 
 Pruner = Callable[[Query, Slices], "Kept | NotUsed"]
 
 
 @dataclass(frozen=True, slots=True)
 class PruneStep:
-    """What one index did for a scan: used or not, and why."""
+    """What one index contributed to a scan: whether it was used, and why."""
 
     index: str
     used: bool
@@ -75,7 +75,7 @@ def _ask(pruner: Pruner, query: Query, slices: Slices) -> Kept | NotUsed:
 
 
 def few_keys(query: Query, steps: tuple[PruneStep, ...]) -> frozenset[str] | None:
-    """The keys of all rows that can match, if the record index was asked for them and they are few; else None."""
+    """The keys of all rows that can match, if the record index was used and they are few; else None."""
     keys = wanted_keys(query)
     asked = any(step.index == lookup_kind().label and step.used for step in steps)
     is_few = asked and not isinstance(keys, NotUsed) and 0 < len(keys) <= LOOKUP_KEYS_MAX
@@ -97,11 +97,11 @@ def _by_partition_path(query: Query, slices: Slices) -> Kept | NotUsed:
 
 
 def pruners() -> tuple[tuple[str, Pruner], ...]:
-    """What excludes slices, in the order in which it is asked: the cheapest first."""
+    """Pruners by name, cheapest first."""
     return ((_PATHS, _by_partition_path), *((kind.label, kind.prune) for kind in pruning_kinds()))
 
 
 def _exact(values: pa.Array) -> Ranges:
-    """Ranges that hold one value each; where that is null, nothing is known of them."""
+    """Ranges of one value each; nothing is known where the value is null."""
     null_count = pc.if_else(pc.is_valid(values), pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64()))
     return Ranges(values, values, null_count, pa.repeat(pa.scalar(1, pa.int64()), len(values)))

@@ -28,7 +28,7 @@ SNAPSHOT, READ_OPTIMIZED = "snapshot", "read_optimized"
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a scan was planned. `files_from` says where the list of files came from."""
+    """How a scan was planned. `files_from` is the source of the file list."""
 
     table: str
     as_of: str | None
@@ -43,7 +43,7 @@ class Explanation:
 
     @property
     def asked(self) -> str:
-        """The requests in a few words."""
+        """The requests as a phrase."""
         counts = self.requests
         gets = counts.gets + counts.ranged_gets + counts.opens
         return f"{counts.lists} listings and {gets} reads of {counts.bytes_read:,} bytes"
@@ -62,7 +62,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """A scan that is ready to run: one task per file slice, and how it was planned."""
+    """A planned scan: one task per file slice, and how it was planned."""
 
     tasks: tuple[SliceTask, ...]
     schema: pa.Schema
@@ -78,9 +78,9 @@ def plan_scan(
     as_of: object = None,
     mode: str = SNAPSHOT,
 ) -> ScanPlan:
-    """The scan of a snapshot, pruned by everything the table knows."""
+    """Plans a scan of a snapshot, pruned by partition paths and indexes."""
     if mode not in (SNAPSHOT, READ_OPTIMIZED):
-        raise InvalidInputError(f"there is no read mode {mode!r}", hint=f'use "{SNAPSHOT}" or "{READ_OPTIMIZED}"')
+        raise InvalidInputError(f"unknown read mode {mode!r}", hint=f'use "{SNAPSHOT}" or "{READ_OPTIMIZED}"')
     before = state.storage.counts.snapshot()
     snapshot = take_snapshot(state, as_of)
     slices = state.latest_slices if as_of is None else state.slices(snapshot)
@@ -99,7 +99,7 @@ def plan_slices(
     where: str | Predicate | None,
     is_latest: bool,
 ) -> ScanPlan:
-    """The scan of given slices of a snapshot."""
+    """Plans a scan of the given slices of a snapshot."""
     schema = state.schema(snapshot)
     output = select_columns(schema, columns, state.config.name)
     predicate = parse_where(where, schema) if isinstance(where, str) else where
@@ -120,7 +120,7 @@ def plan_slices(
 
 
 def select_columns(schema: pa.Schema, columns: Sequence[str] | None, table: str) -> pa.Schema:
-    """The fields of `columns`, all if None; an unknown one raises with the nearest name."""
+    """The fields of `columns`, all if None; raises InvalidInputError with the nearest name for an unknown column."""
     if columns is None:
         return schema
     if isinstance(columns, str):
@@ -157,7 +157,7 @@ def _explain(
 
 
 def read_arrow(plan: ScanPlan) -> pa.Table:
-    """The rows of a scan."""
+    """Reads the rows of a scan in this process."""
     tables = list(map_tasks(plan.tasks, read_slice))
     return pa.concat_tables(tables) if tables else empty_table(plan.schema)
 
@@ -174,9 +174,9 @@ def plan_changes(
     columns: Sequence[str] | None = None,
     where: str | Predicate | None = None,
 ) -> ScanPlan:
-    """The scan of rows written by commits that completed after `since` and up to `until`, with their values at `until`.
+    """Plans an incremental scan: rows written by commits that completed after `since` and up to `until`.
 
-    Only file groups that such writes touched are read. Deleted rows are not among them.
+    Rows have their values as of `until`; deleted rows are left out. Only file groups that these commits wrote are read.
     """
     if not state.config.has_meta_columns:
         raise InvalidInputError(
@@ -207,7 +207,7 @@ def _reaches_archive(state: TableState, start: InstantTime) -> bool:
 
 
 def _touched_groups(state: TableState, commits: Sequence[Instant]) -> frozenset[FileGroupId]:
-    """File groups that the commits wrote, including table services, which may have moved ingested rows there."""
+    """File groups that the commits wrote, including those of table services, which may have moved ingested rows."""
     return frozenset(
         FileGroupId(partition, stat.file_id)
         for instant in commits

@@ -24,7 +24,7 @@ _FORMATS_HINT = (
 
 
 def take_snapshot(state: TableState, as_of: object) -> Snapshot:
-    """The newest snapshot, or the one a reader saw at `as_of`."""
+    """The newest snapshot, or the one visible at `as_of`; raises InvalidInputError if its files were cleaned."""
     if as_of is None:
         _check_restore(state)
         return state.latest
@@ -34,21 +34,21 @@ def take_snapshot(state: TableState, as_of: object) -> Snapshot:
 
 
 def _check_restore(state: TableState) -> None:
-    """During a restore, the newest snapshot may be one whose files have been cleaned."""
+    """During a restore, files of the newest snapshot may have been cleaned."""
     newest = state.timeline.last_completed_at
     if newest is not None and any(i.action is Action.RESTORE for i in state.timeline.pending()):
         check_retained(state, state.snapshot_at(newest))
 
 
 def counted_instants(snapshot: Snapshot) -> CountedInstants:
-    """The writes of a snapshot, in a form that can be sent to workers."""
+    """The writes of a snapshot, as a picklable value."""
     commits = snapshot.timeline.commits()
     return CountedInstants(frozenset(i.requested_at for i in commits), snapshot.archived_before or "")
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A point given by its completion time, not by the name of an instant."""
+    """A point in time given as a completion time."""
 
     time: InstantTime
 
@@ -56,8 +56,8 @@ class Completion:
 def completion_as_of(state: TableState, as_of: object) -> InstantTime:
     """The completion time of the snapshot that `as_of` names.
 
-    The requested time of a known instant means: right after that instant completed. Anything else is a time: everything
-    that had completed by then. A time before the first commit raises InvalidInputError.
+    The requested time of a known instant means right after that instant completed. Any other time means everything that
+    had completed by then. Raises InvalidInputError for a time before the first commit.
     """
     stand = completion_of_point(state, as_of)
     if not any(i.completed_at is not None and i.completed_at <= stand for i in state.timeline.commits()):
@@ -70,7 +70,7 @@ def completion_as_of(state: TableState, as_of: object) -> InstantTime:
 
 
 def completion_of_point(state: TableState, point: object) -> InstantTime:
-    """The completion time of an instant that is on the timeline or archived, or else the time that `point` names."""
+    """The completion time of the active or archived instant that `point` names; else `point` parsed as a time."""
     if isinstance(point, Completion):
         return point.time
     instant = InstantTime(str(point).strip())
@@ -81,7 +81,7 @@ def completion_of_point(state: TableState, point: object) -> InstantTime:
 
 
 def parse_time(value: object, *, utc: bool) -> InstantTime:
-    """`value` as digits of an instant time. Times with a zone are converted to UTC, or to this machine's zone."""
+    """Parses a time into the digits of an instant. A time with a zone is converted to UTC or this machine's zone."""
     if isinstance(value, datetime):
         return _from_datetime(value, utc=utc)
     if isinstance(value, date):
@@ -109,7 +109,7 @@ _Bases = dict[FileGroupId, set[InstantTime]]
 
 @dataclass(slots=True)
 class _Removed:
-    """Instants of the cleaned files of a file group, and the time from which no reader needed them."""
+    """Instants of the cleaned base and log files of a file group, and the time from which no reader needed them."""
 
     instants: set[InstantTime] = field(default_factory=set)
     logs: set[InstantTime] = field(default_factory=set)
@@ -117,7 +117,7 @@ class _Removed:
 
 
 def check_retained(state: TableState, snapshot: Snapshot) -> None:
-    """Raises InvalidInputError if a file that the snapshot needs has been cleaned: rows would be missing silently."""
+    """Raises InvalidInputError if a file that the snapshot needs was cleaned; rows would be silently missing."""
     removed = _removed_bases(state)
     if not removed or _is_saved(state, snapshot):
         return
@@ -142,13 +142,13 @@ def _is_saved(state: TableState, snapshot: Snapshot) -> bool:
 def _find_lost(
     state: TableState, snapshot: Snapshot, removed: dict[FileGroupId, _Removed], present: _Bases
 ) -> FileGroupId | None:
-    """A file group of which the snapshot needs files that are gone, if there is one."""
+    """A file group whose files the snapshot needs and that were cleaned; None if there is none."""
     replaced, ever_replaced = state.replaced(snapshot), state.replaced(state.latest)
     for group, cleaned in removed.items():
         if group not in present and group not in ever_replaced and cleaned.unneeded_from <= (snapshot.until or ""):
-            continue  # It was replaced by an instant that is archived.
+            continue  # Replaced by an archived instant.
         seen = [i for i in cleaned.instants | present.get(group, set()) if snapshot.completion_of(i) is not None]
-        # Without a base file, the logs are all there is.
+        # Without a base file, the snapshot needs the log files.
         lost = max(seen) in cleaned.instants if seen else any(map(snapshot.completion_of, cleaned.logs))
         if lost and group not in replaced:
             return group
@@ -172,7 +172,7 @@ def _removed_bases(state: TableState) -> dict[FileGroupId, _Removed]:
 
 
 def _unneeded_from(state: TableState, earliest: InstantTime) -> InstantTime:
-    """When the write before the earliest retained one completed: what was hidden by then may have been cleaned."""
+    """Completion time of the write before the earliest retained one; files replaced by then may be cleaned."""
     completed_at = state.latest.completion_of(earliest) or earliest
     before = (i.completed_at for i in state.timeline.commits() if i.completed_at and i.completed_at < completed_at)
     return max(before, default=completed_at)

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 SLICE = "_lakebed_slice"
-"""The column of slice numbers; the complement of a number (`~number`) marks rows from which nothing was left out."""
+"""Name of the column of slice numbers; `~number` marks rows that were sent with all values."""
 _SEPARATOR = "\x1f"
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """An Arrow schema as Spark spells it."""
+    """The Spark schema of an Arrow schema."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
@@ -40,20 +40,20 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 @dataclass(frozen=True, slots=True)
 class SparkColumns:
-    """The columns to read, and the SQL of those that follow from them."""
+    """The columns to read, and SQL expressions for those derived from them."""
 
     read: pa.Schema
     derived: dict[str, str]
 
     def derive(self, frame: DataFrame) -> DataFrame:
-        """A frame of the columns read, with the derived ones."""
+        """Adds the derived columns to a frame of the columns read."""
         from pyspark.sql.functions import expr
 
         return frame.withColumns({name: expr(text) for name, text in self.derived.items()}) if self.derived else frame
 
 
 def plan_spark_columns(names: Iterable[str], schema: pa.Schema, config: TableConfig) -> SparkColumns:
-    """How Spark comes by the columns `names` of a table."""
+    """Plans how Spark gets the columns `names` of a table."""
     wanted = set(names)
     if not config.has_meta_columns:
         return SparkColumns(_only(schema, wanted), {})
@@ -63,7 +63,7 @@ def plan_spark_columns(names: Iterable[str], schema: pa.Schema, config: TableCon
     copy = key_copy(_only(schema, wanted), config)
     if copy is not None:
         derived[copy] = f"`{RECORD_KEY}`"
-    # With several partition columns, a path that does not match them leaves the value to the file.
+    # With several partition columns, a path may not match them; then the file has the value.
     unread = derived.keys() if len(config.partition_fields) <= 1 else derived.keys() - set(from_path)
     sources = {PARTITION_PATH} if from_path else set()
     sources |= {RECORD_KEY} if copy is not None else set()
@@ -71,7 +71,7 @@ def plan_spark_columns(names: Iterable[str], schema: pa.Schema, config: TableCon
 
 
 def path_expression(name: str, spark_type: str, config: TableConfig) -> str:
-    """SQL for a partition column's value from the row's partition path, as `path_constants` has it."""
+    """SQL for the value of a partition column, from the row's partition path, like `path_constants`."""
     fields, path = config.partition_fields, f"`{PARTITION_PATH}`"
     text = path if len(fields) == 1 else f"split({path}, '/')[{fields.index(name)}]"
     if config.hive_style_partitioning:
@@ -92,7 +92,7 @@ def _only(schema: pa.Schema, names: set[str]) -> pa.Schema:
 
 
 def sent_schema(tasks: Sequence[SliceTask], read: pa.Schema) -> pa.Schema | None:
-    """The schema that rows of `read` are sent in; None if nothing is gained by leaving values out, or it cannot be."""
+    """The schema in which rows of `read` are sent; None if no values can be left out."""
     if not tasks[0].config.has_meta_columns or not {PARTITION_PATH, FILE_NAME} & set(read.names):
         return None
     ambiguous = any(_SEPARATOR in value for task in tasks for value in _repeated(task).values())
@@ -104,7 +104,7 @@ def sent_schema(tasks: Sequence[SliceTask], read: pa.Schema) -> pa.Schema | None
 
 
 def sent_task(task: SliceTask, sent: pa.Schema) -> SliceTask:
-    """The task that gives what `leave_out` needs: dictionaries, where nothing else looks at the column."""
+    """The task whose rows suit `leave_out`: repetitive columns as dictionaries, unless the task filters by them."""
     compared = columns_of(task.predicate) if task.predicate is not None else frozenset()
     plain = compared | {COMMIT_TIME} if task.written_by is not None else compared
     fields = [as_dictionary(f) if f.name in REPETITIVE and f.name not in plain else f for f in task.schema]
@@ -113,9 +113,9 @@ def sent_task(task: SliceTask, sent: pa.Schema) -> SliceTask:
 
 
 def leave_out(rows: pa.Table, task: SliceTask, number: int, sent: pa.Schema) -> pa.Table:
-    """The rows of a slice as they are sent, with its number."""
+    """The rows of a slice as they are sent, with its number and without repeated values."""
     often = [name for name in REPETITIVE if name in sent.names]
-    # A null is sent for what Spark shall put back: where there are true ones, everything is sent.
+    # Null stands for a value that Spark restores, so rows with real nulls are sent whole.
     sends_all = any(rows[name].null_count for name in often)
     repeated = {} if sends_all else _repeated(task)
     columns = {name: rows[name] for name in sent.names if name != SLICE}
@@ -127,13 +127,13 @@ def leave_out(rows: pa.Table, task: SliceTask, number: int, sent: pa.Schema) -> 
 
 
 def put_back(frame: DataFrame, tasks: Sequence[SliceTask]) -> DataFrame:
-    """A frame of sent rows with all values; `tasks` in the order of their numbers."""
+    """Restores the values that were left out of sent rows; `tasks` in the order of their numbers."""
     from pyspark.sql import functions as f
 
     known, number = [_repeated(task) for task in tasks], f.col(SLICE)
 
     def of_slice(name: str, at: Column) -> Column:
-        # One literal, which Spark splits while it plans: thousands of them would cost more than the scan.
+        # One literal that Spark splits while planning; thousands of literals would cost more than the scan.
         joined = f.lit(_SEPARATOR.join(values.get(name, "") for values in known))
         return f.get(f.split(joined, _SEPARATOR), at)
 
@@ -148,7 +148,7 @@ def _repeated(task: SliceTask) -> dict[str, str]:
 
 
 def _without(column: pa.Array, value: str | None) -> pa.Array:
-    """`column` as plain text, null where it is `value`."""
+    """`column` as plain text, with nulls in place of `value`."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     words = encoded.dictionary
     if value is not None:

@@ -48,7 +48,7 @@ def encode_json(value: object, indent: int | None = 2) -> str:
 
 
 def plain(value: object) -> Plain:
-    """A value in JSON's types: times as ISO 8601, bytes as base64, decimals and what JSON has no number for as text."""
+    """Converts a value to JSON types: times to ISO 8601, bytes to base64, decimals and non-finite floats to text."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
@@ -63,7 +63,7 @@ def plain(value: object) -> Plain:
 
 
 def plain_rows(table: pa.Table) -> list[Plain]:
-    """The rows of an Arrow table as JSON objects; a map is an object too, with its keys as text."""
+    """The rows of an Arrow table as JSON objects; maps become objects with text keys."""
     rows = table.to_pylist(maps_as_pydicts="lossy")
     return [plain(row) for row in rows]
 

@@ -35,7 +35,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ConfigReport:
-    """What a table's properties mean, and the properties themselves, sorted by key."""
+    """The configuration of a table, and its properties sorted by key."""
 
     table: str
     table_type: str
@@ -57,7 +57,7 @@ class ConfigReport:
 
 
 def config_report(table: Table) -> ConfigReport:
-    """The table's properties and what follows from them."""
+    """The configuration and properties of a table."""
     config = table.config
     return ConfigReport(
         table=config.name,
@@ -82,7 +82,7 @@ def config_report(table: Table) -> ConfigReport:
 
 @dataclass(frozen=True, slots=True)
 class ColumnEntry:
-    """One column, with its type as Spark spells it."""
+    """One column, with its Spark SQL type."""
 
     name: str
     type: str
@@ -105,7 +105,7 @@ def schema_report(table: Table) -> SchemaReport:
 
 @dataclass(frozen=True, slots=True)
 class SliceEntry:
-    """One file slice: a base file (None if only logs were written yet) and the log files on top."""
+    """One file slice: a base file (None if it has log files only) and its log files."""
 
     partition: str
     file_id: str
@@ -146,7 +146,7 @@ def _slice_entry(file_slice: FileSlice) -> SliceEntry:
 
 @dataclass(frozen=True, slots=True)
 class IndexesReport:
-    """The indexes of a table; `unusable` says why its metadata table cannot be read, if it cannot."""
+    """The indexes of a table; `unusable` is the reason if the metadata table cannot be used."""
 
     table: str
     unusable: str | None
@@ -155,7 +155,7 @@ class IndexesReport:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """How an index compares with the rows."""
+    """The result of comparing an index with the rows."""
 
     table: str
     is_sound: bool
@@ -170,14 +170,14 @@ def indexes_report(table: Table) -> IndexesReport:
 
 
 def check_report(table: Table, name: str, *, examples: int, observer: Observer = SILENT) -> CheckReport:
-    """How an index compares with the rows, with at most so many `examples` of each difference."""
+    """Compares an index with the rows; lists at most `examples` of each kind of difference."""
     check = table.indexes.validate(name, examples=examples, observer=observer)
     return CheckReport(table.config.name, check.is_sound, check)
 
 
 @dataclass(frozen=True, slots=True)
 class RowsReport:
-    """Rows of a table. `more` says that the table has others, which were not asked for."""
+    """Rows of a table; `more` if the read has further rows."""
 
     table: str
     rows: pa.Table
@@ -186,7 +186,7 @@ class RowsReport:
 
 @dataclass(frozen=True, slots=True)
 class LookupReport:
-    """The rows of record keys, and the keys that the table does not have."""
+    """The rows of the given record keys, and the keys that are not in the table."""
 
     table: str
     rows: pa.Table
@@ -202,7 +202,7 @@ def rows_report(
     as_of: str | None = None,
     mode: str = SNAPSHOT,
 ) -> RowsReport:
-    """The first `limit` rows of a read; slices that they do not need are not opened."""
+    """The first `limit` rows of a read; no more slices are opened than needed."""
     plan = plan_scan(handle_of(table).state(), columns=columns, where=where, as_of=as_of, mode=mode)
     parts = [plan.schema.empty_table()]
     count = 0
@@ -215,7 +215,7 @@ def rows_report(
 
 
 def lookup_report(table: Table, keys: Sequence[str], columns: Sequence[str] | None = None) -> LookupReport:
-    """The rows of record keys, and which keys have none."""
+    """Looks up record keys; reports rows and missing keys."""
     asked = None if columns is None else list(dict.fromkeys([*columns, RECORD_KEY]))
     rows = table.lookup(keys, asked)
     found = set(rows[RECORD_KEY].to_pylist())
@@ -224,7 +224,7 @@ def lookup_report(table: Table, keys: Sequence[str], columns: Sequence[str] | No
 
 
 def _read_in_waves(tasks: Sequence[SliceTask]) -> Iterator[pa.Table]:
-    """The slices' rows in order: one slice, then two at once, then four, so that few rows cost little."""
+    """The rows of the slices in order: reads one slice, then two at once, then four, so that a small limit is cheap."""
     start, wave = 0, 1
     while start < len(tasks):
         yield from map_tasks(tasks[start : start + wave], read_slice)
@@ -232,7 +232,7 @@ def _read_in_waves(tasks: Sequence[SliceTask]) -> Iterator[pa.Table]:
 
 
 def spark_type(kind: pa.DataType) -> str:
-    """The type in Spark's SQL spelling, e.g. `bigint` or `array<struct<a:int>>`; Arrow's own for what Spark lacks."""
+    """The type in Spark SQL, e.g. `bigint` or `array<struct<a:int>>`; the Arrow name of types that Spark lacks."""
     if kind in _WORDS:
         return _WORDS[kind]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
