@@ -172,7 +172,7 @@ def test_two_first_saves_at_once(tmp_path: Path) -> None:
         ({"hoodie.datasource.write.payload.class": "com.acme.Mine"}, "append", "class=com.acme.Mine is not supported"),
         ({"hoodie.record.merge.mode": "COMMIT_TIME_ORDERING"}, "append", "table trips has EVENT_TIME_ORDERING"),
         ({"hoodie.datasource.write.keygenerator.class": "com.acme.Keys"}, "append", "is not supported"),
-        ({"hoodie.table.ordering.fields": "fare"}, "append", "precombine.field says ts, but another one fare"),
+        ({"hoodie.table.ordering.fields": "fare"}, "append", "precombine.field is ts, but another option says fare"),
         ({OPERATION: "bootstrap"}, "append", "operation=bootstrap is not supported"),
         ({OPERATION: "delete"}, "overwrite", "overwrites nothing"),
         ({OPERATION: "delete_partition"}, "append", "the partitions to delete are not named"),

@@ -27,20 +27,20 @@ from lakebed.write.values import DELETED, FileSizing, WriteContext
 _COMPACTED_SHARE = {"avro": 0.35, "parquet": 1.0}
 """Size of a base file relative to the log files compacted into it, by log format. Avro's is Apache Hudi's estimate."""
 _TYPICAL_FILE_BYTES = 1 << 20
-"""Base files below this size are mostly footer and say nothing about the size of a row."""
+"""Minimum bytes of a base file from which the size of a row is estimated; smaller ones are mostly footer."""
 _ENCODED_SHARE = 0.4
-"""What is left of Arrow's bytes in a base file, where no earlier file tells."""
+"""Size of a base file relative to its rows in Arrow memory, if no earlier file is large enough to tell."""
 FileIds = Callable[[], str]
-"""A new file id: a UUID and a counter, `<uuid>-0`."""
+"""Makes a new file id: a UUID and a counter, `<uuid>-0`."""
 Numbers = TypeVar("Numbers", Int64s, range)
-"""Row numbers: those of rows at hand, or of rows that are only counted."""
+"""Row numbers, as an array or, for staged rows, as a range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The rows of one file group: updates of what its slice holds first, then inserts.
+    """The rows of one file group: first updates of keys in its slice, then inserts.
 
-    Updates at position `DELETED` are of keys that its log files have deleted.
+    Position `DELETED` marks updates of keys that its log files have deleted.
     """
 
     group: FileGroupId
@@ -56,18 +56,18 @@ class Assignment:
 
     @property
     def is_insert(self) -> Bools:
-        """Which of `rows` have keys that the slice does not have now."""
+        """Which of `rows` have keys that are not in the slice."""
         return np.concatenate([self.positions == DELETED, np.ones(len(self.inserts), bool)])
 
     @property
     def revived(self) -> Int64s:
-        """Those of `updates` whose keys log files have deleted."""
+        """The `updates` whose keys were deleted by log files."""
         return self.updates[self.positions == DELETED]
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A small file that inserts may fill: the number of its slice, and how many rows still fit."""
+    """A small file with free space: the number of its slice, and how many rows fit."""
 
     target: int
     rows: int
@@ -82,9 +82,9 @@ def assign_rows(
     new_file_id: FileIds,
     take: Callable[[Space, Int64s], tuple[Int64s, Int64s]] | None = None,
 ) -> tuple[Assignment, ...]:
-    """Assigns tagged rows to the file groups that hold them, `inserts` to small files and then to new file groups.
+    """Assigns tagged rows to the file groups of their keys, and `inserts` to small files, then to new file groups.
 
-    `take` says which of some rows a small file gets, and which are left.
+    `take` splits rows into those that a small file gets and the rest.
     """
     nothing = np.empty(0, np.int64)
     filled, rest = fill_files(inserts, spaces, rows_per_file, take)
@@ -102,7 +102,7 @@ def fill_files(
     rows_per_file: int,
     take: Callable[[Space, Numbers], tuple[Numbers, Numbers]] | None = None,
 ) -> tuple[dict[int, Numbers], dict[str, list[Numbers]]]:
-    """Which inserts go into which small file, by the number of its slice, and those of new file groups by partition."""
+    """Inserts for small files, by slice number, and inserts for new file groups, by partition."""
     take = take or _take_first
     filled: dict[int, Numbers] = {}
     new: dict[str, list[Numbers]] = {}
@@ -123,7 +123,7 @@ def small_files(
     excluded: frozenset[FileGroupId],
     with_logs: bool = False,
 ) -> dict[str, list[Space]]:
-    """Small slices, by partition, smallest first, and the free space in each; `with_logs` includes those with logs."""
+    """The free space in small slices, by partition, smallest first; `with_logs` includes slices with log files."""
     found: dict[str, list[tuple[float, Space]]] = {}
     for number, file_slice in enumerate(slices):
         size = _size(file_slice, sizing)
@@ -137,7 +137,7 @@ def small_files(
 
 
 def _size(file_slice: FileSlice, sizing: FileSizing) -> float | None:
-    """Estimated size of the base file that a compaction of the slice would write; None if unknown."""
+    """Estimated bytes of the base file that a compaction of the slice would write; None if unknown."""
     base = file_slice.base
     base_bytes = 0 if base is None else base.size
     log_bytes = [log.size for log in file_slice.logs]
@@ -160,7 +160,7 @@ def _existing(tags: Tags, filled: Mapping[int, Int64s], slices: Sequence[FileSli
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many rows new files take, and the small files, by partition, that have room for more."""
+    """How many rows fit into a new file, and the small files with free space, by partition."""
 
     rows_per_file: int
     spaces: Mapping[str, Sequence[Space]]
@@ -175,7 +175,7 @@ def find_room(
     rows_bytes: int,
     rows: int,
 ) -> Room:
-    """Where the new rows of a write fit. All of its rows, as they are in memory, take `rows_bytes`."""
+    """Finds room for the new rows of a write, whose `rows` take `rows_bytes` in memory."""
     row_bytes = _row_bytes(state, rows_bytes, rows)
     rows_per_file = max(int(context.files.target_bytes / row_bytes), 1)
     if not operation.fills_files:
@@ -186,7 +186,7 @@ def find_room(
 
 
 def logs_inserts(config: TableConfig) -> bool:
-    """Whether new keys may lie in log files alone: where a record index tells everyone that they are there.
+    """Whether new keys may be written to log files: only if there is a record index that all engines use.
 
     Apache Hudi's other indexes look for keys in base files only, and would insert such a key again.
     """
@@ -194,13 +194,13 @@ def logs_inserts(config: TableConfig) -> bool:
 
 
 def _busy_groups(state: TableState) -> frozenset[FileGroupId]:
-    """File groups that a compaction or clustering is planned for."""
+    """File groups with a pending compaction or clustering."""
     rivals = pending_rivals(state.storage, state.config, state.timeline)
     return frozenset(group for rival in rivals for group in rival.writes.rewritten)
 
 
 def _row_bytes(state: TableState, size: int, rows: int) -> float:
-    """What a row needs on disk: as in the newest commit with a file that is large enough to tell."""
+    """Estimated bytes of a row on disk, from the newest commit with a base file that is large enough."""
     for instant in reversed(state.timeline.commits()):
         stats = [
             stat

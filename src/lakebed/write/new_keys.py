@@ -28,7 +28,7 @@ from lakebed.write.values import IS_DELETE, WriteContext, WriteTask
 def prepare_entries(
     state: TableState, context: WriteContext, plan: WritePlan, tables: NewTables | None
 ) -> PreparedKeys | None:
-    """Starts encoding the entries of keys that the plan knows to be new; None if only the written files tell."""
+    """Starts encoding the index entries of new keys; None if only the written files tell which keys are new."""
     metadata = find_key_index(state)
     if plan.counts is None or metadata is None:
         return None
@@ -50,11 +50,11 @@ def prepare_entries(
 
 
 def _new_keys(task: WriteTask) -> KeyChanges | None:
-    """The keys that a task adds to its file group; None if that is not known before it has run."""
+    """The keys that a task adds to its file group; None if not known before it has run."""
     rows = task.rows
     if not isinstance(rows, Picked) or rows.new_keys is None or IS_DELETE in rows.table.column_names:
         return None
-    if len(rows.assignment.revived):  # They may stay deleted.
+    if len(rows.assignment.revived):  # A delete with a greater ordering value may win.
         return None
     return KeyChanges(task.group.partition, task.group.file_id, rows.new_keys if len(rows.new_keys) else None)
 
@@ -62,7 +62,7 @@ def _new_keys(task: WriteTask) -> KeyChanges | None:
 def check_new_keys(
     state: TableState, prepared: PreparedCommit, section: Section, cache: ShardCache, engine: Engine
 ) -> None:
-    """Refuses to commit when another write inserted a key that is new to ours too: the table would have it twice."""
+    """Raises WriteConflictError if another write inserted one of our new keys: the table would have it twice."""
     is_alone = all(i.requested_at in prepared.seen for i in section.timeline.commits())
     if prepared.new_keys is None or (is_alone and keys_are_indexed(section.config.metadata_partitions)):
         return
@@ -80,7 +80,7 @@ def check_new_keys(
 
 
 def _check_dropped(current: TableState) -> None:
-    """Raises unless the record index was dropped meanwhile, and with it the promise of unique keys."""
+    """Raises WriteConflictError if the record index was lost; if it was dropped, keys need not be unique any more."""
     if has_lost_keys(current):
         raise WriteConflictError(
             "the record index was lost while this write ran: its new keys cannot be checked for duplicates",
@@ -89,7 +89,7 @@ def _check_dropped(current: TableState) -> None:
 
 
 def _taken_keys(new_keys: NewKeys, metadata: MetadataTable, cache: ShardCache, engine: Engine) -> pa.Array:
-    """Those of the new keys that have an entry by now; those of a large write are looked for where its tasks run."""
+    """The new keys that have an index entry by now; those of a large write are looked up by its tasks."""
     if callable(new_keys):
         return _taken_in(new_keys(), metadata, cache)
     found = engine.map(new_keys.files, FindTaken(new_keys.shelf, key_index_files(metadata)))
@@ -98,13 +98,13 @@ def _taken_keys(new_keys: NewKeys, metadata: MetadataTable, cache: ShardCache, e
 
 @dataclass(frozen=True, slots=True)
 class FindTaken:
-    """Finds those of the new keys in a file that an index has an entry for."""
+    """Finds the new keys in a staged file that have an index entry."""
 
     shelf: Shelf
     index: KeyShards
 
     def __call__(self, file: StagedFile) -> pa.Array:
-        """The keys."""
+        """The keys that were found."""
         (table,) = self.shelf.read([file.range(0, file.rows)])
         return _taken_in(table, self.index, default_cache())
 

@@ -40,33 +40,33 @@ from lakebed.write.tag.window import tag_in_window
 from lakebed.write.values import DELETED, IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
 
 _BUCKETS, _BUCKETS_OF_PARTITION = 256, 16
-"""At least so many, however few shards there are: a task takes as many as it has room for, but no part of one."""
+"""Minimum number of buckets, in total and per partition. A task takes as many as fit, but always whole ones."""
 _SHORT_MAX = 2**15 - 1
 
 
 def plan_split(state: TableState, operation: Operation, rule: TagRule, arrangement: Arrangement) -> Split:
-    """How rows are staged: all of a key together if they are looked for or combined, else by partition."""
+    """How rows are staged: by key, if keys are looked up or combined; else by partition."""
     if not operation.finds_keys and not arrangement.combines:
         return split_inserts
     metadata = find_key_index(state) if operation.finds_keys and rule.by_index else None
     if metadata is None:
         return KeyBuckets(arrangement.by_partition)
     file_ids = (file_slice.group.file_id for file_slice in metadata.slices(KEY_INDEX))
-    # Those of an index over the whole table have no partition in them.
+    # File ids of a global index contain no partition.
     return KeyBuckets(arrangement.by_partition, Counter(data_partition_of_group(id_) or "" for id_ in file_ids))
 
 
 def split_inserts(rows: pa.Table) -> Iterable[tuple[Label, Int64s]]:
-    """Row numbers of each partition; deletes have nothing to delete."""
+    """Row numbers of inserts, by partition."""
     return sorted(inserts_by_partition(rows).items())
 
 
 @dataclass(frozen=True, slots=True)
 class KeyBuckets:
-    """Splits rows by the hash that the record index takes, so that a bucket is a shard, or a part of one.
+    """Splits rows by the hash of the record index, so that a bucket is a shard or a part of one.
 
-    Rows of one key are together. With `by_partition`, those of one key and partition are, and `shards` has the number
-    of shards of each partition; otherwise that of all under "".
+    All rows of a key are in one bucket; with `by_partition`, all rows of a key and partition. `shards` is the number
+    of shards by partition; without `by_partition`, the total under "".
     """
 
     by_partition: bool
@@ -85,12 +85,12 @@ class KeyBuckets:
 
 
 def _numbered(keys: ArrowArray, shards: int, least: int) -> Iterator[tuple[int, Int64s]]:
-    """Positions of the keys of each bucket that has any; the buckets of a shard follow each other."""
+    """The rows of each bucket that has any; the buckets of a shard have consecutive numbers."""
     share = -(-least // shards)
     hashed = shards_of(keys, shards * share)
     numbers = hashed % shards * share + hashed // shards
     if shards * share <= _SHORT_MAX:
-        numbers = numbers.astype(np.int16)  # These are sorted five times as fast.
+        numbers = numbers.astype(np.int16)  # Sorts five times as fast.
     order = np.argsort(numbers, kind="stable")
     starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
     for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
@@ -99,10 +99,10 @@ def _numbered(keys: ArrowArray, shards: int, least: int) -> Iterator[tuple[int, 
 
 @dataclass(frozen=True, slots=True)
 class TaggedLot:
-    """Where the rows of a lot are to be written.
+    """The tagged rows of some buckets.
 
-    Labels of `rows` are the number of the slice that holds the key, or the partition of rows that are new; positions
-    are a column of theirs. `partitions` are those of all rows that came in. `new_keys` are as those of a WritePlan.
+    Labels in `rows` are slice numbers, or partitions of new rows; positions are a column. `partitions` are those of all
+    incoming rows. `new_keys` are as in `WritePlan`.
     """
 
     rows: StagedFile
@@ -113,14 +113,14 @@ class TaggedLot:
 
 @dataclass(frozen=True, slots=True)
 class TagLot:
-    """Combines the rows of a lot, finds their keys unless `find` is None, and stages them by where they are to go."""
+    """Combines the rows of some buckets, tags them unless `find` is None, and stages them by target."""
 
     shelf: Shelf
     arrangement: Arrangement
     find: Finder | None
 
     def __call__(self, lot: tuple[RowRange, ...]) -> TaggedLot:
-        """What is found; each call makes new files, and its result says which."""
+        """Tags the rows; each call writes new files."""
         rows = pa.concat_tables(self.shelf.read(lot)).unify_dictionaries()
         rows = self.arrangement.combined(rows)
         tagged = self.find(rows) if self.find else Tagged(rows, NO_TAGS)
@@ -146,14 +146,14 @@ class TagLot:
 
 
 def tag_in_worker(rows: pa.Table, index: KeyIndex, window: IndexWindow | None = None) -> Tagged:
-    """Rows with the slices that hold their keys, found with the cache of the host that this runs on."""
+    """Tags rows through the index, with the key-table cache of the worker's host."""
     index = replace(index, cache=default_cache())
     return tag_by_index(rows, index) if window is None else tag_in_window(rows, index, window)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
-    """The rows of one file group, in files. Keys that are generated have the number of the `task` in them."""
+    """The staged rows of one file group. Generated keys contain the number of the `task`."""
 
     shelf: Shelf
     arrangement: Arrangement
@@ -165,13 +165,13 @@ class GroupRows:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Number of rows."""
         return sum(each.rows for each in (*self.updates, *self.inserts))
 
     def read(self) -> pa.Table:
-        """The rows, where their keys are, and the path of the partition that they are written to."""
+        """The rows, with positions and the partition path."""
         tables = (with_partition(table, self.partition) for table in self._tables())
-        # Only a task that moved rows has flags for deletes.
+        # Only files with moved rows have a column of deletes.
         rows = pa.concat_tables(tables, promote_options="default")
         rows = self.arrangement.sorted(self.arrangement.with_keys(rows, self.instant, self.task))
         if IS_DELETE in rows.column_names and rows[IS_DELETE].null_count:
@@ -199,14 +199,14 @@ def plan_staged(
     room: Room,
     new_file_id: FileIds,
 ) -> WritePlan:
-    """The tasks that write staged rows. Labels are numbers of slices, or the partitions of new rows."""
+    """Plans the tasks that write staged rows. Labels are slice numbers, or partitions of new rows."""
     files, partitions = staged.files, {label for file in staged.files for label in file.labels}
     counts = [lot.counts for lot in lots if lot.counts is not None]
     keys = tuple(lot.new_keys for lot in lots if lot.new_keys is not None)
     if lots:
         files, partitions = tuple(lot.rows for lot in lots), {name for lot in lots for name in lot.partitions}
 
-    # Which keys the rows have that a file gets is not known here.
+    # Row keys are not known here, so files whose logs delete keys are left out.
     room = replace(room, spaces=spaces_without_deletes(room.spaces, slices, context, InProcess()))
     tasks = tuple(
         WriteTask(
@@ -234,7 +234,7 @@ def plan_staged(
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What one file group gets: updates and inserts."""
+    """The updates and inserts of one file group."""
 
     group: FileGroupId
     file_slice: FileSlice | None
@@ -244,7 +244,7 @@ class _Share:
 def _shares(
     files: Iterable[StagedFile], slices: Sequence[FileSlice], room: Room, new_file_id: FileIds
 ) -> Iterator[_Share]:
-    """Every tagged row goes where it lives; inserts into small files and then new file groups."""
+    """Updates go to the file group of their key; inserts to small files, then to new file groups."""
     by_label = runs(files)
     targets = {label: run for label, run in by_label.items() if isinstance(label, int)}
     inserts = {label: run for label, run in by_label.items() if isinstance(label, str)}

@@ -27,13 +27,13 @@ from lakebed.write.files.encoding import Encodings
 from lakebed.write.rows.schema import declared_schema, evolve_schema
 
 IS_DELETE = "lakebed.is_delete"
-"""The column of prepared rows that says which of them are deletes; absent if none is."""
+"""Column of prepared rows: whether a row is a delete. Absent if none is."""
 POSITION = "lakebed.position"
-"""The column of rows for a file group that says where their keys are in the base file; -1 if that is not known."""
+"""Column of rows for a file group: the position of the key in the base file; -1 if unknown."""
 DELETED = -2
-"""The position of a key that log files of the file group have deleted: a row of it is new, unless they outlive it."""
+"""Position of a key that log files have deleted. Its row is new, unless a delete has a greater ordering value."""
 IS_INSERT = "lakebed.is_insert"
-"""The column of rows for a file group that says which keys are new to it."""
+"""Column of rows for a file group: whether the key is new to it."""
 
 
 NOT_COUNTED: Mapping[str, Any] = {
@@ -41,15 +41,15 @@ NOT_COUNTED: Mapping[str, Any] = {
     "numUpdates": 0,
     "runtimeStats": {"totalScanTime": 0, "totalCreateTime": 0, "totalUpsertTime": 0},
 }
-"""Fields of a write stat that Hudi fills with zeros outside compactions, and run times, which we do not take."""
+"""Fields of a write stat that Hudi sets to zero outside compactions, and run times, which are not measured."""
 
 
 class TaskRows(Protocol):
-    """Prepared rows, wherever they lie."""
+    """Prepared rows of a task, in memory or staged."""
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Number of rows."""
         ...
 
     def read(self) -> pa.Table:
@@ -59,13 +59,13 @@ class TaskRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InMemory:
-    """Rows that are at hand."""
+    """Rows in memory."""
 
     table: pa.Table
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Number of rows."""
         return int(self.table.num_rows)
 
     def read(self) -> pa.Table:
@@ -75,7 +75,7 @@ class InMemory:
 
 @dataclass(frozen=True, slots=True)
 class FileSizing:
-    """How data files are cut and encoded."""
+    """Sizes and encoding of data files."""
 
     target_bytes: int = 120 << 20
     small_bytes: int = 100 << 20
@@ -88,10 +88,10 @@ class FileSizing:
 class WriteContext:
     """What all tasks of one write share.
 
-    `schema` has the table's data columns after this write; `avro_json` declares them after the five meta columns.
-    `stats_columns`, meta columns among them, get column statistics; none if the table keeps no such index. Entries of
-    the record index carry the values of `entry_ordering`, if they do; one that is partitioned gives a new data
-    partition `partition_shards`. Tasks gather of the rows of each file what other indexes have `wanted`.
+    `schema` has the table's data columns after this write; `avro_json` is the Avro schema of the five meta columns and
+    these. `stats_columns`, which may include meta columns, get column statistics; empty without such an index.
+    `entry_ordering` is the ordering field whose values entries of the record index carry. A partitioned record index
+    gives a new data partition `partition_shards`. Tasks collect the values `wanted` by other indexes.
     """
 
     storage: Storage
@@ -106,11 +106,11 @@ class WriteContext:
     partition_shards: int = 1
     wanted: tuple[Wanted, ...] = ()
     encodings: Encodings = field(default_factory=dict, repr=False, compare=False)
-    """How columns are encoded, as tasks in this process find it."""
+    """Cache of column encodings, shared by the tasks of this process."""
 
     @property
     def expected(self) -> Expected:
-        """The indexes that files of this write have facts for."""
+        """The indexes that the file facts of this write are enough for."""
         partitions = (*self.config.metadata_partitions, *self.config.metadata_partitions_inflight)
         gathered = {each.partition: each.columns for each in self.wanted}
         return Expected(frozenset(partitions), self.stats_columns, self.entry_ordering, self.partition_shards, gathered)
@@ -120,8 +120,8 @@ class WriteContext:
 class WriteTask:
     """Rows for one file group, at most one per key. Without a `file_slice` the file group is new.
 
-    `token` is unique per attempt, so that a task that runs twice makes two files, of which the commit names one.
-    `has_inserts`: some keys are new to the file group. `is_blind`: rows are added without looking for their keys.
+    `token` is unique per attempt: a task that runs twice writes two files, and the commit names one of them.
+    `has_inserts`: some keys are new to the file group. `is_blind`: rows are added without looking up their keys.
     """
 
     context: WriteContext
@@ -137,7 +137,7 @@ class WriteTask:
 def write_context(
     state: TableState, instant: InstantTime, options: WriteOptions, columns: pa.Schema | None = None
 ) -> WriteContext:
-    """The context of a write of rows with these `columns`, none if it brings no rows of its own."""
+    """The context of a write of rows with these `columns`; None for writes without rows of their own."""
     check_writable(state)
     schema = evolve_schema(state.data_schema(state.latest), columns if columns is not None else pa.schema([]))
     return make_context(state, instant, schema, options)
