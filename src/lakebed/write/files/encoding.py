@@ -22,37 +22,40 @@ from lakebed.kernels.buffers import Bytes
 from lakebed.model.words import COMMIT_SEQNO, FILE_NAME
 
 _SAMPLE_ROWS = 2048
+"""Rows of a base file that are sampled to choose encodings."""
 LOG_SAMPLE_ROWS = 512
+"""Rows of a log block that are sampled to choose encodings."""
 _DISTINCT_MAX = 0.5
-"""Up to this share of distinct values in the sample a dictionary pays for the hashing."""
+"""Maximum share of distinct values in the sample for which a dictionary pays."""
 _SHRINKS_BELOW = 0.85
-"""Of its size. Text without repetitions, such as UUIDs and hashes, does not get there and is stored as it is: only
-entropy coding would shrink it, and that takes longer than everything else a write does."""
+"""Compressed share of the size below which a column is compressed. Text without repetitions, such as UUIDs, is not:
+only entropy coding would shrink it, which takes longer than the rest of a write."""
 _NUMBERS_SHRINK_BELOW = 0.5
-"""By the codec for which speed counts. Without it, numbers are written in a quarter of the time."""
+"""The same for numbers with snappy: uncompressed, they are written in a quarter of the time."""
 _BATCH = "write_batch_size"
 _PAGE_BYTES = 1 << 20
+"""Bytes of a page, about."""
 _BATCH_ROWS = (1 << 10, 1 << 16)
-"""Rows that the Parquet writer takes at once. It looks only in between whether a page is full, so wide rows come few
-at a time; the least, which is its own choice, costs narrow ones a tenth of a write."""
+"""Minimum and maximum rows per batch of the Parquet writer, which checks only between batches whether a page is full:
+wide rows need small batches. The minimum is its default, with which narrow rows would take a tenth longer."""
 _WITHOUT_STATISTICS = frozenset({COMMIT_SEQNO, FILE_NAME})
-"""Columns that no query has a range for."""
+"""Columns that queries never filter by range."""
 Encodings = dict[Hashable, dict[str, Any]]
-"""Options that files of a write have found, by the form of their rows."""
+"""Cached options of the Parquet writer, by the schema of the rows."""
 _KEPT_BYTES_MAX = 32 << 20
-"""What a thread keeps for its next file. That of larger ones is missed while their rows are read and merged."""
+"""Maximum bytes of the buffer that a thread keeps for its next file; merging large files needs the memory."""
 _IDLE_BYTES_MAX = 4 << 20
-"""What a thread keeps when a write is over."""
+"""Maximum bytes that a thread keeps after a write."""
 _FOOTER_BYTES = 1 << 20
-"""Of a footer, its page indexes and page headers, more than enough. What is not used takes no memory."""
+"""Bytes reserved for footer, page indexes and page headers; more than enough, and unused pages take no memory."""
 _BUFFERS: dict[int, Bytes] = {}
-"""By thread."""
+"""The buffer of each thread, by thread id."""
 
 
 def column_options(table: pa.Table, compression: str, *, is_log: bool = False) -> dict[str, Any]:
-    """Options of the Parquet writer: dictionaries for repetitive columns, `compression` where it shrinks something.
+    """Options of the Parquet writer: dictionaries for repetitive columns, `compression` for columns that it shrinks.
 
-    Log blocks have few rows and do not last: less is looked at, and they have no statistics, which nobody would read.
+    Log blocks are small and short-lived: the sample is smaller, and there are no statistics, which nobody would read.
     """
     sample_rows = LOG_SAMPLE_ROWS if is_log else _SAMPLE_ROWS
     codec = compression.upper()
@@ -80,9 +83,9 @@ def column_options(table: pa.Table, compression: str, *, is_log: bool = False) -
 
 
 def cached_options(table: pa.Table, compression: str, known: Encodings, *, is_log: bool = False) -> dict[str, Any]:
-    """As `column_options`, as other files of the write found it, or as these rows say: that is then `known`.
+    """Like `column_options`, but taken from `known` if an earlier file of the write had the same schema.
 
-    Few rows say little: nobody else goes by them.
+    Options are cached only if there were enough rows to sample.
     """
     form = (is_log, tuple(table.column_names), tuple(table.schema.types))
     if form in known:
@@ -94,21 +97,21 @@ def cached_options(table: pa.Table, compression: str, known: Encodings, *, is_lo
 
 
 def _batch_rows(table: pa.Table) -> int:
-    """As many rows as fill a page in the widest column."""
+    """The number of rows that fill a page of the widest column."""
     widest = max(map(_value_bytes, table.columns), default=0.0)
     least, most = _BATCH_ROWS
     return max(least, min(most, int(_PAGE_BYTES / max(widest, 1.0))))
 
 
 def _value_bytes(column: pa.ChunkedArray) -> float:
-    """What a value takes, about, when it is spelled out."""
+    """Average bytes of a value; of dictionaries, those of a dictionary value."""
     if not pat.is_dictionary(column.type):
         return float(column.nbytes / max(len(column), 1))
     return float(max((chunk.dictionary.nbytes / max(len(chunk.dictionary), 1) for chunk in column.chunks), default=0))
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
-    """The Parquet columns that a nested column consists of."""
+    """The leaf columns of a nested column in Parquet."""
     if pat.is_struct(kind):
         for field in kind:
             yield from _leaves(f"{path}.{field.name}", field.type)
@@ -122,7 +125,7 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
 
 
 def _sample(column: pa.ChunkedArray, rows: int) -> pa.Array:
-    """The first values, in buffers of their own."""
+    """The first values, copied to new buffers."""
     head = column.slice(0, rows)
     return pa.concat_arrays(head.chunks) if head.num_chunks else pa.array([], column.type)
 
@@ -136,7 +139,7 @@ def _is_repetitive(sample: pa.Array) -> bool:
 
 
 def _shrinks(sample: pa.Array, codec: str) -> bool:
-    """Whether repetitions are found in the values' bytes, by a codec that looks for nothing else."""
+    """Whether snappy, which finds repetitions only, shrinks the values enough."""
     values = sample.buffers()[-1]
     if values is None or not values.size:
         return False
@@ -146,20 +149,20 @@ def _shrinks(sample: pa.Array, codec: str) -> bool:
 
 
 def scratch_memory(size: int) -> memoryview:
-    """So many bytes of this thread's memory, good until it asks for the next."""
+    """`size` bytes of this thread's buffer, valid until its next call."""
     if size > _KEPT_BYTES_MAX:
         return np.empty(size, np.uint8).data
     thread = threading.get_ident()
     buffer = _BUFFERS.get(thread)
     if buffer is None or len(buffer) < size:
         buffer = None
-        _BUFFERS.pop(thread, None)  # Never both at a time.
+        _BUFFERS.pop(thread, None)  # Frees the old buffer before the new one is allocated.
         buffer = _BUFFERS[thread] = np.empty(size, np.uint8)
     return buffer.data
 
 
 def trim_scratch() -> None:
-    """Lets go of memory that is much, or of threads that are no more: a write is over, others have asked already."""
+    """Frees large buffers, and those of threads that have ended, after a write."""
     alive = {thread.ident for thread in threading.enumerate()}
     for thread, buffer in [*_BUFFERS.items()]:
         if thread not in alive or len(buffer) > _IDLE_BYTES_MAX:
@@ -167,20 +170,20 @@ def trim_scratch() -> None:
 
 
 def parquet_bytes_max(table: pa.Table, metadata_bytes: int) -> int:
-    """What a Parquet file of a table most likely takes at most; more if its dictionaries are spelled out there."""
+    """Probable maximum bytes of a table as a Parquet file; it may exceed this if dictionaries are expanded."""
     return int(table.nbytes + table.nbytes // 8 + 2 * metadata_bytes + _FOOTER_BYTES)
 
 
 def encode_file(bytes_max: int, encode: Callable[[pa.NativeFile], None]) -> memoryview:
-    """What `encode` writes, which is most likely no more than `bytes_max`; else it is called again.
+    """The bytes that `encode` writes; if they exceed `bytes_max`, `encode` is called again with a growing buffer.
 
-    The bytes are good until this thread encodes its next file.
+    They are valid until this thread encodes its next file.
     """
     memory = scratch_memory(bytes_max)
     sink = pa.FixedSizeBufferWriter(pa.py_buffer(memory))
     try:
         encode(sink)
-    except OSError:  # It does not fit.
+    except OSError:  # The buffer is too small.
         growing = pa.BufferOutputStream()
         encode(growing)
         return memoryview(growing.getvalue()).cast("B")

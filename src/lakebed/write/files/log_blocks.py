@@ -46,9 +46,9 @@ from lakebed.write.plan import Picked
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
 
 LOG_BLOCK_BYTES_MAX = 256 << 20
-"""Of the rows of one block, about: readers hold whole blocks, and one of 2 GB is beyond them."""
+"""Bytes of rows per block, about: readers hold whole blocks, and fail at 2 GB."""
 _META_BYTES = 128
-"""What the meta columns of a row take, about: here they are dictionaries, in the block they are spelled out."""
+"""Bytes of the meta columns of a row in a block, about. In memory they are dictionaries."""
 
 Positions = Int64s
 Header = Mapping[HeaderKey, str]
@@ -57,7 +57,7 @@ NO_EXTRA: Header = {}
 
 @dataclass(frozen=True, slots=True)
 class RecordBlock:
-    """What a data block is to hold: meta columns and data columns. `is_partial`: not all of the table's."""
+    """The rows of a data block: meta columns and data columns. `is_partial`: some columns of the table are missing."""
 
     rows: pa.Table
     positions: Positions | None
@@ -65,7 +65,7 @@ class RecordBlock:
 
 
 def plan_record_blocks(task: WriteTask, records: pa.Table) -> tuple[RecordBlock, ...]:
-    """The data blocks for prepared rows that are no deletes; `records` has the column `IS_INSERT`."""
+    """Plans the data blocks of prepared rows without deletes; `records` has the column `IS_INSERT`."""
     if not records.num_rows:
         return ()
     schema = file_schema(task.context)
@@ -81,12 +81,12 @@ def plan_record_blocks(task: WriteTask, records: pa.Table) -> tuple[RecordBlock,
 
 
 def whole_blocks(rows: pa.Table) -> tuple[RecordBlock, ...]:
-    """The data blocks for rows that have their meta columns and all of the table's."""
+    """Plans the data blocks of rows that have all columns of the table, and meta columns."""
     return tuple(RecordBlock(piece, None, is_partial=False) for _, piece in _pieces(rows))
 
 
 def encode_record_block(task: WriteTask, block: RecordBlock, extra: Header = NO_EXTRA) -> bytes:
-    """A data block in the format that the write asks for; `extra` entries go to its header."""
+    """Encodes a data block in the log format of the write; `extra` entries are added to its header."""
     files = task.context.files
     avro_json = reduced_schema(task.context.avro_json, tuple(block.rows.column_names))
     header = {**block_header(task, avro_json, block.positions), **extra}
@@ -103,7 +103,7 @@ def encode_record_block(task: WriteTask, block: RecordBlock, extra: Header = NO_
 
 
 def encode_delete_blocks(task: WriteTask, deletes: pa.Table, extra: Header = NO_EXTRA) -> Iterator[bytes]:
-    """The delete blocks for prepared rows that are deletes; `extra` entries go to their headers."""
+    """Encodes the delete blocks of prepared deletes; `extra` entries are added to their headers."""
     if not deletes.num_rows:
         return
     ordering = ordering_values(task.context, deletes)
@@ -116,9 +116,9 @@ def encode_delete_blocks(task: WriteTask, deletes: pa.Table, extra: Header = NO_
 
 
 def ordering_values(context: WriteContext, deletes: pa.Table) -> pa.Array | None:
-    """By what deletes apply, a struct if there are several ordering fields; null, or None for all: they always do.
+    """The ordering values of deletes, as a struct if there are several fields. Null, or None for all: always applies.
 
-    A delete that lacks one of several ordering values has no event time that could be compared.
+    A delete that lacks one of several ordering values cannot be compared, so it always applies.
     """
     names = context.config.ordering_fields
     if context.config.merge_mode is not MergeMode.EVENT_TIME_ORDERING or not names:
@@ -133,7 +133,7 @@ def ordering_values(context: WriteContext, deletes: pa.Table) -> pa.Array | None
 
 
 def _with_meta_columns(task: WriteTask, records: pa.Table, given: Sequence[str]) -> pa.Table:
-    """Meta columns, the data columns given, and positions if the rows have them."""
+    """The records with meta columns, the given data columns and, if known, positions."""
     meta = meta_columns(records, task.context.instant, task.number, task.group.file_id)
     names = [*given, *([POSITION] if POSITION in records.column_names else ())]
     return pa.table([*meta, *(records[name] for name in names)], names=[*META_COLUMNS, *names])
@@ -143,13 +143,13 @@ def _check_ordering_fields(context: WriteContext, given: Sequence[str]) -> None:
     missing = [name for name in context.config.ordering_fields if name not in given]
     if missing and context.config.merge_mode is MergeMode.EVENT_TIME_ORDERING:
         raise InvalidInputError(
-            f"the update does not set {missing[0]}, by which table {context.config.name} orders the records of a key",
+            f"the update does not set {missing[0]}, an ordering field of table {context.config.name}",
             hint=f"give every row its {', '.join(missing)}",
         )
 
 
 def _all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with all data columns; those that were not given are null."""
+    """The rows with all data columns; missing ones are null."""
     for field in schema:
         if field.name not in rows.column_names:
             rows = rows.append_column(field.name, pa.nulls(rows.num_rows, field.type))
@@ -177,7 +177,7 @@ def _delete_blocks(task: WriteTask, deletes: pa.Table, ordering: pa.Array | None
 
 
 def _by_position(task: WriteTask, rows: pa.Table) -> tuple[pa.Table, Positions | None]:
-    """The rows in the order of their positions, and these; as they are, and None, unless each row has its own."""
+    """The rows sorted by position, and the positions; unsorted, and None, unless each row has a distinct position."""
     base = None if task.file_slice is None else task.file_slice.base
     if base is None or POSITION not in rows.column_names or not task.context.files.record_positions:
         return rows, None
@@ -196,7 +196,7 @@ def _ascends(positions: Positions) -> bool:
 
 
 def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Parts that are small enough for a block, and where each begins."""
+    """Pieces that are small enough for a block, with the number of their first row."""
     if not rows.num_rows:
         return
     step = _block_rows(rows)
@@ -205,7 +205,7 @@ def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def fits_one_block(rows: pa.Table, count: int) -> bool:
-    """Whether so many of the rows, which are of the usual size, are small enough for a block."""
+    """Whether `count` rows of average size fit into one block."""
     return count <= _block_rows(rows)
 
 
@@ -214,7 +214,7 @@ def _block_rows(rows: pa.Table) -> int:
 
 
 def block_header(task: WriteTask, avro_json: str, positions: Positions | None) -> dict[HeaderKey, str]:
-    """The header of a block of records with this schema, at these positions of the base file if they are known."""
+    """The header of a block with this schema, and with positions in the base file if they are known."""
     header = {HeaderKey.INSTANT_TIME: str(task.context.instant), HeaderKey.SCHEMA: avro_json}
     if positions is not None:
         assert task.file_slice is not None
@@ -226,21 +226,21 @@ def block_header(task: WriteTask, avro_json: str, positions: Positions | None) -
 
 @lru_cache(maxsize=64)
 def reduced_schema(avro_json: str, names: tuple[str, ...]) -> str:
-    """The schema with some of its fields; as it is spelled, if these are all."""
+    """The schema with these fields only; unchanged text if these are all."""
     record = json.loads(avro_json)
     kept = [field for field in record["fields"] if field["name"] in names]
     return avro_json if kept == record["fields"] else json.dumps({**record, "fields": kept}, separators=(",", ":"))
 
 
 def _as_declared(rows: pa.Table, avro_json: str) -> pa.Table:
-    """The rows with columns in the order of the Avro schema, and null where it says so and nowhere else."""
+    """The rows with columns in the order and nullability of the Avro schema."""
     schema = declared_like(avro_json, rows.schema)
     return pa.table([rows[name] for name in schema.names], schema=schema)
 
 
 @lru_cache(maxsize=64)
 def declared_like(avro_json: str, rows: pa.Schema) -> pa.Schema:
-    """The columns of the Avro schema, with the types that rows have, as far as these have the columns."""
+    """The columns of the Avro schema, with the types of the rows where these have the column."""
     kinds = dict(zip(rows.names, rows.types, strict=True))
     return pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in _declared(avro_json)])
 
@@ -257,7 +257,7 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class LotBlock:
-    """A data block, and how the columns of its rows spread."""
+    """A data block, and the value ranges of its columns."""
 
     data: bytes
     spreads: Mapping[str, Spread]
@@ -271,7 +271,7 @@ class LogLot:
     avro_json: str
 
     def encode(self, task: WriteTask, rows: Rows) -> LotBlock:
-        """The data block with some of the rows, for the file group of a task."""
+        """Encodes the data block of some of the rows, for the file group of a task."""
         context, group = task.context, task.group
         alike: dict[str, Numbered | str] = {
             COMMIT_TIME: str(context.instant),
@@ -285,7 +285,7 @@ class LogLot:
 
 
 def prepare_lot(tasks: Sequence[WriteTask]) -> LogLot | None:
-    """The rows of tasks of one write; None if they are to be encoded one by one."""
+    """Prepares the rows of the tasks of one write; None if each must be encoded on its own."""
     picks = [task.rows for task in tasks if isinstance(task.rows, Picked) and not task.rows.is_apart]
     if not picks or len(picks) < len(tasks) or not serves_pages(sum(pick.count for pick in picks)):
         return None

@@ -23,7 +23,8 @@ from lakebed.write.rows.keys import generate_keys
 class Arrangement:
     """How the rows of a write are arranged. Picklable.
 
-    It `combines` rows of one key, or `by_partition` of one key and partition; `sorts` them by key; `generates` keys.
+    `combines`: keeps one row per key, or per key and partition if `by_partition`. `sorts`: sorts by key. `generates`:
+    generates keys.
     """
 
     config: TableConfig
@@ -33,33 +34,33 @@ class Arrangement:
     generates: bool = False
 
     def whole(self, rows: pa.Table, instant: InstantTime) -> pa.Table:
-        """All rows of a write, arranged."""
+        """Arranges all rows of a write."""
         return self.sorted(self.combined(self.with_keys(rows, instant, 0)))
 
     def with_keys(self, rows: pa.Table, instant: InstantTime, task: int) -> pa.Table:
-        """Rows of a task, with keys that no other task makes, if the table has none of its own."""
+        """Rows of a task, with keys unique to the task if the table generates keys."""
         return generate_keys(rows, instant, task) if self.generates else rows
 
     def combined(self, rows: pa.Table) -> pa.Table:
-        """One row per key, if the write wants that."""
+        """Rows combined to one per key, if `combines`."""
         if not self.combines:
             return rows
         config = self.config
         return combine_duplicates(rows, config.ordering_fields, config.merge_mode, by_partition=self.by_partition)
 
     def sorted(self, rows: pa.Table) -> pa.Table:
-        """Rows by key; writing keeps their order inside each file, so both sort modes come to the same."""
+        """Rows sorted by key, if `sorts`. Files keep this order, so both of Hudi's sort modes are the same here."""
         return rows.sort_by([(RECORD_KEY, "ascending")]) if self.sorts else rows
 
 
 def combine_duplicates(
     rows: pa.Table, ordering_fields: Sequence[str], mode: MergeMode, *, by_partition: bool
 ) -> pa.Table:
-    """Prepared rows, one per key, or per key and partition path; those that stay keep their order.
+    """Keeps one row per key, or per key and partition path, in the order of the input.
 
-    Under event-time ordering the row with the greatest ordering value stays, several fields compared one after the
-    other and null below all; of equal ones, and under commit-time ordering, the last. A row stays or goes as a whole,
-    also where it updates some columns only. Rows without ordering columns, as deletes by key are, count as equal.
+    With event-time ordering, the row with the greatest ordering value wins; several fields compare lexicographically,
+    null is lowest. Of equal rows, and with commit-time ordering, the last wins. Partial updates are not combined: the
+    winner is kept as it is. Rows without ordering columns, such as deletes by key, count as equal.
     """
     assert mode is not MergeMode.CUSTOM
     groups, count = _number_keys(rows, by_partition=by_partition)
@@ -68,13 +69,13 @@ def combine_duplicates(
     present = [name for name in ordering_fields if name in rows.column_names]
     if mode is MergeMode.COMMIT_TIME_ORDERING or not present:
         winners = np.empty(count, np.int64)
-        winners[groups] = np.arange(len(groups))  # Of repeated places, the last assignment stays.
+        winners[groups] = np.arange(len(groups))  # Of repeated indices, the last assignment wins.
         return rows.take(pa.array(np.sort(winners)))
     return rows.filter(pa.array(_newest(rows, groups, present)))
 
 
 def _newest(rows: pa.Table, groups: Int64s, ordering: Sequence[str]) -> Bools:
-    """Which rows stay; only those whose key is repeated are compared."""
+    """Which rows win; compares only those with a repeated key."""
     repeated = np.bincount(groups)[groups] > 1
     numbers = np.flatnonzero(repeated)
     some = rows.select(list(ordering)).take(pa.array(numbers))
@@ -88,7 +89,7 @@ def _newest(rows: pa.Table, groups: Int64s, ordering: Sequence[str]) -> Bools:
 
 
 def _ranks(columns: Sequence[pa.ChunkedArray]) -> Int64s:
-    """Numbers that compare as the columns do, one after the other; null is lowest."""
+    """Ranks of rows by the columns, in lexicographic order; null is lowest."""
     ranks = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         dense = _dense_rank(column)
@@ -103,14 +104,14 @@ def _dense_rank(values: pa.Array | pa.ChunkedArray) -> Int64s:
 
 
 def _number_keys(rows: pa.Table, *, by_partition: bool) -> tuple[Int64s, int]:
-    """For each row the number of its key, and how many keys there are."""
+    """The number of each row's key, and the number of distinct keys."""
     keys = joined(rows[RECORD_KEY])
     paths = _path_codes(rows) if by_partition else np.empty(0, np.int64)
     return number_keys(*binary_buffers(keys), paths)
 
 
 def _path_codes(rows: pa.Table) -> Int64s:
-    """A number per row, equal for equal partition paths; none if all rows have the same."""
+    """A code per row, equal for equal partition paths; empty if all rows have the same path."""
     encoded = joined(rows[PARTITION_PATH].unify_dictionaries())
     if len(encoded.dictionary) <= 1:
         return np.empty(0, np.int64)

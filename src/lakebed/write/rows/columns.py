@@ -15,22 +15,22 @@ from lakebed.format.arrow import identity
 from lakebed.kernels.buffers import Bytes, Int64s
 
 _FEW_ROWS = 10_000
-"""Up to so many, threads take longer to start than to pick them."""
+"""Number of rows up to which starting threads takes longer than picking rows."""
 _BLOCK = 1000
 _OFFSET_MAX = 2**31 - 1
 
 
 def joined(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array, which is not copied if it is in one piece."""
+    """A column as one array; copied only if it has several chunks."""
     if column.num_chunks == 1:
         return column.chunk(0)
     whole = column.combine_chunks()
-    # Texts of more than 2 GiB do not fit one array with offsets of 32 bits.
+    # More than 2 GiB of text does not fit into an array with 32-bit offsets.
     return whole if isinstance(whole, pa.Array) else column.cast(pa.large_string()).combine_chunks()
 
 
 def take_rows(table: pa.Table, rows: Int64s) -> pa.Table:
-    """The rows with these numbers, in that order. Columns are picked one after the other, each on a thread."""
+    """Picks the rows with these numbers, in that order; one thread per column."""
     places = [identity(column) for column in table.columns]
     distinct = dict(zip(places, table.columns, strict=True))
     numbers = pa.array(rows)
@@ -41,7 +41,7 @@ def take_rows(table: pa.Table, rows: Int64s) -> pa.Table:
 
 
 def numbered_texts(prefix: str, first: int, count: int) -> pa.Array:
-    """The strings `<prefix><first>`, `<prefix><first + 1>`, … up to `count` of them."""
+    """The `count` strings `<prefix><first>`, `<prefix><first + 1>`, …"""
     head = np.frombuffer(prefix.encode(), np.uint8)
     runs = list(_runs_of_one_width(first, first + count))
     texts = [_run(head, start, end) for start, end in runs]
@@ -55,7 +55,7 @@ def numbered_texts(prefix: str, first: int, count: int) -> pa.Array:
 
 
 def _runs_of_one_width(start: int, end: int) -> list[tuple[int, int]]:
-    """The range cut where numbers get a digit more."""
+    """Splits the range into runs of numbers with the same number of digits."""
     runs = []
     while start < end:
         stop = min(end, 10 ** len(str(start)))
@@ -65,7 +65,7 @@ def _runs_of_one_width(start: int, end: int) -> list[tuple[int, int]]:
 
 
 def _run(head: Bytes, start: int, end: int) -> Bytes:
-    """One row of bytes per number: a block of a thousand is made once, and repeated with other leading digits."""
+    """One row of bytes per number: a block of a thousand is built once and repeated with other leading digits."""
     digits = len(str(start))
     low = min(digits, 3)
     template = np.empty((_BLOCK, len(head) + digits), np.uint8)
@@ -82,7 +82,7 @@ def _run(head: Bytes, start: int, end: int) -> Bytes:
 
 @cache
 def _last_digits(width: int) -> Bytes:
-    """The last digits of the numbers of a block."""
+    """The last digits of the numbers in a block."""
     return _digits(np.arange(_BLOCK), width)
 
 

@@ -47,25 +47,25 @@ _HINTS = {
 
 
 def table_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns of a new table for rows of that schema; what a table cannot store raises InvalidInputError."""
+    """The columns of a new table for rows of this schema; raises InvalidInputError for what a table cannot store."""
     check_names(schema.names)
     stored = pa.schema([stored_field(field, field.name) for field in schema if field.name != IS_DELETED])
-    avro_schema(stored, name="record", namespace="")  # It refuses names that Avro cannot have.
+    avro_schema(stored, name="record", namespace="")  # Raises for names that are invalid in Avro.
     return stored
 
 
 def nullable_schema(schema: pa.Schema) -> pa.Schema:
-    """The same columns, all of which may be null, and so may be what they consist of."""
+    """The same columns, all nullable, including nested fields."""
     return pa.schema([_nullable(field) for field in schema])
 
 
 def evolve_schema(
     table: pa.Schema, incoming: pa.Schema, *, keep: Collection[str] = (), required: Collection[str] = ()
 ) -> pa.Schema:
-    """The columns of the table once it holds rows with `incoming` columns, which may be some of its columns only.
+    """The columns of the table after a write of rows with `incoming` columns, which may be a part of the columns.
 
-    Columns in `keep`, those of keys and partition paths, may change only in ways that leave the text of values alone.
-    A column may be null if it may be in the table or in the rows; those in `required` only if it may be in the table.
+    Columns in `keep` (keys and partition paths) change type only if the text of values stays the same. A column becomes
+    nullable if it is nullable in the rows, except for those in `required`.
     """
     check_spelling(table.names, incoming.names)
     added = [field for field in incoming if field.name not in table.names and field.name != IS_DELETED]
@@ -78,9 +78,9 @@ def evolve_schema(
 
 
 def check_spelling(table: Iterable[str], given: Iterable[str]) -> None:
-    """Raises InvalidInputError for a given column that differs from one of the table in case alone.
+    """Raises InvalidInputError for a given column that differs from one of the table only in case.
 
-    Case counts in keys and columns, as for Apache Hudi, but engines that ignore it could not read both columns.
+    Names are case sensitive, as in Apache Hudi, but engines that ignore case could not read both columns.
     """
     known = {*table}
     by_case = {name.casefold(): name for name in known}
@@ -88,18 +88,18 @@ def check_spelling(table: Iterable[str], given: Iterable[str]) -> None:
         if name not in known and name.casefold() in by_case:
             spelled = by_case[name.casefold()]
             raise InvalidInputError(
-                f"the rows have a column {name!r}, which the table spells {spelled!r}",
+                f"the rows have a column {name!r}, which is {spelled!r} in the table",
                 hint=f"rename it to {spelled!r}: column names are case sensitive",
             )
 
 
 def missing_columns(table: pa.Schema, incoming: pa.Schema) -> list[str]:
-    """What rows with `incoming` columns lack of the table's: columns, and fields inside of those that are given."""
+    """Columns of the table, and fields within given columns, that rows with `incoming` columns lack."""
     missing: list[str] = []
     for field in table:
         if field.name in incoming.names:
             missing += _missing_parts(field.type, incoming.field(field.name).type, field.name)
-        elif field.name != IS_DELETED:  # Without this mark a row is no delete: nothing is lost.
+        elif field.name != IS_DELETED:  # Rows without this column are no deletes.
             missing.append(field.name)
     return missing
 
@@ -121,7 +121,7 @@ def _missing_parts(table: pa.DataType, given: pa.DataType, column: str) -> Itera
 
 
 def declared_schema(schema: pa.Schema, config: TableConfig, *, meta_columns: bool) -> str:
-    """The Avro JSON of a table's columns under the record name that Apache Hudi gives it, after meta columns or not."""
+    """The Avro schema of a table as JSON, with Apache Hudi's record name; with or without meta columns."""
     table = _NOT_A_NAME.sub("__", config.name)
     meta = [pa.field(name, pa.string()) for name in META_COLUMNS] if meta_columns else []
     return avro_schema(pa.schema([*meta, *schema]), name=f"{table}_record", namespace=f"hoodie.{table}")
@@ -141,13 +141,13 @@ def _evolved(field: pa.Field, incoming: pa.Schema, keep: Collection[str], requir
 
 
 def _new_field(field: pa.Field, column: str) -> pa.Field:
-    """A field that is new to the table: nullable, as the rows that are there have no value for it."""
+    """A field that is new to the table: nullable, because stored rows have no value for it."""
     return stored_field(field, column).with_nullable(True)
 
 
 def _join_types(table: pa.DataType, incoming: pa.DataType, column: str) -> pa.DataType:
-    """The type of a column of type `table` that is to hold `incoming` values as well."""
-    if incoming == table or pat.is_null(incoming):  # Nulls alone, as frames have them, fit every column.
+    """The type for values of both types; raises InvalidInputError if there is none."""
+    if incoming == table or pat.is_null(incoming):  # A column of nulls only fits every type.
         return table
     if pat.is_struct(table) and pat.is_struct(incoming):
         return _join_structs(table, incoming, column)
@@ -190,7 +190,7 @@ def _join_structs(table: pa.DataType, given: pa.DataType, column: str) -> pa.Dat
     fields = []
     for field in table:
         place = given.get_field_index(field.name)
-        # Where a field is not given it is null.
+        # A missing field is null.
         joined = _join_fields(field, given[place], f"{column}.{field.name}") if place >= 0 else _nullable(field)
         fields.append(joined)
     return pa.struct([*fields, *(_new_field(field, f"{column}.{field.name}") for field in added)])
@@ -202,7 +202,7 @@ def _join_scalars(table: pa.DataType, given: pa.DataType) -> pa.DataType | None:
     if given in _WIDER.get(table, ()):
         return given
     if pat.is_timestamp(table) and pat.is_timestamp(given) and bool(table.tz) == bool(given.tz):
-        return table  # Other engines also make tables of milliseconds.
+        return table  # Tables of other engines may have milliseconds.
     if pat.is_fixed_size_binary(table) and pat.is_binary(given):
         return table
     if pat.is_decimal(table) and pat.is_decimal(given):
@@ -219,7 +219,7 @@ def _wider_decimal(table: pa.DataType, given: pa.DataType) -> pa.DataType | None
 
 def _advice(table: pa.DataType, given: pa.DataType) -> str:
     if pat.is_timestamp(table) and pat.is_timestamp(given):
-        to_do = "say which zone the times are in" if table.tz else "drop the zone, once the times are in the one meant"
+        to_do = "give the times a zone" if table.tz else "convert the times to one zone and drop the zone"
         return f"{to_do}: the table's type is {table}"
     return f"cast the column to {table}, or write it under another name"
 
@@ -230,7 +230,7 @@ def stored_field(field: pa.Field, column: str) -> pa.Field:
 
 
 def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
-    """The type that a table stores for values of type `kind`; one that it cannot store raises InvalidInputError."""
+    """The type that a table stores for values of type `kind`; raises InvalidInputError if there is none."""
     if kind in _AS_IS:
         return kind
     if kind in _BECOMES:
@@ -254,23 +254,23 @@ def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
 
 
 def check_names(names: Iterable[str], *, within: str = "") -> None:
-    """Raises InvalidInputError if two names are equal or differ in case alone: Spark does not tell them apart."""
+    """Raises InvalidInputError if two names are equal or differ only in case, which Spark ignores."""
     repeated = [name for name, count in Counter(name.lower() for name in names).items() if count > 1]
     if repeated:
         where = f" in {within!r}" if within else ""
         raise InvalidInputError(
-            f"several columns{where} are named {repeated[0]!r} if case is ignored, as engines do",
-            hint="rename all but one; a column of the table must be spelled as the table spells it",
+            f"several columns{where} are named {repeated[0]!r} if case is ignored, as in other engines",
+            hint="rename all but one; column names must be spelled as in the table",
         )
 
 
 def is_any_list(kind: pa.DataType) -> bool:
-    """Whether it is a type of lists that can be stored, given storable items."""
+    """Whether it is a list type that can be stored if its items can."""
     return pat.is_list(kind) or pat.is_large_list(kind) or pat.is_fixed_size_list(kind)
 
 
 def is_string_type(kind: pa.DataType) -> bool:
-    """Whether it is a type of strings."""
+    """Whether it is a string type, or a dictionary of strings."""
     kind = kind.value_type if pat.is_dictionary(kind) else kind
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
@@ -278,7 +278,7 @@ def is_string_type(kind: pa.DataType) -> bool:
 def _unsupported(kind: pa.DataType, column: str) -> InvalidInputError:
     hint = _HINTS.get(kind, "cast it to a type that Hudi tables have, e.g. to string")
     if pat.is_decimal(kind):
-        hint = f"cast it to a decimal of at most {_DECIMAL_DIGITS_MAX} digits with a scale from 0 to their number"
+        hint = f"cast it to a decimal of at most {_DECIMAL_DIGITS_MAX} digits with a scale from 0 to its precision"
     if pat.is_map(kind):
         hint = "maps need keys of type string"
     return InvalidInputError(f"column {column!r} of type {kind} cannot be stored in a Hudi table", hint=hint)

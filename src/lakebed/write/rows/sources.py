@@ -16,7 +16,7 @@ from lakebed.model.words import META_COLUMNS
 
 _META = frozenset(META_COLUMNS)
 _JOINED_BYTES = 256 << 20
-"""Bytes of rows up to which chunks are copied into one."""
+"""Bytes of rows up to which chunks are combined."""
 _FEW_ROWS = 10_000
 """Number of rows up to which starting threads takes longer than copying."""
 _SCALARS = {
@@ -37,10 +37,10 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def arrow_batches(rows: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The columns of the rows, and the rows batch by batch; a reader is read only once and only as far as asked.
+    """The schema and the batches of the rows; a reader is read once, lazily.
 
-    Takes a pyarrow Table, RecordBatch or RecordBatchReader, a pandas frame, whose index is dropped, or a list of dicts.
-    The five meta columns are left out, as users write back what they have read.
+    Takes a pyarrow Table, RecordBatch or RecordBatchReader, a pandas frame (its index is dropped), or a list of dicts.
+    The five meta columns are left out, so that users can write back what they have read.
     """
     schema, batches = _open(rows)
     names = _kept_names(schema)
@@ -51,7 +51,7 @@ def arrow_batches(rows: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 
 
 def first_gaps(rows: object) -> dict[str, int]:
-    """Columns that some dicts of a list have and others lack, and the number of the first row that lacks each."""
+    """Columns that some dicts of a list lack, with the number of the first row that lacks each."""
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         return {}
     names = dict.fromkeys(name for row in rows for name in row)
@@ -60,7 +60,7 @@ def first_gaps(rows: object) -> dict[str, int]:
 
 
 def to_arrow_schema(schema: object) -> pa.Schema:
-    """The Arrow schema that an Arrow or a Spark schema describes."""
+    """The Arrow schema of an Arrow or Spark schema."""
     if isinstance(schema, pa.Schema):
         return schema
     if is_spark_schema(schema):
@@ -90,7 +90,7 @@ def _open(rows: object) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
 
 
 def _in_one_piece(rows: pa.Table) -> pa.Table:
-    """Rows with one chunk per column, because later steps cost time per chunk."""
+    """Rows with one chunk per column, because later steps take time per chunk."""
     if rows.nbytes > _JOINED_BYTES or all(column.num_chunks <= 1 for column in rows.columns):
         return rows
     if rows.num_rows <= _FEW_ROWS:
@@ -107,13 +107,13 @@ def _kept_names(schema: pa.Schema) -> list[str]:
     if meta and len(meta) < len(_META):
         raise InvalidInputError(
             f"{meta[0]!r} is a meta column",
-            hint="leave it out, or give all five, as a table has them; lakebed fills them",
+            hint="remove it, or give all five meta columns of a table; lakebed fills them",
         )
     return [name for name in schema.names if name not in _META]
 
 
 def _is_pandas_frame(rows: object) -> bool:
-    # A frame can only be here if its library is loaded, so there is no need to load it for others.
+    # Compares names, so that pandas is not loaded for other rows.
     kind = type(rows)
     return kind.__module__.partition(".")[0] == "pandas" and kind.__name__ == "DataFrame"
 
@@ -149,12 +149,12 @@ def _type_name(value: object) -> str:
 
 
 def is_spark_schema(schema: object) -> bool:
-    """Whether it is a `StructType` of Spark, of any of its clients."""
+    """Whether it is a Spark `StructType`, of any Spark client."""
     return type(schema).__module__.partition(".")[0] == "pyspark" and type(schema).__name__ == "StructType"
 
 
 def spark_arrow_schema(schema: Any) -> pa.Schema:
-    """The Arrow schema of a Spark `StructType`; a column of a type that Hudi tables lack raises InvalidInputError."""
+    """The Arrow schema of a Spark `StructType`; raises InvalidInputError for types that Hudi tables do not support."""
     return pa.schema([_field(spec, spec["name"]) for spec in schema.jsonValue()["fields"]])
 
 

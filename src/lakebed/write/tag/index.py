@@ -36,9 +36,9 @@ _NUMBER = "lakebed.number"
 
 @dataclass(frozen=True, slots=True)
 class KeyIndex:
-    """The record index of a snapshot whose slices `scans` read. If it `moves` rows, those whose partition changed.
+    """The record index of a snapshot whose slices `scans` read. `moves`: rows whose partition changed are moved.
 
-    `ordering`: entries carry ordering values, and whether these are surely those of the stored rows.
+    `ordering` is set if entries carry ordering values, and says whether these equal those of the stored rows.
     """
 
     metadata: KeyShards
@@ -56,10 +56,10 @@ class KeyIndex:
 
 
 def tag_by_index(rows: pa.Table, index: KeyIndex, *, everywhere: bool = False) -> Tagged:
-    """Rows with the slices that hold their keys: each key in its own partition, or wherever it is."""
+    """Tags rows with the slices that hold their keys, in the row's partition or, if `everywhere`, in any."""
     numbers, found = _locate(rows, index, everywhere=everywhere)
     targets = _slice_numbers(found.places, index.scans)[found.codes]
-    # An entry of a file group that is no longer there is as good as none.
+    # Ignores entries of file groups that no longer exist.
     known = targets >= 0
     tags = Tags(numbers[known], targets[known], np.full(int(known.sum()), -1))
     if everywhere:
@@ -73,13 +73,13 @@ def tag_by_index(rows: pa.Table, index: KeyIndex, *, everywhere: bool = False) -
 
 
 def find_taken(keys: pa.Array, partitions: pa.Array, metadata: KeyShards, cache: ShardCache) -> pa.Array:
-    """Those of the keys that have an entry: another write was faster to insert them."""
+    """The keys that have an index entry by now, because another write inserted them."""
     found = locate_keys(metadata, keys, partitions, cache=cache)
     return keys.filter(pa.array(found.codes >= 0))
 
 
 def _locate(rows: pa.Table, index: KeyIndex, *, everywhere: bool) -> tuple[Int64s, Locations]:
-    """The numbers of the rows that the index knows, and where it says that they are."""
+    """The numbers of the rows whose keys are in the index, and their locations."""
     keys = joined(rows[RECORD_KEY])
     if everywhere:
         return locate_everywhere(index.metadata, keys, cache=index.cache)
@@ -96,7 +96,7 @@ def _slice_numbers(places: Sequence[FileGroupId], scans: Sequence[SliceTask]) ->
 
 @dataclass(frozen=True, slots=True)
 class Timely:
-    """Rows without those that are late, of which there are `late`; `is_newer`: tagged rows that surely are."""
+    """Rows without the `late` ones, which are counted; `is_newer`: tagged rows known to be newer than stored ones."""
 
     rows: pa.Table
     tags: Tags
@@ -105,9 +105,9 @@ class Timely:
 
 
 def drop_late(rows: pa.Table, tags: Tags, bounds: Int64s, ordering: EntryOrdering | None) -> Timely:
-    """Rows without those below the bound of their entry; `bounds` has one per tag, a row has one tag at most.
+    """Drops rows below the bound of their entry. `bounds` has one per tag; a row has at most one tag.
 
-    A row whose value, or whose entry's, is not known stays, and is not surely newer.
+    A row stays if its own value or its entry's is unknown, but does not count as newer.
     """
     if ordering is None or (bounds == NO_ORDERING).all():
         return Timely(rows, tags, np.zeros(len(bounds), bool), 0)
@@ -158,7 +158,7 @@ def _has_ordering(config: TableConfig) -> bool:
 
 
 def _is_elsewhere(rows: pa.Table, tags: Tags, scans: Sequence[SliceTask]) -> Bools:
-    """Which tagged rows are for another partition than the one their key is in; deletes are for any."""
+    """Which tagged rows are for another partition than that of their key. Deletes are for any partition."""
     paths = _paths(rows)
     codes = {path: code for code, path in enumerate(paths.dictionary.to_pylist())}
     stored = np.array([*(codes.get(scan.file_slice.group.partition, -1) for scan in scans), -1], np.int64)
@@ -169,7 +169,7 @@ def _is_elsewhere(rows: pa.Table, tags: Tags, scans: Sequence[SliceTask]) -> Boo
 
 
 def _is_late(rows: pa.Table, moved: Int64s, targets: Int64s, index: KeyIndex) -> Bools:
-    """Which of the moved rows are older than what is stored under their keys, which is read."""
+    """Which of the moved rows are older than the stored rows, which are read."""
     ordering = index.config.ordering_fields
     columns = [RECORD_KEY, *ordering]
     incoming = rows.select(columns).take(pa.array(moved)).append_column(_NUMBER, pa.array(np.arange(len(moved))))
@@ -183,7 +183,7 @@ def _is_late(rows: pa.Table, moved: Int64s, targets: Int64s, index: KeyIndex) ->
 
 
 def _stored(keys: pa.ChunkedArray, targets: Int64s, columns: Sequence[str], index: KeyIndex) -> pa.Table:
-    """What is stored under keys, read from the slices that have them."""
+    """Reads the stored rows of keys from their slices."""
     tasks = []
     for target in np.unique(targets):
         here = keys.filter(pa.array(targets == target)).to_pylist()
@@ -192,7 +192,7 @@ def _stored(keys: pa.ChunkedArray, targets: Int64s, columns: Sequence[str], inde
 
 
 def _check_whole(rows: pa.Table, index: KeyIndex) -> None:
-    """A row that moves is written anew, so it must have all columns."""
+    """Raises InvalidInputError if moved rows, which are inserted whole, lack a column."""
     missing = [name for name in index.scans[0].schema.names if name not in rows.column_names]
     missing = [name for name in missing if not name.startswith("_hoodie_")]
     if missing:
@@ -203,14 +203,14 @@ def _check_whole(rows: pa.Table, index: KeyIndex) -> None:
 
 
 def _flagged(rows: pa.Table) -> pa.Table:
-    """Rows with a column that says which are deletes."""
+    """Rows with the column `IS_DELETE`."""
     if IS_DELETE in rows.column_names:
         return rows
     return rows.append_column(pa.field(IS_DELETE, pa.bool_()), pa.repeat(pa.scalar(False), rows.num_rows))
 
 
 def _as_deletes(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Deletes of rows that move. They apply once and for all: a key that comes back later is not measured by them."""
+    """Deletes for rows that move, without ordering values, so that they do not hide rows that move back later."""
     rows = _flagged(rows)
     for name in config.ordering_fields:
         at = rows.column_names.index(name)
