@@ -32,7 +32,6 @@ from lakebed.read.lease import expiry_told, plan_leased, take_lease
 from lakebed.read.lookup import lookup_keys
 from lakebed.read.scan import Explanation, ScanPlan, plan_changes, plan_scan, read_arrow
 from lakebed.read.snapshot import take_snapshot
-from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.storage import open_storage
 from lakebed.table import TableHandle, open_handle
 from lakebed.table.transactions import choose_timing, open_ports, open_transactions
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from lakebed.services.due import InlineServices
     from lakebed.services.indexing.indexes import Indexes
     from lakebed.services.table_services import TableServices
+    from lakebed.services.values import ServiceContext, ServiceResult
     from lakebed.transaction.heartbeats import Heartbeat
     from lakebed.write.verbs import TableWrites
     from lakebed.write.writer import WriteResult
@@ -312,6 +312,8 @@ class Table:
 
     @cached_property
     def _service_context(self) -> ServiceContext:
+        from lakebed.services.values import ServiceContext
+
         return ServiceContext(self._handle, self._transactions, InProcess(), parse_write_options(self._options))
 
     def _maintained(self, result: WriteResult) -> WriteResult:

@@ -196,7 +196,8 @@ def _accept(parts: Sequence[Part], codes: Int64s, base_count: int, rules: Rules)
     kinds = np.concatenate([part.kinds for part in parts])[written]
     if rules is Rules.COMMIT_TIME:
         return _Events(written, starts, kinds, np.ones(len(keys), bool))
-    ranks = _rank_ordering(parts)[written]
+    ordering = [pa.chunked_array(arrays) for arrays in zip(*(part.ordering for part in parts), strict=True)]
+    ranks = rank_rows(ordering, len(keys))[written]
     return _Events(written, starts, kinds, accept_events(starts, kinds, ranks, written < base_count, int(rules)))
 
 
@@ -242,12 +243,11 @@ def _first_positions(codes: Int64s) -> Int64s:
     return first
 
 
-def _rank_ordering(parts: Sequence[Part]) -> Int64s:
-    """Ordering values as integers with the same order; several fields compare lexicographically, nulls are lowest."""
-    fields = [pa.chunked_array(arrays) for arrays in zip(*(part.ordering for part in parts), strict=True)]
+def rank_rows(fields: Sequence[pa.ChunkedArray], count: int) -> Int64s:
+    """Integers with the order of `count` rows; several fields compare lexicographically, nulls are lowest."""
     if len(fields) == 1 and _compares_as_int(fields[0]):
         return ints_of(fields[0].cast(pa.int64()))
-    ranks = np.zeros(sum(len(part.kinds) for part in parts), np.int64)
+    ranks = np.zeros(count, np.int64)
     for values in fields:
         dense = ints_of(pc.rank(values, tiebreaker="dense"))
         dense[flags_of(values.is_null())] = 0

@@ -1,4 +1,4 @@
-"""Runs scans on Spark."""
+"""Runs scans on Spark. PySpark is optional and slow to load, so functions import it."""
 
 from __future__ import annotations
 

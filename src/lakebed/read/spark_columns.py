@@ -4,6 +4,8 @@
 - Values that most rows of a slice repeat: its partition path and, in rows that no log file has changed, the file name
   and the commit time. They are sent once, in the plan, and each row carries the number of its slice. Rows from a Python
   worker cost time per value.
+
+PySpark is optional and slow to load, so functions import it.
 """
 
 from __future__ import annotations

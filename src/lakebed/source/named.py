@@ -13,17 +13,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import datasource as ds
+from pyspark.sql.types import StructField, StructType
 
 from lakebed.errors import InvalidInputError
 from lakebed.model.words import COMMIT_TIME
 from lakebed.source.writer import HandedOver, LakebedWriter
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 _OPTIONS, _COLUMNS = "lakebed.options", "lakebed.columns"
 _OPTION = "option."
@@ -61,8 +58,6 @@ def naming_options(options: Mapping[str, str]) -> dict[str, str]:
 
 def name_columns(schema: StructType, options: Mapping[str, str]) -> StructType:
     """The columns for the catalog, with path and options in their metadata."""
-    from pyspark.sql.types import StructField, StructType
-
     first, *others = schema.fields
     known = {_OPTIONS: json.dumps(dict(options)), _COLUMNS: schema.simpleString()}
     return StructType([StructField(first.name, first.dataType, first.nullable, known), *others])

@@ -43,6 +43,7 @@ from lakebed.model.words import (
 from lakebed.write.files.base import file_schema, meta_columns
 from lakebed.write.files.encoding import cached_options, column_options, encode_file, parquet_bytes_max, scratch_memory
 from lakebed.write.plan import Picked
+from lakebed.write.rows.columns import joined
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
 
 LOG_BLOCK_BYTES_MAX = 256 << 20
@@ -125,7 +126,7 @@ def ordering_values(context: WriteContext, deletes: pa.Table) -> pa.Array | None
         return None
     if any(name not in deletes.column_names for name in names):
         return None
-    arrays = [_one_array(deletes[name]) for name in names]
+    arrays = [joined(deletes[name]) for name in names]
     if len(arrays) == 1:
         return arrays[0]
     missing = np.any([np.asarray(array.is_null()) for array in arrays], axis=0)
@@ -170,8 +171,8 @@ def _delete_blocks(task: WriteTask, deletes: pa.Table, ordering: pa.Array | None
     columns, positions = _by_position(task, columns)
     for start, piece in _pieces(columns):
         own = None if positions is None else positions[start : start + piece.num_rows]
-        values = None if ordering is None else _one_array(piece["ordering"])
-        content = encode_deletes(_one_array(piece[RECORD_KEY]), _one_array(piece[PARTITION_PATH]), values)
+        values = None if ordering is None else joined(piece["ordering"])
+        content = encode_deletes(joined(piece[RECORD_KEY]), joined(piece[PARTITION_PATH]), values)
         header = {**block_header(task, task.context.avro_json, own), **extra}
         yield encode_log_block(BlockKind.DELETE, header, content)
 
@@ -248,11 +249,6 @@ def declared_like(avro_json: str, rows: pa.Schema) -> pa.Schema:
 @lru_cache(maxsize=64)
 def _declared(avro_json: str) -> pa.Schema:
     return arrow_schema(avro_json, path="the schema of the table")
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    joined = column.combine_chunks()
-    return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)
 
 
 @dataclass(frozen=True, slots=True)

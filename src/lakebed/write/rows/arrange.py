@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.format.hfile.order import binary_buffers
 from lakebed.kernels.buffers import Bools, Int64s
@@ -15,6 +14,7 @@ from lakebed.kernels.key_numbers import number_keys
 from lakebed.model.config import TableConfig
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, MergeMode
+from lakebed.read.merge import rank_rows
 from lakebed.write.rows.columns import joined
 from lakebed.write.rows.keys import generate_keys
 
@@ -79,28 +79,13 @@ def _newest(rows: pa.Table, groups: Int64s, ordering: Sequence[str]) -> Bools:
     repeated = np.bincount(groups)[groups] > 1
     numbers = np.flatnonzero(repeated)
     some = rows.select(list(ordering)).take(pa.array(numbers))
-    ranks = _ranks([some[name] for name in ordering])
+    ranks = rank_rows([some[name] for name in ordering], some.num_rows)
     order = np.lexsort((numbers, ranks, groups[numbers]))
     in_order = groups[numbers][order]
     is_last = np.append(in_order[1:] != in_order[:-1], True)
     keep = ~repeated
     keep[numbers[order[is_last]]] = True
     return keep
-
-
-def _ranks(columns: Sequence[pa.ChunkedArray]) -> Int64s:
-    """Ranks of rows by the columns, in lexicographic order; null is lowest."""
-    ranks = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        dense = _dense_rank(column)
-        dense[pc.is_null(column).to_numpy()] = 0
-        ranks = _dense_rank(pa.array(ranks * (dense.max(initial=0) + 1) + dense))
-    return ranks
-
-
-def _dense_rank(values: pa.Array | pa.ChunkedArray) -> Int64s:
-    ranks: Int64s = pc.rank(values, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64)
-    return ranks
 
 
 def _number_keys(rows: pa.Table, *, by_partition: bool) -> tuple[Int64s, int]:
