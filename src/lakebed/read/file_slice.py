@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from lakebed.errors import CorruptTableError
+from lakebed.errors import CorruptTableError, UnsupportedTableError
 from lakebed.filter.evaluate import to_arrow
 from lakebed.filter.predicate import Predicate, columns_of
 from lakebed.filter.record_keys import key_columns, record_keys
 from lakebed.format.arrow import empty_table, flag_array, flags_of, text_array
 from lakebed.format.avro.schema import arrow_schema
+from lakebed.format.guard import decoding
 from lakebed.format.log.blocks import decode_deletes, decode_records
 from lakebed.format.log.file import BlockKind, HeaderKey
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_TIME
-from lakebed.read.base_file import PARQUET, read_base_file
 from lakebed.read.columns import conform_array, conform_table, plan_columns
 from lakebed.read.keyed_files import HeldStorage, find_base_rows, find_block_rows, may_hold
 from lakebed.read.merge import EventKind, Part, Rules, merge_rules, merge_slice
 from lakebed.storage import Storage
 from lakebed.view.blocks import CountedInstants, FiledBlock, load_blocks
 
+PARQUET = ".parquet"
 LOOKUP_KEYS_MAX = 8
 """Maximum number of keys of a slice that are looked up one by one; each reads a page of every column."""
 IS_DELETED = "_hoodie_is_deleted"
@@ -213,3 +216,54 @@ def _one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         return column
     joined = column.combine_chunks()
     return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)
+
+
+def read_base_file(storage: Storage, path: str, extension: str, wanted: pa.Schema) -> pa.Table:
+    """Those of the `wanted` columns that a base file has, with the file's types."""
+    reader = _READERS.get(extension)
+    if reader is None:
+        raise UnsupportedTableError(
+            f"{path}: base files of type {extension} are not supported",
+            hint="lakebed reads Parquet, ORC and Lance base files; rewrite the table in one of these formats",
+        )
+    return reader(storage, path, wanted)
+
+
+def _read_parquet(storage: Storage, path: str, wanted: pa.Schema) -> pa.Table:
+    file = storage.arrow_file(path)
+    with file, decoding(path, "the Parquet file"):
+        dictionaries = [field.name for field in wanted if pa.types.is_dictionary(field.type)]
+        parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us", read_dictionary=dictionaries)
+        return parquet.read(columns=[name for name in wanted.names if name in parquet.schema_arrow.names])
+
+
+def _read_orc(storage: Storage, path: str, wanted: pa.Schema) -> pa.Table:
+    from pyarrow import orc  # Deferred: ORC is rare, and takes time to load.
+
+    file = storage.arrow_file(path)
+    with file, decoding(path, "the ORC file"):
+        reader = orc.ORCFile(file)
+        return reader.read(columns=[name for name in wanted.names if name in reader.schema.names])
+
+
+def _read_lance(storage: Storage, path: str, wanted: pa.Schema) -> pa.Table:
+    try:
+        from lance.file import LanceFileReader  # Deferred: an optional dependency.
+    except ImportError as error:
+        raise UnsupportedTableError(
+            f"{path}: Lance base files need the package pylance", hint="pip install 'lakebed[lance]'"
+        ) from error
+    # The Lance reader takes only paths, and does not support every store.
+    with tempfile.NamedTemporaryFile(suffix=".lance") as copy:
+        copy.write(storage.get(path))
+        copy.flush()
+        with decoding(path, "the Lance file"):
+            table = LanceFileReader(copy.name).read_all().to_table()
+            return table.select([name for name in wanted.names if name in table.schema.names])
+
+
+_READERS: dict[str, Callable[[Storage, str, pa.Schema], pa.Table]] = {
+    PARQUET: _read_parquet,
+    ".orc": _read_orc,
+    ".lance": _read_lance,
+}

@@ -15,8 +15,7 @@ from lakebed.engine.shipping import with_code
 from lakebed.engine.workers import check_spark, ensure_workers
 from lakebed.filter.evaluate import to_spark_sql
 from lakebed.filter.partitions import columns_from_path
-from lakebed.read.base_file import PARQUET
-from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.read.file_slice import PARQUET, SliceTask, read_slice
 from lakebed.read.scan import ScanPlan
 from lakebed.read.spark_columns import leave_out, plan_spark_columns, put_back, sent_schema, sent_task, spark_schema
 

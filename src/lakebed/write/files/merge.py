@@ -22,9 +22,8 @@ from lakebed.kernels.buffers import Bools, Int64s
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
-from lakebed.read.base_file import PARQUET
 from lakebed.read.columns import key_copy
-from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.read.file_slice import PARQUET, SliceTask, read_slice
 from lakebed.read.merge import Rules, merge_rules
 from lakebed.transaction.markers import write_markers
 from lakebed.write.files.base import (
