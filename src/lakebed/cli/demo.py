@@ -86,9 +86,8 @@ class _Sample:
 
 _INTRODUCTION = Chapter(
     "lakebed demo",
-    "A table made here, then four small ones that Apache Hudi wrote, all in this process: no Hudi, no jar, and until "
-    "the end no Spark. "
-    "Lines after >>> are what you would type in Python. First calls take longer, as code is loaded and compiled.",
+    "A new table, then four small ones that Apache Hudi wrote, all in this process: no Hudi, no jar, and no Spark "
+    "until the end. Lines after >>> are Python. First calls take longer, because code is loaded and compiled.",
 )
 _SAMPLES = (
     _Sample(
@@ -99,8 +98,8 @@ _SAMPLES = (
     ),
     _Sample(
         "hudi120_mor_part_compacted",
-        "Merge-on-read: updates and deletes wait in log files until a compaction merges them into base files. "
-        "Reads merge what is still waiting.",
+        "Merge-on-read: updates and deletes are in log files until a compaction merges them into base files. "
+        "Reads merge the log files.",
         where="name = 'z1'",
         key="k001",
     ),
@@ -112,14 +111,14 @@ _SAMPLES = (
     ),
     _Sample(
         "hudi015_mor_part_event_time",
-        "Merge-on-read as Hudi 0.15 left it, table version 6: another timeline, other log files, but the same calls.",
+        "Merge-on-read written by Hudi 0.15, table version 6: another timeline and log format, but the same calls.",
         where="region = 'us'",
     ),
 )
 _OWN = Chapter(
     "A table of our own",
-    "Merge-on-read, partitioned by city: created, loaded, upserted, deleted from, and read as it was. "
-    "Apache Hudi opens it and goes on with it.",
+    "Merge-on-read, partitioned by city: created, loaded, updated, and read as of the load. "
+    "Apache Hudi can read and write it.",
 )
 _TRIPS = ["trip", "city", "ts", "fare"]
 _SPARK = Chapter("Spark", "The same snapshots as Spark DataFrames, still with no Hudi jar.")
@@ -220,7 +219,7 @@ def _write_calls(table: Table) -> Iterator[tuple[DemoCall, Callable[[], Report |
     yield DemoCall("Load six trips.", "table.upsert(rows)"), lambda: told(table.upsert(first))
     changed = [_trip(2, 2, 99.0), _trip(6, 2, 16.0), _trip(3, 0, -1.0)]
     yield (
-        DemoCall("A newer fare, a new trip, and one that comes too late: its ts is smaller.", "table.upsert(more)"),
+        DemoCall("A newer fare, a new trip, and a late one, whose ts is smaller.", "table.upsert(more)"),
         lambda: told(table.upsert(changed)),
     )
     yield DemoCall("Delete two trips.", "table.delete(['t0', 't1'])"), lambda: told(table.delete(["t0", "t1"]))

@@ -92,7 +92,7 @@ def _by_partition_path(query: Query, slices: Slices) -> Kept | NotUsed:
     values = typed_partition_values(paths, query.config, query.schema)
     ranges = {name: _exact(array) for name, array in values.items()}
     if not ranges.keys() & filtered:
-        return NotUsed(f"paths do not spell the values of {', '.join(sorted(filtered))}")
+        return NotUsed(f"paths do not contain the values of {', '.join(sorted(filtered))}")
     return keep_partitions(query, slices, paths, ranges, f"by values of {', '.join(sorted(filtered))} in paths")
 
 

@@ -186,7 +186,7 @@ def _key_generator(spec: TableSpec) -> str:
 
 
 def create_table_files(ports: Ports, spec: TableSpec) -> None:
-    """Makes the table, under its lock. A crash before the end leaves no table; the next try removes what is left."""
+    """Creates the table, under its lock. A crash before the end leaves no table; the next try removes leftovers."""
     ports.lock.acquire()
     try:
         check_free(ports.storage)
@@ -205,9 +205,9 @@ def create_table_files(ports: Ports, spec: TableSpec) -> None:
 
 
 def remove_unused(ports: Ports) -> None:
-    """Takes a table away again that no one has begun to write to, under its lock.
+    """Deletes a table without any instant, under its lock.
 
-    Whoever has opened it meanwhile is told that there is none once they begin to write.
+    Processes that opened it meanwhile get an error when they begin to write.
     """
     ports.lock.acquire()
     try:

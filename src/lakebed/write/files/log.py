@@ -178,7 +178,7 @@ def _written(draft: LogDraft) -> FileFacts:
 
 
 def _entry_columns(context: WriteContext) -> tuple[str, ...]:
-    """The columns that index entries are made of."""
+    """The columns that index entries need."""
     return (RECORD_KEY, IS_INSERT, *((context.entry_ordering.field,) if context.entry_ordering else ()))
 
 

@@ -79,7 +79,7 @@ def merge_base_file(task: WriteTask) -> tuple[FileFacts, ...]:
 
 
 def _entered(incoming: pa.Table, merge: _Merge, context: WriteContext) -> pa.Table:
-    """The rows that get index entries, with the columns that these are made of."""
+    """The rows that get index entries, with the columns that these need."""
     ordering = context.entry_ordering
     is_current = ordering is not None and ordering.is_current
     columns = [name for name in (RECORD_KEY, ordering and ordering.field) if name in incoming.column_names]
@@ -107,7 +107,7 @@ def _known_keys(footer: BaseFileFooter | None, inserted: pa.Array) -> KnownKeys 
     if bloom.kind is not BloomKind.DYNAMIC or bloom.key_count != footer.rows:
         return None
     if bloom_capacity(footer.rows + len(inserted)) > bloom.capacity:
-        return None  # One that is made for so many keys has fewer rows to look through.
+        return None  # The keys outgrow this filter; a new one is built from all keys.
     outer = pa.concat_arrays([pa.array([footer.key_min, footer.key_max], pa.string()), inserted.cast(pa.string())])
     return KnownKeys(extend_bloom(bloom, inserted), outer)
 
