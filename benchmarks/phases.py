@@ -51,7 +51,7 @@ PHASES = (
     ("  new base files", "lakebed.write.execute.create_base_file"),
     ("  base files of both", "lakebed.write.files.base._encode"),
     ("    footer", "lakebed.write.files.base.footer_metadata"),
-    ("    column options", "lakebed.write.files.base.known_options"),
+    ("    column options", "lakebed.write.files.base.cached_options"),
     ("    put", "lakebed.write.files.base.create_file"),
     ("    column statistics", "lakebed.write.files.base.base_file_stats"),
     ("  log files", "lakebed.write.files.log._draft"),

@@ -30,7 +30,8 @@ from lakebed.model.files import BaseFile
 from lakebed.model.instant import Instant
 from lakebed.model.metadata import ColumnStats
 from lakebed.model.words import Action
-from lakebed.read.scan import plan_slices, read_arrow, take_snapshot
+from lakebed.read.scan import plan_slices, read_arrow
+from lakebed.read.snapshot import take_snapshot
 from lakebed.table import TableState, open_handle
 from lakebed.view import latest_slices, list_data_files
 

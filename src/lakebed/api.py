@@ -1,6 +1,7 @@
-"""The surface that users call: thin methods over the packages below.
+"""The public API: thin methods over the packages below.
 
-What writes, table services and Spark need is imported where it is used: a process that only reads loads none of it.
+Imports inside functions: only writes, table services or Spark need them, and a process that only reads should not wait
+for them.
 """
 
 from __future__ import annotations
@@ -27,12 +28,10 @@ from lakebed.options import (
     storage_options,
     warn_of_unknown,
 )
-from lakebed.read.changes import plan_changes
-from lakebed.read.explain import Explanation
 from lakebed.read.lease import expiry_told, plan_leased, take_lease
 from lakebed.read.lookup import lookup_keys
-from lakebed.read.scan import ScanPlan, plan_scan, read_arrow, take_snapshot
-from lakebed.services.values import ServiceContext, ServiceResult
+from lakebed.read.scan import Explanation, ScanPlan, plan_changes, plan_scan, read_arrow
+from lakebed.read.snapshot import take_snapshot
 from lakebed.storage import open_storage
 from lakebed.table import TableHandle, open_handle
 from lakebed.table.transactions import choose_timing, open_ports, open_transactions
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from lakebed.services.due import InlineServices
     from lakebed.services.indexing.indexes import Indexes
     from lakebed.services.table_services import TableServices
+    from lakebed.services.values import ServiceContext, ServiceResult
     from lakebed.transaction.heartbeats import Heartbeat
     from lakebed.write.verbs import TableWrites
     from lakebed.write.writer import WriteResult
@@ -56,10 +56,10 @@ _LOG = logging.getLogger(__name__)
 def open_table(
     path: str | os.PathLike[str], *, spark: SparkSession | None = None, options: Mapping[str, str] | None = None
 ) -> Table:
-    """The Hudi table at a path or URL (local, `s3://`, `gs://`, `az://`).
+    """Opens the Hudi table at a path or URL (local, `s3://`, `gs://`, `az://`).
 
-    `options` are `hoodie.*` read options and options of the store. `spark` is the session for `to_spark`; the active
-    one is used if it is not given.
+    `options` are `hoodie.*` options and options of the store. `spark` is the session for `to_spark`; by default the
+    active one.
     """
     _check_options(options or {})
     given = parse_table_options(options or {})
@@ -80,14 +80,14 @@ def create_table(
     spark: SparkSession | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Table:
-    """A new, empty table at a path or URL where nothing is yet.
+    """Creates an empty table at a path or URL where nothing exists yet.
 
-    `schema` is an Arrow or Spark schema. Of two rows with one `key`, the one with the greater `ordering` value stays,
-    or the one written last if there is no ordering. `table_type` is "cow", which rewrites files on updates, or "mor",
-    which appends to them. `options` are `hoodie.*` options of the table and of its writes, and options of the store.
+    `schema` is an Arrow or Spark schema. Of two rows with the same `key`, the one with the greater `ordering` value
+    is kept, or without `ordering` the one written last. `table_type` is "cow" (updates rewrite files) or "mor" (updates
+    are appended to log files). `options` are `hoodie.*` options of the table and its writes, and options of the store.
     """
     from lakebed.services.due import parse_inline_services
-    from lakebed.write.create import create_files, parse_spec
+    from lakebed.write.create import create_table_files, parse_spec
     from lakebed.write.rows.sources import to_arrow_schema
 
     _check_options(options or {})
@@ -97,7 +97,7 @@ def create_table(
     storage = open_storage(path, storage_options(given))
     columns = to_arrow_schema(schema)
     spec = parse_spec(storage.url, columns, key, partition_by, ordering, table_type, indexes, given)
-    create_files(open_ports(storage, parse_write_options(given).lock), spec)
+    create_table_files(open_ports(storage, parse_write_options(given).lock), spec)
     return open_table(path, spark=spark, options=options)
 
 
@@ -107,7 +107,7 @@ def _check_options(options: Mapping[str, str]) -> None:
 
 
 class Table:
-    """A Hudi table. Every call sees the table as it stands at that moment."""
+    """A Hudi table. Every call sees the newest state of the table."""
 
     def __init__(
         self, handle: TableHandle, spark: SparkSession | None = None, options: Mapping[str, str] | None = None
@@ -121,7 +121,7 @@ class Table:
 
     @property
     def config(self) -> TableConfig:
-        """What hoodie.properties says."""
+        """The table's configuration, from hoodie.properties."""
         return self._handle.config
 
     @property
@@ -144,7 +144,7 @@ class Table:
 
     @cached_property
     def services(self) -> TableServices:
-        """The table's services: compaction, clustering, cleaning and so on, scheduled, executed or run when due."""
+        """The table's services, such as compaction, clustering and cleaning: to schedule, execute, or run when due."""
         from lakebed.services.table_services import TableServices
 
         return TableServices(self._service_context, self._options, self._session)
@@ -164,17 +164,17 @@ class Table:
         """The table's rows, read in this process.
 
         `where` is a SQL predicate. `as_of` is an instant, a datetime, or text such as '2026-11-16 09:30:00'. `mode` is
-        "snapshot", or "read_optimized" to leave out what is only in log files.
+        "snapshot", or "read_optimized" to read base files only, without log files.
         """
         with expiry_told(self._handle):
             return read_arrow(self._plan(columns, where, as_of, mode))
 
     @contextmanager
     def lease(self, as_of: object = None) -> Iterator[LeasedReader]:
-        """A reader of one snapshot, the newest or that `as_of`, which cleaning leaves alone until the block ends.
+        """A reader of one snapshot, the newest or the one at `as_of`, protected from cleaning until the block ends.
 
-        The lease is a small file in the table, renewed in the background. It holds off the cleaners of lakebed; those
-        of other engines go by their retention.
+        The lease is a small file in the table, renewed in the background. Only lakebed's cleaning respects it; other
+        engines clean by their own retention.
         """
         options = parse_write_options(self._options)
         ports = open_ports(self._handle.storage, options.lock)
@@ -203,69 +203,69 @@ class Table:
             return lookup_keys(self._handle.state(), keys, columns)
 
     def upsert(self, rows: object, *, partial: bool = False) -> WriteResult:
-        """Inserts rows whose key is new and updates the others; of rows with one key, the table's ordering decides.
+        """Inserts rows with new keys and updates the others; of rows with the same key, the table's ordering decides.
 
-        Rows are an Arrow table, record batch or reader, a pandas frame, a list of dicts, or a Spark DataFrame. Columns
-        that the table does not have are added to it, and a null makes its column nullable. Columns that rows lack keep
-        their value if `partial`; if not, they are an error, in every write of whole rows, or null with the option
-        `hoodie.write.set.null.for.missing.columns`.
+        Rows are an Arrow table, record batch or reader, a pandas frame, a list of dicts, or a Spark DataFrame. New
+        columns are added to the table, and a null makes its column nullable. If `partial`, columns that the rows lack
+        keep their stored values. Otherwise, as in all writes of whole rows, a missing column is an error, or null with
+        the option `hoodie.write.set.null.for.missing.columns`.
         """
-        return self._kept(self._writes.upsert(rows, partial=partial))
+        return self._maintained(self._writes.upsert(rows, partial=partial))
 
     def insert(self, rows: object) -> WriteResult:
-        """Adds rows without looking for their keys."""
-        return self._kept(self._writes.insert(rows))
+        """Appends rows without looking for their keys."""
+        return self._maintained(self._writes.insert(rows))
 
     def bulk_insert(self, rows: object) -> WriteResult:
-        """Adds rows to new files, without looking for their keys: the way to load much at once."""
-        return self._kept(self._writes.bulk_insert(rows))
+        """Appends rows to new files without looking for their keys: for bulk loads."""
+        return self._maintained(self._writes.bulk_insert(rows))
 
     def overwrite(self, rows: object, *, whole_table: bool = False) -> WriteResult:
         """Replaces all rows of the partitions that occur in `rows`, or of the whole table."""
-        return self._kept(self._writes.overwrite(rows, whole_table=whole_table))
+        return self._maintained(self._writes.overwrite(rows, whole_table=whole_table))
 
     def delete(self, keys: object) -> WriteResult:
-        """Deletes rows, by record keys as `_hoodie_record_key` spells them, or by rows that have the key columns."""
-        return self._kept(self._writes.delete(keys))
+        """Deletes rows, given as record keys (values of `_hoodie_record_key`) or as rows with the key columns."""
+        return self._maintained(self._writes.delete(keys))
 
     def delete_partitions(self, partitions: str | Iterable[str]) -> WriteResult:
-        """Deletes all rows of partitions, given as `_hoodie_partition_path` spells them.
+        """Deletes all rows of partitions, given as values of `_hoodie_partition_path`.
 
-        InvalidInputError, and nothing is deleted, if the table has no files in one of them.
+        Raises InvalidInputError, and deletes nothing, if the table has no files in one of them.
         """
-        return self._kept(self._writes.delete_partitions(partitions))
+        return self._maintained(self._writes.delete_partitions(partitions))
 
     def rollback(self, instant: str) -> None:
-        """Undoes the newest completed write."""
+        """Rolls back the newest completed write."""
         rollbacks = self._transactions.rollbacks
         rollbacks.execute(rollbacks.schedule_completed(InstantTime(instant)))
 
     def savepoint(self, instant: str | None = None) -> InstantTime:
-        """Keeps the table as of a write, by default the newest, readable until the savepoint is deleted; that write."""
+        """Keeps the table as of a write, by default the newest, readable until the savepoint is deleted; returns it."""
         from lakebed.services.savepoint import savepoint
 
         return savepoint(self._service_context, None if instant is None else InstantTime(instant))
 
     def delete_savepoint(self, instant: str) -> None:
-        """Removes the savepoint of a write."""
+        """Deletes the savepoint of a write."""
         from lakebed.services.savepoint import delete_savepoint
 
         delete_savepoint(self._service_context, InstantTime(instant))
 
     def restore(self, instant: str) -> ServiceResult:
-        """Sets the table back to what it was when a write with a savepoint had completed, and builds lost indexes anew.
+        """Restores the table to its state after a write that has a savepoint, and rebuilds lost indexes.
 
-        Those that cannot be built the result names as `missing`; see `doctor` for what that means.
+        Indexes that cannot be rebuilt are listed in `missing` of the result; `doctor` says what that means.
         """
         from lakebed.services.restore import restore
 
         return restore(self._service_context, InstantTime(instant), indexes=parse_index_options(self._options))
 
     def doctor(self, repair: bool = False, *, quick: bool = False) -> tuple[Finding, ...]:
-        """What is wrong with the table: what it blocks, what a repair would do; nothing is written unless asked to.
+        """Finds what is wrong with the table, what it blocks, and how to repair it. Writes nothing unless `repair`.
 
-        With `repair` what is safe is put right, and each finding says what became of it. `quick` leaves out comparing
-        indexes with all rows.
+        With `repair`, safe repairs are made, and each finding has the outcome. `quick` skips the comparison of indexes
+        with all rows.
         """
         from lakebed.services.doctor.doctor import open_doctor
 
@@ -282,9 +282,9 @@ class Table:
         columns: Sequence[str] | None = None,
         where: str | None = None,
     ) -> pa.Table:
-        """Rows written after `since` and up to `until`, by completion time, as they stand at `until`.
+        """Rows written after `since` and up to `until`, by completion time, with their values as of `until`.
 
-        Both are instants or moments as in `to_arrow`; `since="earliest"` gives all rows. Deleted rows are not shown.
+        Both are instants or times as in `to_arrow`; `since="earliest"` returns all rows. Deleted rows are left out.
         """
         with expiry_told(self._handle):
             return read_arrow(plan_changes(self._handle.state(), since, until, columns=columns, where=where))
@@ -296,7 +296,7 @@ class Table:
         as_of: object = None,
         mode: str = "snapshot",
     ) -> Explanation:
-        """Which files a read would touch: which indexes were used, what they excluded, why others were not used."""
+        """Which files a read would open: which indexes were used, what they excluded, why others were not used."""
         return self._plan(columns, where, as_of, mode).explanation
 
     @cached_property
@@ -312,13 +312,17 @@ class Table:
 
     @cached_property
     def _service_context(self) -> ServiceContext:
+        from lakebed.services.values import ServiceContext
+
         return ServiceContext(self._handle, self._transactions, InProcess(), parse_write_options(self._options))
 
-    def _kept(self, result: WriteResult) -> WriteResult:
-        """The result of a write, once the table services that it has made due have run."""
+    def _maintained(self, result: WriteResult) -> WriteResult:
+        """Runs the table services that a write made due; returns its result."""
         try:
             due = self._inline.due(self._handle.last_look, result.completed_at)
-        except LakebedError as error:  # The write has taken place, whatever becomes of what follows it.
+        except (
+            LakebedError
+        ) as error:  # The write has completed; a failure from here on must not look like a failed write.
             _LOG.warning("after a write: could not determine which table services are due: %s", error)
             return result
         if due:
@@ -336,7 +340,7 @@ class Table:
         from lakebed.write.verbs import TableWrites
 
         options = parse_write_options(self._options)
-        _ = self._inline  # What is wrong with its options shows before anything is written.
+        _ = self._inline  # Reports invalid options before anything is written.
         return TableWrites(self._handle, self._transactions, options)
 
     def _plan(self, columns: Sequence[str] | None, where: str | None, as_of: object, mode: str) -> ScanPlan:
@@ -355,12 +359,12 @@ class Table:
 
 
 def handle_of(table: Table) -> TableHandle:
-    """The handle behind a table: for the packages above this one, and for benchmarks. It is no promise to users."""
+    """The handle of a table, for the packages above this one and for benchmarks. Not public."""
     return table._handle
 
 
 class LeasedReader:
-    """One snapshot of a table, which stays whole as long as the block of `Table.lease` lasts."""
+    """A reader of one snapshot, which is protected from cleaning within the block of `Table.lease`."""
 
     def __init__(self, handle: TableHandle, lease: Heartbeat, session: Callable[[], SparkSession]) -> None:
         self._handle = handle
@@ -369,7 +373,7 @@ class LeasedReader:
 
     @property
     def as_of(self) -> InstantTime:
-        """The completion time at which the snapshot stands."""
+        """The completion time of the snapshot."""
         return self._lease.instant
 
     def to_arrow(
@@ -377,7 +381,7 @@ class LeasedReader:
     ) -> pa.Table:
         """The snapshot's rows, read in this process; arguments as in `Table.to_arrow`.
 
-        SnapshotExpiredError if this process was paused for so long that the lease ran out, and files are gone.
+        Raises SnapshotExpiredError if this process was paused until the lease expired, and files were cleaned.
         """
         with expiry_told(self._handle, self._lease):
             return read_arrow(self._plan(columns, where, mode))
@@ -385,7 +389,7 @@ class LeasedReader:
     def to_spark(
         self, columns: Sequence[str] | None = None, where: str | None = None, mode: str = "snapshot"
     ) -> DataFrame:
-        """The snapshot's rows as a Spark DataFrame; what is to come of it must come before the block ends."""
+        """The snapshot's rows as a Spark DataFrame, which must be evaluated before the block ends."""
         from lakebed.read.spark import read_spark
 
         return read_spark(self._plan(columns, where, mode), self._session())
@@ -393,7 +397,7 @@ class LeasedReader:
     def explain(
         self, where: str | None = None, columns: Sequence[str] | None = None, mode: str = "snapshot"
     ) -> Explanation:
-        """Which files a read would touch, and why."""
+        """Which files a read would open, and why."""
         return self._plan(columns, where, mode).explanation
 
     def _plan(self, columns: Sequence[str] | None, where: str | None, mode: str) -> ScanPlan:

@@ -9,11 +9,11 @@ import pytest
 
 from conftest import DATA
 from lakebed.cli import demo
-from lakebed.cli.demo import Call, Chapter, Outcome, collect, play, tell
+from lakebed.cli.demo import Chapter, DemoCall, DemoOutcome, collect, play, tell
 from lakebed.cli.output import PipeOutput
 from lakebed.errors import InvalidInputError
-from lakebed.reports.json_text import plain
-from lakebed.reports.rows import RowsReport
+from lakebed.reports.report import plain
+from lakebed.reports.table import RowsReport
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_the_calls_that_it_prints_give_what_it_shows(played: list[demo.Event]) -
 
 
 def test_without_pyspark_it_says_how_to_get_it(played: list[demo.Event]) -> None:
-    assert played[-1] == Call("PySpark is not installed. To see this part:", "pip install 'lakebed[spark]'")
+    assert played[-1] == DemoCall("PySpark is not installed. To see this part:", "pip install 'lakebed[spark]'")
 
 
 def test_without_java_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_without_java_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(demo, "local_session", no_java)
     *_, outcome = demo._play_spark([])
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, DemoOutcome)
     assert outcome.remark == "Spark does not start here: there is no Java; install one"
 
 
@@ -89,13 +89,13 @@ def test_text_and_json(played: list[demo.Event], capsys: pytest.CaptureFixture[s
     tell(played, PipeOutput(remarks))
     text = capsys.readouterr().out
     assert ">>> table.lookup(['k009'], columns)\nid    ts  name  amount  region\nk009  50  x4      14.0  eu\n" in text
-    assert remarks.getvalue().count("took ") == sum(isinstance(event, Outcome) for event in played)
+    assert remarks.getvalue().count("took ") == sum(isinstance(event, DemoOutcome) for event in played)
     document = json.loads(json.dumps(plain(collect(played))))
     assert list(document["chapters"][1]["steps"][0]) == ["what", "call", "seconds", "result", "remark"]
 
 
 def test_chapters_have_their_own_steps() -> None:
-    events = [Chapter("a", ""), Call("w", "c"), Outcome(1.0), Chapter("b", ""), Call("no", "outcome")]
+    events = [Chapter("a", ""), DemoCall("w", "c"), DemoOutcome(1.0), Chapter("b", ""), DemoCall("no", "outcome")]
     assert [len(chapter.steps) for chapter in collect(events).chapters] == [1, 0]
 
 

@@ -142,7 +142,7 @@ def test_a_dry_run_is_the_default_and_ends_with_1(path: Path) -> None:
         assert shown.exit_code == 1
         assert f"leftover  {BEAT}\n  wrong   the heartbeat expired" in shown.stdout
         assert "\n  repair  remove it" in shown.stdout
-        assert shown.stderr == "1 finding, 1 of which --repair puts right\n"
+        assert shown.stderr == "1 finding, 1 of which --repair fixes\n"
     assert beat.exists()
 
 

@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from lakebed.cli.grid import Column, Grid, fit_columns, grid, layout
+from lakebed.cli.grid import Grid, GridColumn, fit_columns, grid, layout
 
 WORDS = ("requested", "size", "why")
 COLUMNS = (
-    Column("requested", style="cyan"),
-    Column("size", rank=2, align="right"),
-    Column("why", rank=1, fit="wrap"),
+    GridColumn("requested", style="cyan"),
+    GridColumn("size", rank=2, align="right"),
+    GridColumn("why", rank=1, fit="wrap"),
 )
 
 
@@ -32,15 +32,19 @@ def test_a_grid_of_no_rows_is_its_header() -> None:
 
 
 def test_cells_cannot_break_out_of_their_line() -> None:
-    assert _lines(grid((Column("a"),), [("x\n\x1b[2J",)])) == ["a", r"x\n\x1b[2J"]
+    assert _lines(grid((GridColumn("a"),), [("x\n\x1b[2J",)])) == ["a", r"x\n\x1b[2J"]
 
 
 def test_wide_characters_count_twice() -> None:
-    assert _lines(grid((Column("a"), Column("b")), [("日本", "x"), ("y", "z")])) == ["a     b", "日本  x", "y     z"]
+    assert _lines(grid((GridColumn("a"), GridColumn("b")), [("日本", "x"), ("y", "z")])) == [
+        "a     b",
+        "日本  x",
+        "y     z",
+    ]
 
 
 def test_styles_are_by_column_and_by_cell() -> None:
-    shown = grid((Column("state", style="dim", styles={"done": "green"}),), [("done",), ("open",)])
+    shown = grid((GridColumn("state", style="dim", styles={"done": "green"}),), [("done",), ("open",)])
     assert [line[0] for line in layout(shown)] == [("state", "bold"), ("done ", "green"), ("open ", "dim")]
 
 
@@ -53,7 +57,7 @@ def test_a_narrow_terminal_leaves_out_the_highest_rank_first() -> None:
 
 
 def test_what_is_left_is_wrapped_between_words_or_shortened() -> None:
-    columns = (Column("key"), Column("name", fit="shorten"), Column("why", fit="wrap"))
+    columns = (GridColumn("key"), GridColumn("name", fit="shorten"), GridColumn("why", fit="wrap"))
     shown = grid(columns, [("k1", "a" * 30, "the filter has no equality on the record key")])
     fitted, widths, left_out = fit_columns(shown, 36)
     assert left_out == ()
@@ -70,6 +74,6 @@ def test_what_is_left_is_wrapped_between_words_or_shortened() -> None:
     st.integers(min_value=60, max_value=140),
 )
 def test_lines_fit_the_width(rows: list[tuple[str, ...]], width: int) -> None:
-    columns = tuple(Column(word, fit=fit) for word, fit in zip(WORDS, ("shorten", "wrap", "shorten"), strict=True))
+    columns = tuple(GridColumn(word, fit=fit) for word, fit in zip(WORDS, ("shorten", "wrap", "shorten"), strict=True))
     fitted, widths, _ = fit_columns(grid(columns, rows), width)
     assert all(cell_len(line) <= width for line in _lines(fitted, widths))

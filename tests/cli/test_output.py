@@ -11,9 +11,8 @@ from lakebed.cli.output import PipeOutput
 from lakebed.cli.terminal import TerminalOutput
 from lakebed.errors import InvalidInputError
 from lakebed.reports.report import Report
-from lakebed.reports.rows import LookupReport, RowsReport
 from lakebed.reports.services import ServiceEntry, ServicesReport
-from lakebed.reports.table import config_report, files_report, indexes_report, schema_report
+from lakebed.reports.table import LookupReport, RowsReport, config_report, files_report, indexes_report, schema_report
 from lakebed.reports.timeline import timeline_report
 
 COMPACTED = "hudi120_mor_part_compacted"

@@ -57,7 +57,7 @@ def test_a_pipe_gets_one_line_for_each_thing_done(capsys: pytest.CaptureFixture[
 
 
 def test_a_pipe_hears_that_the_runner_lives(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line at the start, one for each thing done, and one for rounds that found nothing, every ten minutes."""
+    """A line at the start, one for each action, and one for rounds that found nothing, every ten minutes."""
     now = [0.0]
     lines = TextLines(now=lambda: now[0])
     lines.start("s3://lake/trips", "60s", ["rollback", "clean"])

@@ -13,7 +13,7 @@ import pytest
 
 from interop.write_peer import STRICT_SKIPPING, index_differences, readers, running_peer
 from lakebed.api import create_table, open_table
-from lakebed.write.files.log_lot import LogLot
+from lakebed.write.files.log_blocks import LogLot
 
 pytestmark = pytest.mark.interop
 

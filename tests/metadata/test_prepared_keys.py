@@ -24,7 +24,7 @@ from lakebed.metadata.shard_writes import encode_shard
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import InstantTime
 from lakebed.model.source import BytesSource
-from lakebed.write import columnar, early_keys
+from lakebed.write import columnar, new_keys
 
 AT = InstantTime("20300101000000000")
 KEYS = (KeyChanges("oslo", "f1-0", pa.array(["a", "b"])), KeyChanges("lima", "f2-0", pa.array(["c"])))
@@ -145,7 +145,7 @@ def test_a_commit_that_brings_other_keys_makes_its_own(
     plans.clear()
 
     def fewer(*args: Any) -> Any:
-        prepared = early_keys.prepare_entries(*args)
+        prepared = new_keys.prepare_entries(*args)
         assert prepared is not None
         return replace(prepared, keys=prepared.keys[:-1])
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from lakebed.errors import CorruptTableError
-from lakebed.read.conform import conform_table
+from lakebed.read.columns import conform_table
 
 
 def test_missing_columns_are_null_and_extra_ones_go() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import lakebed
 from lakebed.index.record import prune
-from lakebed.read.explain import PruneStep
+from lakebed.read.prune import PruneStep
 
 ROWS = 60
 FARES = pa.schema([("id", pa.string()), ("unit", pa.int32()), ("city", pa.string()), ("ts", pa.int64())])

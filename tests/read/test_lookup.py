@@ -121,7 +121,7 @@ def test_bounds_of_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = [f"k{number}" for number in range(0, 40, 2)]
     answers = []
     for few in (0, 5, 1000):
-        monkeypatch.setattr(file_slice, "KEYS_FEW", few)
+        monkeypatch.setattr(file_slice, "LOOKUP_KEYS_MAX", few)
         answers.append(rows_of(table.lookup(wanted)))
     assert answers[0] == answers[1] == answers[2]
     assert len(answers[0]) == len(wanted)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.read.merge import Kind, Part, Rules, merge_slice
+from lakebed.read.merge import EventKind, Part, Rules, merge_slice
 
 SCHEMA = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("a", pa.string()), ("b", pa.string())])
 
@@ -18,7 +18,7 @@ SCHEMA = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("a", pa.string())
 @dataclass(frozen=True)
 class Event:
     key: str
-    kind: Kind
+    kind: EventKind
     ts: int | None
     a: str | None = None
     b: str | None = None
@@ -48,10 +48,10 @@ def model(base: list[Event], blocks: list[list[Event]], rules: Rules) -> dict[st
             in_logs[event.key] = event
     for key, event in in_logs.items():
         older = state.get(key)
-        may_lose = rules is Rules.EVENT_TIME_V6 and event.kind is Kind.RECORD and older is not None
+        may_lose = rules is Rules.EVENT_TIME_V6 and event.kind is EventKind.RECORD and older is not None
         if not (may_lose and rank(older) > rank(event)):
             state[key] = event
-    return {key: event for key, event in state.items() if event.kind is Kind.RECORD}
+    return {key: event for key, event in state.items() if event.kind is EventKind.RECORD}
 
 
 def rank(event: Event) -> float:
@@ -61,25 +61,27 @@ def rank(event: Event) -> float:
 def newer_wins(older: Event | None, newer: Event, rules: Rules) -> bool:
     if older is None or rules is Rules.COMMIT_TIME:
         return True
-    if Kind.DELETE_ALWAYS in (older.kind, newer.kind):
+    if EventKind.DELETE_ALWAYS in (older.kind, newer.kind):
         return True
     return rank(newer) >= rank(older)
 
 
 def newer_wins_v6(older: Event | None, newer: Event) -> bool:
-    if older is None or newer.kind is Kind.DELETE_ALWAYS:
+    if older is None or newer.kind is EventKind.DELETE_ALWAYS:
         return True
-    if newer.kind is Kind.RECORD and older.kind is not Kind.RECORD:
+    if newer.kind is EventKind.RECORD and older.kind is not EventKind.RECORD:
         return True
     return rank(newer) >= rank(older)
 
 
 KEYS = st.sampled_from("abcde")
 TIMES = st.one_of(st.none(), st.integers(0, 3))
-RECORDS = st.builds(Event, KEYS, st.just(Kind.RECORD), TIMES, st.text("xyz", max_size=2), st.text("xyz", max_size=2))
+RECORDS = st.builds(
+    Event, KEYS, st.just(EventKind.RECORD), TIMES, st.text("xyz", max_size=2), st.text("xyz", max_size=2)
+)
 DELETES = st.one_of(
-    st.builds(Event, KEYS, st.just(Kind.DELETE), st.integers(0, 3)),
-    st.builds(Event, KEYS, st.just(Kind.DELETE_ALWAYS), st.none()),
+    st.builds(Event, KEYS, st.just(EventKind.DELETE), st.integers(0, 3)),
+    st.builds(Event, KEYS, st.just(EventKind.DELETE_ALWAYS), st.none()),
 )
 BLOCKS = st.lists(st.one_of(st.lists(RECORDS, max_size=6), st.lists(DELETES, min_size=1, max_size=4)), max_size=5)
 
@@ -87,7 +89,7 @@ BLOCKS = st.lists(st.one_of(st.lists(RECORDS, max_size=6), st.lists(DELETES, min
 @pytest.mark.parametrize("rules", list(Rules))
 @given(base=st.lists(RECORDS, max_size=5, unique_by=lambda event: event.key), blocks=BLOCKS)
 def test_merge_is_the_model(rules: Rules, base: list[Event], blocks: list[list[Event]]) -> None:
-    parts = [part(block, deletes=bool(block) and block[0].kind is not Kind.RECORD) for block in blocks]
+    parts = [part(block, deletes=bool(block) and block[0].kind is not EventKind.RECORD) for block in blocks]
     merged = merge_slice(part(base), parts, rules, SCHEMA)
     expected = model(base, blocks, rules)
     assert sorted(merged["key"].to_pylist()) == sorted(expected)
@@ -100,7 +102,7 @@ def test_merge_is_the_model(rules: Rules, base: list[Event], blocks: list[list[E
     partial=st.lists(st.booleans(), min_size=5, max_size=5),
 )
 def test_partial_updates_keep_the_other_columns(blocks: list[list[Event]], partial: list[bool]) -> None:
-    base = [Event(key, Kind.RECORD, 0, f"{key}0", f"{key}0") for key in "abcde"]
+    base = [Event(key, EventKind.RECORD, 0, f"{key}0", f"{key}0") for key in "abcde"]
     parts, expected = [], {event.key: vars_of(event) for event in base}
     for block, is_partial in zip(blocks, partial, strict=False):
         parts.append(part(block, columns=frozenset({"key", "ts", "a"}) if is_partial else None))
@@ -112,8 +114,12 @@ def test_partial_updates_keep_the_other_columns(blocks: list[list[Event]], parti
 
 
 def test_a_repeated_key_in_the_base_file_changes_once() -> None:
-    base = [Event("a", Kind.RECORD, 1, "first"), Event("a", Kind.RECORD, 1, "second"), Event("b", Kind.RECORD, 1)]
-    merged = merge_slice(part(base), [part([Event("a", Kind.RECORD, 2, "new")])], Rules.EVENT_TIME, SCHEMA)
+    base = [
+        Event("a", EventKind.RECORD, 1, "first"),
+        Event("a", EventKind.RECORD, 1, "second"),
+        Event("b", EventKind.RECORD, 1),
+    ]
+    merged = merge_slice(part(base), [part([Event("a", EventKind.RECORD, 2, "new")])], Rules.EVENT_TIME, SCHEMA)
     assert sorted(str(row["a"]) for row in merged.to_pylist()) == ["None", "new", "second"]
 
 
@@ -121,7 +127,7 @@ def test_several_ordering_fields_compare_one_after_the_other() -> None:
     def row(key: str, first: int, second: int, a: str) -> Part:
         rows = pa.Table.from_pylist([{"key": key, "ts": first, "a": a, "b": None}], SCHEMA)
         orders = (pa.array([first]), pa.array([second]))
-        return Part(pa.array([key]), np.array([Kind.RECORD], np.int8), orders, rows)
+        return Part(pa.array([key]), np.array([EventKind.RECORD], np.int8), orders, rows)
 
     logs = [row("k", 2, 1, "later second field"), row("k", 1, 9, "smaller first field")]
     merged = merge_slice(row("k", 2, 0, "base"), logs, Rules.EVENT_TIME, SCHEMA)
@@ -159,9 +165,13 @@ def test_ordering_values_of_any_type(kind: pa.DataType, low: object, high: objec
 
 
 def test_a_base_row_that_wins_is_given_once_and_one_marked_deleted_not_at_all() -> None:
-    base = [Event("a", Kind.RECORD, 5, "base"), Event("a", Kind.RECORD, 5, "again"), Event("b", Kind.DELETE, 5)]
-    rows = part([Event(event.key, Kind.RECORD, event.ts, event.a) for event in base])
+    base = [
+        Event("a", EventKind.RECORD, 5, "base"),
+        Event("a", EventKind.RECORD, 5, "again"),
+        Event("b", EventKind.DELETE, 5),
+    ]
+    rows = part([Event(event.key, EventKind.RECORD, event.ts, event.a) for event in base])
     marked = Part(rows.keys, np.array([event.kind for event in base], np.int8), rows.ordering, rows.rows)
-    late = part([Event("a", Kind.RECORD, 1, "late"), Event("b", Kind.RECORD, 1, "late")])
+    late = part([Event("a", EventKind.RECORD, 1, "late"), Event("b", EventKind.RECORD, 1, "late")])
     merged = merge_slice(marked, [late], Rules.EVENT_TIME, SCHEMA)
     assert sorted(merged["a"].to_pylist()) == ["again", "base"]

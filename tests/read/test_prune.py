@@ -11,8 +11,8 @@ from conftest import REAL_TABLES
 from lakebed.filter.predicate import parse_where
 from lakebed.index.prune import Kept, Query
 from lakebed.model.files import FileSlice
-from lakebed.read.explain import Explanation
 from lakebed.read.prune import pruners
+from lakebed.read.scan import Explanation
 from lakebed.table import open_handle
 from rows import canonical, spark_rows
 

@@ -13,8 +13,7 @@ from lakebed.model.files import BaseFile, FileGroupId, FileSlice
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import COMMIT_TIME, FILE_NAME, PARTITION_PATH
 from lakebed.read.file_slice import SliceTask
-from lakebed.read.repeated import SLICE, leave_out, put_back, sent_schema, sent_task
-from lakebed.read.spark_columns import spark_schema
+from lakebed.read.spark_columns import SLICE, leave_out, put_back, sent_schema, sent_task, spark_schema
 from lakebed.storage import open_storage
 from lakebed.view.blocks import CountedInstants
 

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta, timezone
 import pytest
 
 import lakebed
-from lakebed.read.as_of import moment
+from lakebed.read.snapshot import parse_time
 
 
 def keys(table) -> dict[str, int]:
@@ -95,4 +95,4 @@ def test_since_after_until(compacted: lakebed.Table) -> None:
     ],
 )
 def test_moments(value: object, digits: str) -> None:
-    assert moment(value, utc=True) == digits
+    assert parse_time(value, utc=True) == digits

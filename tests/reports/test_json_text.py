@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakebed.model.words import Action
-from lakebed.reports.json_text import encode_json, plain
+from lakebed.reports.report import encode_json, plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,9 @@ import pytest
 
 from lakebed.api import open_table
 from lakebed.errors import InvalidInputError
-from lakebed.reports import rows as rows_module
-from lakebed.reports.rows import lookup_report, rows_report
-from lakebed.reports.table import config_report, files_report, indexes_report
-from lakebed.reports.timeline import TimelineEntry, Written, moment, timeline_report
+from lakebed.reports import table as table_module
+from lakebed.reports.table import config_report, files_report, indexes_report, lookup_report, rows_report
+from lakebed.reports.timeline import TimelineEntry, WriteSummary, parse_instant, timeline_report
 
 COMPACTED = "hudi120_mor_part_compacted"
 EVERY_INDEX = "hudi120_mor_nonpart_all_indexes"
@@ -41,7 +40,7 @@ def test_the_timeline_says_what_writes_wrote(unpack) -> None:
         completed_at="20261116000135938",
         completed_time="2026-11-16T00:01:35.938",
         duration_s=6.353,
-        written=Written("insert", 6, 0, 0, files=2, bytes=870862, replaced_file_groups=0),
+        written=WriteSummary("insert", 6, 0, 0, files=2, bytes=870862, replaced_file_groups=0),
     )
     assert [entry.written and entry.written.operation for entry in instants] == [
         "insert",
@@ -125,8 +124,8 @@ def test_rows_up_to_the_limit(unpack) -> None:
 
 def test_slices_beyond_the_limit_stay_closed(unpack, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
-    read_slice = rows_module.read_slice
-    monkeypatch.setattr(rows_module, "read_slice", lambda task: opened.append(task) or read_slice(task))
+    read_slice = table_module.read_slice
+    monkeypatch.setattr(table_module, "read_slice", lambda task: opened.append(task) or read_slice(task))
     rows_report(open_table(unpack(COMPACTED).path), limit=1)
     assert len(opened) == 1
 
@@ -142,4 +141,4 @@ def test_slices_beyond_the_limit_stay_closed(unpack, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_the_moment_of_an_instant(instant: str, at: datetime | None) -> None:
-    assert moment(instant) == at
+    assert parse_instant(instant) == at

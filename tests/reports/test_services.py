@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from lakebed.model.instant import InstantTime
-from lakebed.reports.json_text import encode_json
+from lakebed.reports.report import encode_json
 from lakebed.reports.services import ServiceEntry, pass_report, result_entry, rollback_entries, run_entry
 from lakebed.services.table_services import Done
 from lakebed.services.values import ServiceResult

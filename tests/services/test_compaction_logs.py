@@ -16,7 +16,7 @@ from lakebed.errors import InvalidInputError, ServiceCancelledError, WriteConfli
 from lakebed.format.log.file import BlockKind, HeaderKey, decode_log_file
 from lakebed.format.timeline.metadata import decode_commit, decode_compaction_plan, encode_compaction_plan
 from lakebed.model.words import Action
-from lakebed.read.merge import Kind, Part, Rules, fold_logs, merge_slice
+from lakebed.read.merge import EventKind, Part, Rules, fold_logs, merge_slice
 from lakebed.services.compaction.logs import execute_log_compaction, schedule_log_compaction
 from lakebed.services.compaction.plan import LogCompactionOptions, parse_log_compaction_options, plan_slices
 from lakebed.services.compaction.run import execute_compaction, schedule_compaction
@@ -308,7 +308,7 @@ def test_options_by_the_names_of_apache_hudi() -> None:
     assert parse_log_compaction_options({}, removable=True) == LogCompactionOptions(removable=True)
 
 
-EVENTS = st.tuples(st.integers(0, 3), st.sampled_from(list(Kind)), st.integers(0, 3))
+EVENTS = st.tuples(st.integers(0, 3), st.sampled_from(list(EventKind)), st.integers(0, 3))
 
 
 @settings(max_examples=300)
@@ -318,22 +318,22 @@ EVENTS = st.tuples(st.integers(0, 3), st.sampled_from(list(Kind)), st.integers(0
     rules=st.sampled_from([Rules.COMMIT_TIME, Rules.EVENT_TIME]),
 )
 def test_what_logs_come_to_does_the_same_to_any_base_file(
-    base: dict[int, int], blocks: list[list[tuple[int, Kind, int]]], rules: Rules
+    base: dict[int, int], blocks: list[list[tuple[int, EventKind, int]]], rules: Rules
 ) -> None:
     number = iter(range(1000))
-    stored = _part([(key, Kind.RECORD, order) for key, order in base.items()], number, rules)
+    stored = _part([(key, EventKind.RECORD, order) for key, order in base.items()], number, rules)
     logs = [part for block in blocks for part in _parts(block, number, rules)]
     folded = fold_logs(logs, rules, ROWS)
     orders = tuple(folded.ordering)
     again = [
-        Part(folded.always, _kinds(folded.always, Kind.DELETE_ALWAYS), _nulls(len(folded.always), rules), None),
+        Part(folded.always, _kinds(folded.always, EventKind.DELETE_ALWAYS), _nulls(len(folded.always), rules), None),
         Part(
             folded.rows["key"].combine_chunks(),
-            _kinds(folded.rows, Kind.RECORD),
+            _kinds(folded.rows, EventKind.RECORD),
             _orders(folded.rows, rules),
             folded.rows,
         ),
-        Part(folded.deletes, _kinds(folded.deletes, Kind.DELETE), orders, None),
+        Part(folded.deletes, _kinds(folded.deletes, EventKind.DELETE), orders, None),
     ]
     expected = merge_slice(stored, logs, rules, ROWS).sort_by("key")
     assert merge_slice(stored, again, rules, ROWS).sort_by("key").to_pylist() == expected.to_pylist()
@@ -342,23 +342,23 @@ def test_what_logs_come_to_does_the_same_to_any_base_file(
 ROWS = pa.schema([("key", pa.string()), ("order", pa.int64()), ("number", pa.int64())])
 
 
-def _parts(block: list[tuple[int, Kind, int]], number: Any, rules: Rules) -> list[Part]:
+def _parts(block: list[tuple[int, EventKind, int]], number: Any, rules: Rules) -> list[Part]:
     """A data block and delete blocks, in the order of writing."""
     return [_part([event], number, rules) for event in block]
 
 
-def _part(events: list[tuple[int, Kind, int]], number: Any, rules: Rules) -> Part:
+def _part(events: list[tuple[int, EventKind, int]], number: Any, rules: Rules) -> Part:
     keys = pa.array([f"k{key}" for key, _, _ in events], pa.string())
     kinds = np.array([kind for _, kind, _ in events], np.int8)
-    order = pa.array([None if kind is Kind.DELETE_ALWAYS else order for _, kind, order in events], pa.int64())
+    order = pa.array([None if kind is EventKind.DELETE_ALWAYS else order for _, kind, order in events], pa.int64())
     ordering = () if rules is Rules.COMMIT_TIME else (order,)
-    if all(kind is Kind.RECORD for _, kind, _ in events):
+    if all(kind is EventKind.RECORD for _, kind, _ in events):
         table = pa.table([keys, order, pa.array([next(number) for _ in events], pa.int64())], schema=ROWS)
         return Part(keys, kinds, ordering, table)
     return Part(keys, kinds, ordering, None)
 
 
-def _kinds(values: Any, kind: Kind) -> Any:
+def _kinds(values: Any, kind: EventKind) -> Any:
     return np.full(len(values), kind, np.int8)
 
 

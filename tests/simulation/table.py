@@ -23,7 +23,7 @@ from lakebed.metadata.shard_writes import FIRST_TOKEN
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import InstantTime
-from lakebed.read.scan import take_snapshot
+from lakebed.read.snapshot import take_snapshot
 from lakebed.table import TableHandle, TableState
 from lakebed.timeline import Timeline
 from lakebed.timeline.config import PROPERTIES

@@ -13,7 +13,7 @@ from lakebed.storage import Storage
 from lakebed.table import TableState, open_handle
 from lakebed.write.operations import UPSERT
 from lakebed.write.rows.prepare import PreparePlan, prepare_batch
-from lakebed.write.rows.prepare import plan_rows as plan_columns
+from lakebed.write.rows.prepare import plan_prepare as plan_columns
 from lakebed.write.staging import Prepared, RowSource
 from lakebed.write.writer import WriteResult
 

@@ -104,7 +104,7 @@ def test_the_nearest_column_is_named(tmp_path: Path, option: str, given: str, ne
     [
         (
             {PARTITION: "", "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.SimpleKeyGenerator"},
-            "keygenerator.class says SIMPLE, but the other options make it NON_PARTITION",
+            "keygenerator.class is SIMPLE, but the other options make it NON_PARTITION",
             "leave the option out",
         ),
         ({"hoodie.metadata.enable": "false"}, "new tables have the index files", "leave the option out"),

@@ -11,7 +11,7 @@ import pytest
 from lakebed.errors import InvalidInputError
 from lakebed.index.names import switched_word
 from lakebed.options import INDEX_SWITCHES, parse_read_options, parse_write_options
-from lakebed.source.options import PROPERTIES, known_save_options, parse_save_options
+from lakebed.source.options import TABLE_PROPERTIES, known_save_options, parse_save_options
 
 PAGE = Path(__file__).parents[2] / "docs" / "from-hudi.md"
 
@@ -45,10 +45,10 @@ def test_every_option_does_what_the_page_says(option: str, outcome: str) -> None
 
 
 def test_two_options_for_one_thing_must_agree() -> None:
-    key, other = PROPERTIES["key"].spellings
+    key, other = TABLE_PROPERTIES["key"].spellings
     assert parse_save_options({key: "a, b", other: "a,b"}).properties == {"key": ("a", "b")}
-    with pytest.raises(InvalidInputError, match="says b, but another one a"):
+    with pytest.raises(InvalidInputError, match="is b, but another option says a"):
         parse_save_options({key: "a", other: "b"})
     first, second = (option for option in INDEX_SWITCHES if switched_word(option) == "record")
-    with pytest.raises(InvalidInputError, match="says False, but another one True"):
+    with pytest.raises(InvalidInputError, match="is False, but another option says True"):
         parse_save_options({first: "true", second: "false"})

@@ -158,21 +158,21 @@ def test_two_first_saves_at_once(tmp_path: Path) -> None:
     for writer, rows in ((first, ROWS), (second, trips(("c", "rome", 1, 3.0)))):
         writer.commit([writer.write(iter(rows.to_batches()))])
     assert [row[0] for row in found(tmp_path)] == ["a", "b", "c"]
-    with pytest.raises(InvalidInputError, match=r"recordkey.field says ts, table trips has id"):
+    with pytest.raises(InvalidInputError, match=r"recordkey.field is ts, table trips has id"):
         third.commit([third.write(iter(ROWS.to_batches()))])
 
 
 @pytest.mark.parametrize(
     ("options", "mode", "says"),
     [
-        ({"hoodie.datasource.write.recordkey.field": "ts"}, "append", "recordkey.field says ts, table trips has id"),
-        ({"hoodie.table.name": "rides"}, "append", "says rides, table trips has trips"),
+        ({"hoodie.datasource.write.recordkey.field": "ts"}, "append", "recordkey.field is ts, table trips has id"),
+        ({"hoodie.table.name": "rides"}, "append", "is rides, table trips has trips"),
         ({"hoodie.datasource.write.table.type": "MERGE_ON_READ"}, "append", "has COPY_ON_WRITE"),
         ({"hoodie.datasource.write.table.type": "both"}, "append", "table.type=both is not supported"),
         ({"hoodie.datasource.write.payload.class": "com.acme.Mine"}, "append", "class=com.acme.Mine is not supported"),
         ({"hoodie.record.merge.mode": "COMMIT_TIME_ORDERING"}, "append", "table trips has EVENT_TIME_ORDERING"),
         ({"hoodie.datasource.write.keygenerator.class": "com.acme.Keys"}, "append", "is not supported"),
-        ({"hoodie.table.ordering.fields": "fare"}, "append", "precombine.field says ts, but another one fare"),
+        ({"hoodie.table.ordering.fields": "fare"}, "append", "precombine.field is ts, but another option says fare"),
         ({OPERATION: "bootstrap"}, "append", "operation=bootstrap is not supported"),
         ({OPERATION: "delete"}, "overwrite", "overwrites nothing"),
         ({OPERATION: "delete_partition"}, "append", "the partitions to delete are not named"),
@@ -195,7 +195,7 @@ def test_what_contradicts_the_table_is_refused(tmp_path: Path, options, mode: st
         ({"hoodie.datasource.write.recordkey.field": "uuid"}, "recordkey.field names 'uuid', which is not a column"),
         (
             {"hoodie.datasource.write.partitionpath.field": ""},
-            "says SIMPLE, but the other options make it NON_PARTITION",
+            "is SIMPLE, but the other options make it NON_PARTITION",
         ),
         ({"hoodie.metadata.enable": "false"}, "new tables have the index files"),
         ({OPERATION: "delete"}, "needs a table"),
@@ -213,5 +213,5 @@ def test_options_that_nobody_knows_are_told(tmp_path: Path) -> None:
 
 
 def test_a_path_is_needed() -> None:
-    with pytest.raises(InvalidInputError, match="no table was named"):
+    with pytest.raises(InvalidInputError, match="no table path was given"):
         plan_save(HUDI, ROWS.schema, overwrite=False)

@@ -17,7 +17,7 @@ from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.format.timeline.metadata import decode_commit, encode_commit
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.words import META_COLUMNS
-from lakebed.read.base_file import read_base_file
+from lakebed.read.file_slice import read_base_file
 from lakebed.transaction.markers import load_markers
 from lakebed.write.files import base as base_file
 from lakebed.write.files.base import create_base_file

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, MergeMode
-from lakebed.write.rows.dedupe import combine_duplicates
+from lakebed.write.rows.arrange import combine_duplicates
 
 EVENT, COMMIT = MergeMode.EVENT_TIME_ORDERING, MergeMode.COMMIT_TIME_ORDERING
 

@@ -25,7 +25,7 @@ from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
 from lakebed.model.instant import InstantTime
 from lakebed.table import open_handle
-from lakebed.write import planner, room, staging
+from lakebed.write import assign, planner, staging
 from lakebed.write.rows import input as write_input
 from lakebed.write.rows.arrange import Arrangement
 from lakebed.write.staged_plan import GroupRows
@@ -56,7 +56,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_input, "_READER_BYTES", -1)
     monkeypatch.setattr(staging, "CHUNK_BYTES", 8_000)
     monkeypatch.setattr(planner, "_LOT_BYTES", 6_000)
-    monkeypatch.setattr(room, "_ENCODED_SHARE", 1.5)
+    monkeypatch.setattr(assign, "_ENCODED_SHARE", 1.5)
     monkeypatch.setattr(exchange, "_BATCH_BYTES", 1_000)
 
 

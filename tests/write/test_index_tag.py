@@ -142,7 +142,6 @@ def test_no_data_file_is_read_to_find_keys(tmp_path: Path, monkeypatch: pytest.M
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a data file was read")
 
-    monkeypatch.setattr("lakebed.read.base_file.read_base_file", refuse)
     monkeypatch.setattr("lakebed.read.file_slice.read_base_file", refuse)
     result = table.upsert(rows(*((f"k{n}", "oslo", 2) for n in range(25, 75))))
     assert (result.inserted, result.updated) == (25, 25)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lakebed.format.hfile.arrow import binary_buffers
 from lakebed.kernels.key_numbers import number_keys, place_keys
-from lakebed.write.tag.places import find_places
+from lakebed.write.tag.files import find_places
 
 pytestmark = pytest.mark.usefixtures("either_implementation")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.filter.keys import record_keys as keys_of_reader
 from lakebed.model.config import TableConfig
-from lakebed.write.rows.keys import generate_keys, plan_keys, record_keys
+from lakebed.write.rows.keys import generate_keys, make_keys, plan_keys
 from write.configs import table_config
 
 ODD = ["a/b", "a b", "a=b", "a%2Fb", "ü中😀", "a:b?c#d", "it's", "a\\b", 'q"x*[y]{z}^', "a\tb", "x.y"]
@@ -20,7 +20,7 @@ ODD = ["a/b", "a b", "a=b", "a%2Fb", "ü中😀", "a:b?c#d", "it's", "a\\b", 'q"
 
 def keys_of(config: TableConfig, columns: dict[str, Any], first_row: int = 0) -> list[str]:
     batch = pa.RecordBatch.from_pydict(columns)
-    keys = record_keys(batch, plan_keys(config, batch.schema), first_row=first_row)
+    keys = make_keys(batch, plan_keys(config, batch.schema), first_row=first_row)
     assert keys.type == pa.string()
     return keys.to_pylist()
 
@@ -81,7 +81,7 @@ def test_composite_keys_of_one_field_are_ambiguous_before_version_9() -> None:
 
 def test_generated_keys_count_the_rows() -> None:
     batch = pa.RecordBatch.from_pydict({"v": [7, 8, 9]})
-    keys = record_keys(batch, plan_keys(table_config(""), batch.schema))
+    keys = make_keys(batch, plan_keys(table_config(""), batch.schema))
     rows = pa.table([keys, batch.column(0)], names=["_hoodie_record_key", "v"])
     named = generate_keys(rows, "20261116053446064", 1)["_hoodie_record_key"]
     assert named.to_pylist() == [f"20261116053446064_1_{row}" for row in range(3)]

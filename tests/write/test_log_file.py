@@ -38,8 +38,8 @@ from lakebed.storage.faults import Fault, FaultyStorage, at
 from lakebed.table.handle import open_handle
 from lakebed.transaction.markers import load_markers
 from lakebed.view.blocks import CountedInstants
+from lakebed.write.files import encoding, log_blocks
 from lakebed.write.files import log as log_file
-from lakebed.write.files import log_blocks, parquet_columns
 from lakebed.write.files.log import append_log_file, append_log_files, begin_lot
 from lakebed.write.values import DELETED, IS_DELETE, IS_INSERT, POSITION, FileSizing, InMemory, WriteContext, WriteTask
 
@@ -226,7 +226,7 @@ def test_no_rows_make_no_file() -> None:
 
 
 def test_many_rows_make_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_blocks, "BLOCK_BYTES_MAX", 2000)
+    monkeypatch.setattr(log_blocks, "LOG_BLOCK_BYTES_MAX", 2000)
     keys = [f"k{number:02}" for number in range(50)]
     rows = full(keys, lakebed_position=pa.array(range(49, -1, -1), pa.int64()))
     task = task_of(rows)
@@ -789,13 +789,13 @@ def test_how_columns_are_encoded_is_found_once_for_a_write_and_not_from_a_few_ro
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[int] = []
-    real = parquet_columns.column_options
+    real = encoding.column_options
 
     def counted(rows: pa.Table, compression: str, *, is_log: bool) -> dict[str, Any]:
         asked.append(rows.num_rows)
         return real(rows, compression, is_log=is_log)
 
-    monkeypatch.setattr(parquet_columns, "column_options", counted)
+    monkeypatch.setattr(encoding, "column_options", counted)
     context = context_of(files=FileSizing(log_format="parquet"))
     task = WriteTask(context, 3, GROUP, SLICE, InMemory(SCHEMA.empty_table()), TOKEN)
     for rows in (1, 600, 700, 2):

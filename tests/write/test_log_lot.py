@@ -18,8 +18,8 @@ from lakebed.model.index import EntryOrdering
 from lakebed.model.words import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
 from lakebed.write import execute
 from lakebed.write.files import log as log_file
-from lakebed.write.files import log_lot
-from lakebed.write.files.log_lot import prepare_lot
+from lakebed.write.files import log_blocks
+from lakebed.write.files.log_blocks import prepare_lot
 from lakebed.write.plan import Picked
 from lakebed.write.values import IS_DELETE, WriteTask
 
@@ -129,7 +129,7 @@ def test_what_is_encoded_one_by_one(tasks: list[WriteTask], what: str, monkeypat
     assert isinstance(first.rows, Picked)
     context, table, own = first.context, first.rows.table, first.rows.assignment
     if what == "few rows":
-        monkeypatch.setattr(log_lot, "serves_pages", lambda rows: rows > COUNT)
+        monkeypatch.setattr(log_blocks, "serves_pages", lambda rows: rows > COUNT)
     elif what == "avro":
         first = replace(first, context=replace(context, files=replace(context.files, log_format="avro")))
     elif what == "ordering":

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.model.words import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from lakebed.write.files.meta_columns import meta_columns
-from lakebed.write.rows.numbered import numbered_texts
+from lakebed.write.files.base import meta_columns
+from lakebed.write.rows.columns import numbered_texts
 
 INSTANT = "20261116060035665"
 

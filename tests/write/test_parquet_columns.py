@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakebed.write.files.parquet_columns import Encodings, column_options, known_options
+from lakebed.write.files.encoding import Encodings, cached_options, column_options
 
 RANDOM = Random(0)
 ROWS = 5000
@@ -100,10 +100,10 @@ def test_files_of_a_write_share_what_is_found_but_not_how_wide_values_are() -> N
     known: Encodings = {}
     narrow = pa.table({"text": [str(number) for number in range(5000)]})
     wide = pa.table({"text": ["x" * 20_000] * 50})
-    assert known_options(wide, "zstd", known)["use_dictionary"] == ["text"]
+    assert cached_options(wide, "zstd", known)["use_dictionary"] == ["text"]
     assert not known, "few rows say little"
-    found = known_options(narrow, "zstd", known)
+    found = cached_options(narrow, "zstd", known)
     assert found == column_options(narrow, "zstd")
-    shared = known_options(wide, "zstd", known)
+    shared = cached_options(wide, "zstd", known)
     assert shared == {**found, "write_batch_size": 1024}
-    assert known_options(narrow, "zstd", known, is_log=True)["write_statistics"] is False
+    assert cached_options(narrow, "zstd", known, is_log=True)["write_statistics"] is False

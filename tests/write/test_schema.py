@@ -175,7 +175,7 @@ def test_errors_name_both_types_and_what_to_do() -> None:
     assert error.value.what == (
         "column 't' is of type timestamp[us, tz=UTC] in the table and of type timestamp[ns] in the rows"
     )
-    assert error.value.hint == "say which zone the times are in: the table's type is timestamp[us, tz=UTC]"
+    assert error.value.hint == "give the times a zone: the table's type is timestamp[us, tz=UTC]"
 
 
 def test_new_columns_come_last_and_may_be_null() -> None:
@@ -210,7 +210,7 @@ def test_a_new_column_of_nulls_alone_is_refused() -> None:
 
 
 def test_a_column_that_differs_in_case_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="a column 'A', which the table spells 'a'"):
+    with pytest.raises(InvalidInputError, match="a column 'A', which is 'a' in the table"):
         evolve_schema(pa.schema([("a", pa.int32())]), pa.schema([("A", pa.int32())]))
 
 

@@ -7,8 +7,8 @@ import threading
 import pyarrow as pa
 import pytest
 
-from lakebed.write.files import scratch
-from lakebed.write.files.scratch import encode_file, scratch_memory, trim_scratch
+from lakebed.write.files import encoding
+from lakebed.write.files.encoding import encode_file, scratch_memory, trim_scratch
 
 
 @pytest.mark.parametrize("bytes_max", [0, 1, 999, 1000, 5000])
@@ -51,10 +51,10 @@ def test_little_stays_when_a_write_is_over() -> None:
     other = threading.Thread(target=scratch_memory, args=(1000,))
     other.start()
     other.join()
-    assert {threading.get_ident(), other.ident} <= scratch._BUFFERS.keys()
+    assert {threading.get_ident(), other.ident} <= encoding._BUFFERS.keys()
     trim_scratch()
-    assert other.ident not in scratch._BUFFERS
+    assert other.ident not in encoding._BUFFERS
     assert scratch_memory(500).obj is kept.obj
     scratch_memory(8 << 20)
     trim_scratch()
-    assert threading.get_ident() not in scratch._BUFFERS
+    assert threading.get_ident() not in encoding._BUFFERS

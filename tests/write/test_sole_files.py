@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.kernels.buffers import Int64s
 from lakebed.write import plan
 from lakebed.write.tag import files as tag
 
@@ -19,7 +20,7 @@ def looked_for(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Partitions whose files were searched for keys."""
     searched: list[str] = []
 
-    def find_keys(task: tag.FindTask) -> tuple[tag.Ints, tag.Ints]:
+    def find_keys(task: tag.FindTask) -> tuple[Int64s, Int64s]:
         searched.append(task.scan.file_slice.group.partition)
         return tag.find_keys(task)
 

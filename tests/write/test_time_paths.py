@@ -194,7 +194,7 @@ def test_input_patterns(text: str, pattern: str, expected: str | None) -> None:
     ],
 )
 def test_the_zone_of_the_machine_is_not_asked(values: pa.Array, settings: dict[str, str]) -> None:
-    with pytest.raises(UnsupportedTableError, match="whichever machine"):
+    with pytest.raises(UnsupportedTableError, match="local zone of the writing machine"):
         paths_of(values, {**settings, "output.dateformat": "yyyy"})
 
 

@@ -1,4 +1,4 @@
-"""The command line: parse, call one function, render what it gives as text or JSON."""
+"""The command line: parse arguments, call one function, render its result as text or JSON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import sys
 def main() -> None:
     """Run the `lakebed` command and end the process with its exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # Text of a table may be more than the terminal can show.
-    logging.getLogger().addHandler(logging.NullHandler())  # What libraries log is not for a person at a prompt.
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # Tables may contain characters that the terminal cannot encode.
+    logging.getLogger().addHandler(logging.NullHandler())  # Log messages of libraries do not belong on the terminal.
     try:
-        from lakebed.cli.app import app
+        from lakebed.cli.app import app  # Deferred, so that Ctrl-C during loading is handled here.
 
         app()
-    except KeyboardInterrupt:  # While modules are still loading; later ones are handled by the app itself.
+    except KeyboardInterrupt:  # Once loaded, the app handles Ctrl-C itself.
         sys.exit(130)

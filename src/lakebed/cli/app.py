@@ -1,6 +1,6 @@
-"""The commands. Each parses its arguments, calls one function and shows what it gives.
+"""The commands. Each parses its arguments, calls one function and shows the result.
 
-What reads tables is imported by the commands themselves: it loads Arrow, which takes longer than `lakebed --help` may.
+Imports inside commands: whatever reads tables loads Arrow, and `lakebed --help` must not wait for that.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typer.core import TyperGroup
 
 from lakebed import __version__
 from lakebed.cli import index, services
-from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
+from lakebed.cli.arguments import AsJson, ColumnList, Options, TablePath, open_path, show, split_columns
 from lakebed.cli.words import printable
 from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.model.words import Word
 
 
 class Commands(TyperGroup):
-    """Commands that end in the same ways. Wrong use is told by the parser, before any of them runs."""
+    """Handles errors, warnings and signals alike for all commands. The parser reports wrong arguments itself."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; what it raises on purpose becomes a message, a hint and exit code 1."""
+        """Run a command; a LakebedError becomes a message, a hint and exit code 1."""
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
@@ -37,7 +37,7 @@ class Commands(TyperGroup):
             raise typer.Exit(1) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(130) from error
-        except BrokenPipeError as error:  # The reader has seen enough, as `head` has after ten lines.
+        except BrokenPipeError as error:  # The reader, such as `head`, has closed the pipe.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from error
         return result
@@ -54,7 +54,7 @@ def _tell(kind: str, text: str) -> None:
 
 
 class ReadMode(Word):
-    """What a read takes in."""
+    """Read modes."""
 
     SNAPSHOT = "snapshot"
     READ_OPTIMIZED = "read_optimized"
@@ -66,12 +66,12 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-Where = Annotated[str | None, typer.Option(metavar="SQL", help="Only rows for which this SQL predicate holds.")]
+Where = Annotated[str | None, typer.Option(metavar="SQL", help="Only rows that match this SQL predicate.")]
 AsOf = Annotated[
-    str | None, typer.Option(metavar="TIME", help="The table at an instant, or at a time: '2026-11-16 09:30:00'.")
+    str | None, typer.Option(metavar="TIME", help="The table as of an instant or a time: '2026-11-16 09:30:00'.")
 ]
-Mode = Annotated[ReadMode, typer.Option(help="read_optimized leaves out what is only in log files.")]
-Limit = Annotated[int, typer.Option(min=1, max=1_000_000_000, metavar="N", help="How many rows to show.")]
+Mode = Annotated[ReadMode, typer.Option(help="read_optimized reads base files only, without log files.")]
+Limit = Annotated[int, typer.Option(min=1, max=1_000_000_000, metavar="N", help="Number of rows to show.")]
 
 app = typer.Typer(
     name="lakebed",
@@ -83,7 +83,7 @@ app = typer.Typer(
 )
 app.add_typer(index.app, name="index")
 app.add_typer(services.app, name="services")
-for command in (*services.COMMANDS, services.doctor):
+for command in (*services.TABLE_COMMANDS, services.doctor):
     app.command()(command)
 
 
@@ -93,26 +93,26 @@ def root(
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
 ) -> None:
-    """Look at Apache Hudi tables, and look after them: what is in them, how they came to be, indexes and services."""
+    """Inspect and maintain Apache Hudi tables: rows, history, indexes and table services."""
 
 
 @app.command()
 def warm_up() -> None:
-    """Compile the inner loops for this host, now: for images and benchmarks. Otherwise it happens in the background."""
+    """Compile the inner loops for this host now (images, benchmarks); otherwise it happens in the background."""
     from lakebed.kernels import warm
 
     done = warm.warm_up(tell=print)
     assert done is not None, "it waits for others"
     if done.folder is None:
         raise InvalidInputError(
-            "no folder for compiled code can be written", hint="set NUMBA_CACHE_DIR to a writable folder of your own"
+            "no writable folder for compiled code", hint="set NUMBA_CACHE_DIR to a writable folder of your own"
         )
     print(f"{done.compiled} functions compiled, {done.present} found in {done.folder}")
 
 
 @app.command()
 def timeline(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
-    """List the instants: what was done to the table, and when."""
+    """List the instants of the timeline: what was done to the table, and when."""
     from lakebed.reports.timeline import timeline_report
 
     show(timeline_report(open_path(path, option)), as_json)
@@ -136,7 +136,7 @@ def schema(path: TablePath, as_json: AsJson = False, option: Options = None) -> 
 
 @app.command()
 def config(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
-    """Show the table's properties, and what they mean."""
+    """Show the table's configuration and properties."""
     from lakebed.reports.table import config_report
 
     show(config_report(open_path(path, option)), as_json)
@@ -153,7 +153,7 @@ def indexes(path: TablePath, as_json: AsJson = False, option: Options = None) ->
 @app.command()
 def read(
     path: TablePath,
-    columns: Columns = None,
+    columns: ColumnList = None,
     where: Where = None,
     as_of: AsOf = None,
     mode: Mode = ReadMode.SNAPSHOT,
@@ -162,7 +162,7 @@ def read(
     option: Options = None,
 ) -> None:
     """Show the first rows."""
-    from lakebed.reports.rows import rows_report
+    from lakebed.reports.table import rows_report
 
     table = open_path(path, option)
     rows = rows_report(table, columns=split_columns(columns), where=where, as_of=as_of, mode=mode.value, limit=limit)
@@ -173,14 +173,14 @@ def read(
 def lookup(
     path: TablePath,
     keys: Annotated[
-        list[str], typer.Argument(metavar="KEY...", help="Record keys as the column _hoodie_record_key spells them.")
+        list[str], typer.Argument(metavar="KEY...", help="Record keys, as in the column _hoodie_record_key.")
     ],
-    columns: Columns = None,
+    columns: ColumnList = None,
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
-    """Show the rows of record keys, by the record index."""
-    from lakebed.reports.rows import lookup_report
+    """Look up rows by record key, through the record index."""
+    from lakebed.reports.table import lookup_report
 
     show(lookup_report(open_path(path, option), keys, split_columns(columns)), as_json)
 
@@ -194,13 +194,13 @@ def explain(
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
-    """Show which files a read would touch, and why."""
+    """Show which files a read would open, and why."""
     show(open_path(path, option).explain(where=where, as_of=as_of, mode=mode.value), as_json)
 
 
 @app.command()
 def demo(as_json: AsJson = False) -> None:
-    """Show what lakebed does, on small tables that come with it."""
+    """Demonstrate lakebed on small tables that come with it."""
     from lakebed.cli.demo import collect, play, tell
     from lakebed.cli.output import JsonOutput, choose_text_output
 

@@ -1,6 +1,6 @@
-"""What commands share: the arguments that they take, and how they open tables and show reports.
+"""What commands share: arguments, opening tables, showing reports.
 
-What loads Arrow is imported where it is used, so that `lakebed --help` does not wait for it.
+Imports inside functions: they load Arrow, and `lakebed --help` must not wait for that.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def _check_values(pairs: list[str]) -> None:
 
 def _parse_master(text: str | None) -> str | None:
     if text is not None and not _MASTER.fullmatch(text):
-        raise typer.BadParameter(f"{text!r} is no master such as local[4], spark://host:7077, yarn or k8s://host:443")
+        raise typer.BadParameter(
+            f"{text!r} is not a master such as local[4], spark://host:7077, yarn or k8s://host:443"
+        )
     return text
 
 
@@ -60,7 +62,7 @@ Options = Annotated[
     typer.Option(
         "--option",
         metavar="KEY=VALUE",
-        help="A hoodie.* option, or one of the store. May be given several times.",
+        help="A hoodie.* option or an option of the store; repeatable.",
         callback=_parse_options,
     ),
 ]
@@ -68,15 +70,15 @@ Spark = Annotated[
     str | None,
     typer.Option(
         metavar="MASTER",
-        help="Run tasks on Spark: local[4], spark://host:7077; else in process.",
+        help="Run tasks on Spark: local[4], spark://host:7077; default: in process.",
         callback=_parse_master,
     ),
 ]
-Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.", callback=_parse_columns)]
+ColumnList = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.", callback=_parse_columns)]
 
 
 def open_path(path: str, options: list[str] | None, spark: str | None = None) -> Table:
-    """The table at a path, with options given as `key=value`, and a Spark session on a master if one is named."""
+    """Open the table at a path with options `key=value`; `spark` is the master of a Spark session."""
     from lakebed.api import open_table
 
     session = None if spark is None else _open_session(spark)
@@ -84,7 +86,7 @@ def open_path(path: str, options: list[str] | None, spark: str | None = None) ->
 
 
 def parse_pairs(options: list[str] | None) -> dict[str, str]:
-    """Options given as `key=value`."""
+    """Options `key=value` as a dictionary."""
     pairs = (pair.partition("=") for pair in options or ())
     return {key.strip(): value for key, _, value in pairs}
 
@@ -96,12 +98,12 @@ def _open_session(master: str) -> SparkSession:
 
 
 def split_columns(columns: str | None) -> list[str] | None:
-    """Columns given as `a,b`."""
+    """Column names from `a,b`."""
     return None if columns is None else [name.strip() for name in columns.split(",")]
 
 
 def show(report: Report, as_json: bool) -> None:
-    """Writes a report to standard output."""
+    """Write a report to standard output."""
     from lakebed.cli.output import choose_output
 
     choose_output(as_json=as_json).show(report)

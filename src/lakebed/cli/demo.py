@@ -1,4 +1,4 @@
-"""The demo: a table that lakebed makes, then small tables that Apache Hudi wrote, through each of lakebed's reads."""
+"""The demo: writes to a new table, then every kind of read on small tables that Apache Hudi wrote."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakebed.cli.words import count, duration
 from lakebed.engine.session import local_session
 from lakebed.errors import LakebedError
 from lakebed.reports.report import Report
-from lakebed.reports.rows import LookupReport, RowsReport
+from lakebed.reports.table import LookupReport, RowsReport
 from lakebed.reports.timeline import timeline_report
 
 if TYPE_CHECKING:
@@ -30,16 +30,16 @@ COLUMNS = ["id", "ts", "name", "amount", "region"]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A call that is about to be made: why, and what to type for it."""
+class DemoCall:
+    """A call that is about to be made: its purpose, and the Python code."""
 
     what: str
     call: str
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What the last call gave, and how long it took."""
+class DemoOutcome:
+    """The result of the last call, and its duration."""
 
     seconds: float
     result: Report | None = None
@@ -59,7 +59,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """What the calls that follow are about. Once it was played, it has them as steps."""
+    """A section of the demo; `steps` are the calls that were made in it."""
 
     title: str
     about: str
@@ -73,7 +73,7 @@ class DemoReport:
     chapters: tuple[Chapter, ...]
 
 
-Event: TypeAlias = Chapter | Call | Outcome
+Event: TypeAlias = Chapter | DemoCall | DemoOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +86,8 @@ class _Sample:
 
 _INTRODUCTION = Chapter(
     "lakebed demo",
-    "A table made here, then four small ones that Apache Hudi wrote, all in this process: no Hudi, no jar, and until "
-    "the end no Spark. "
-    "Lines after >>> are what you would type in Python. First calls take longer, as code is loaded and compiled.",
+    "A new table, then four small ones that Apache Hudi wrote, all in this process: no Hudi, no jar, and no Spark "
+    "until the end. Lines after >>> are Python. First calls take longer, because code is loaded and compiled.",
 )
 _SAMPLES = (
     _Sample(
@@ -99,8 +98,8 @@ _SAMPLES = (
     ),
     _Sample(
         "hudi120_mor_part_compacted",
-        "Merge-on-read: updates and deletes wait in log files until a compaction merges them into base files. "
-        "Reads merge what is still waiting.",
+        "Merge-on-read: updates and deletes are in log files until a compaction merges them into base files. "
+        "Reads merge the log files.",
         where="name = 'z1'",
         key="k001",
     ),
@@ -112,23 +111,23 @@ _SAMPLES = (
     ),
     _Sample(
         "hudi015_mor_part_event_time",
-        "Merge-on-read as Hudi 0.15 left it, table version 6: another timeline, other log files, but the same calls.",
+        "Merge-on-read written by Hudi 0.15, table version 6: another timeline and log format, but the same calls.",
         where="region = 'us'",
     ),
 )
 _OWN = Chapter(
     "A table of our own",
-    "Merge-on-read, partitioned by city: created, loaded, upserted, deleted from, and read as it was. "
-    "Apache Hudi opens it and goes on with it.",
+    "Merge-on-read, partitioned by city: created, loaded, updated, and read as of the load. "
+    "Apache Hudi can read and write it.",
 )
 _TRIPS = ["trip", "city", "ts", "fare"]
 _SPARK = Chapter("Spark", "The same snapshots as Spark DataFrames, still with no Hudi jar.")
 
 
 def play() -> Iterator[Event]:
-    """The demo, event by event as it takes place, on tables in a folder that is removed at the end."""
+    """Runs the demo and yields its events; the tables are in a folder that is removed at the end."""
     yield _INTRODUCTION
-    yield Call("Without `columns`, Hudi's five meta columns come too.", f"import lakebed; columns = {COLUMNS}")
+    yield DemoCall("Without `columns`, Hudi's five meta columns come too.", f"import lakebed; columns = {COLUMNS}")
     with TemporaryDirectory(prefix="lakebed-demo-") as folder:
         yield _OWN
         yield from _play_writes(Path(folder, "trips"))
@@ -141,13 +140,13 @@ def play() -> Iterator[Event]:
 
 
 def collect(events: Iterable[Event]) -> DemoReport:
-    """The events as one value."""
+    """Collects the events into one report."""
     chapters: list[Chapter] = []
-    call: Call | None = None
+    call: DemoCall | None = None
     for event in events:
         if isinstance(event, Chapter):
             chapters.append(event)
-        elif isinstance(event, Call):
+        elif isinstance(event, DemoCall):
             call = event
         elif call is not None:
             step = Step(call.what, call.call, event.seconds, event.result, event.remark)
@@ -156,11 +155,11 @@ def collect(events: Iterable[Event]) -> DemoReport:
 
 
 def tell(events: Iterable[Event], output: TextOutput) -> None:
-    """Show events as they come."""
+    """Shows events as they occur."""
     for event in events:
         if isinstance(event, Chapter):
             output.heading(event.title, event.about)
-        elif isinstance(event, Call):
+        elif isinstance(event, DemoCall):
             output.call(event.what, event.call)
         else:
             if event.result is not None:
@@ -176,30 +175,30 @@ def _unpack(sample: _Sample, folder: Path) -> Path:
 
 
 def _play_table(sample: _Sample, path: Path) -> Iterator[Event]:
-    yield Call("Open it.", f"table = lakebed.open_table({str(path)!r})")
+    yield DemoCall("Open it.", f"table = lakebed.open_table({str(path)!r})")
     start = perf_counter()
     table = open_table(path)
-    yield Outcome(perf_counter() - start)
+    yield DemoOutcome(perf_counter() - start)
     for call, run in _calls(table, sample):
         yield call
         start = perf_counter()
         result = run()
-        yield Outcome(perf_counter() - start, result)
+        yield DemoOutcome(perf_counter() - start, result)
 
 
 def _play_writes(path: Path) -> Iterator[Event]:
     create = """import pyarrow as pa
 schema = pa.schema([("trip", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 table = lakebed.create_table(path, schema=schema, key="trip", partition_by="city", ordering="ts", table_type="mor")"""
-    yield Call("Create it.", create)
+    yield DemoCall("Create it.", create)
     start = perf_counter()
     table = create_table(path, schema=_trip_schema(), key="trip", partition_by="city", ordering="ts", table_type="mor")
-    yield Outcome(perf_counter() - start)
+    yield DemoOutcome(perf_counter() - start)
     for call, run in _write_calls(table):
         yield call
         start = perf_counter()
         result = run()
-        yield Outcome(perf_counter() - start, *((None, result) if isinstance(result, str) else (result, "")))
+        yield DemoOutcome(perf_counter() - start, *((None, result) if isinstance(result, str) else (result, "")))
 
 
 def _trip_schema() -> pa.Schema:
@@ -210,91 +209,91 @@ def _trip(number: int, ts: int, fare: float) -> dict[str, object]:
     return {"trip": f"t{number}", "city": ("oslo", "lima")[number % 2], "ts": ts, "fare": fare}
 
 
-def _write_calls(table: Table) -> Iterator[tuple[Call, Callable[[], Report | str]]]:
+def _write_calls(table: Table) -> Iterator[tuple[DemoCall, Callable[[], Report | str]]]:
     def told(result: WriteResult) -> str:
         return (
             f"instant {result.instant}: {result.inserted} inserted, {result.updated} updated, {result.deleted} deleted"
         )
 
     first = [_trip(number, 1, 10.0 + number) for number in range(6)]
-    yield Call("Load six trips.", "table.upsert(rows)"), lambda: told(table.upsert(first))
+    yield DemoCall("Load six trips.", "table.upsert(rows)"), lambda: told(table.upsert(first))
     changed = [_trip(2, 2, 99.0), _trip(6, 2, 16.0), _trip(3, 0, -1.0)]
     yield (
-        Call("A newer fare, a new trip, and one that comes too late: its ts is smaller.", "table.upsert(more)"),
+        DemoCall("A newer fare, a new trip, and a late one, whose ts is smaller.", "table.upsert(more)"),
         lambda: told(table.upsert(changed)),
     )
-    yield Call("Delete two trips.", "table.delete(['t0', 't1'])"), lambda: told(table.delete(["t0", "t1"]))
-    yield Call("What is left.", "table.to_arrow(columns)"), lambda: _rows(table, _by_trip(table.to_arrow(_TRIPS)))
+    yield DemoCall("Delete two trips.", "table.delete(['t0', 't1'])"), lambda: told(table.delete(["t0", "t1"]))
+    yield DemoCall("What is left.", "table.to_arrow(columns)"), lambda: _rows(table, _by_trip(table.to_arrow(_TRIPS)))
     loaded = "table.timeline.commits()[0].requested_at"
     yield (
-        Call("The table as it was after the load.", f"table.to_arrow(columns, as_of={loaded})"),
+        DemoCall("The table as it was after the load.", f"table.to_arrow(columns, as_of={loaded})"),
         lambda: _rows(table, _by_trip(table.to_arrow(_TRIPS, as_of=table.timeline.commits()[0].requested_at))),
     )
-    yield Call("What was done to it.", "table.timeline"), lambda: timeline_report(table)
+    yield DemoCall("What was done to it.", "table.timeline"), lambda: timeline_report(table)
 
 
 def _by_trip(rows: pa.Table) -> pa.Table:
     return rows.sort_by("trip")
 
 
-def _calls(table: Table, sample: _Sample) -> Iterator[tuple[Call, Callable[[], Report]]]:
+def _calls(table: Table, sample: _Sample) -> Iterator[tuple[DemoCall, Callable[[], Report]]]:
     where, first = sample.where, table.timeline.commits()[0].requested_at
-    yield Call("What was done to it.", "table.timeline"), lambda: timeline_report(table)
+    yield DemoCall("What was done to it.", "table.timeline"), lambda: timeline_report(table)
     yield (
-        Call("Its rows as they stand now.", "table.to_arrow(columns)"),
+        DemoCall("Its rows as they stand now.", "table.to_arrow(columns)"),
         lambda: _rows(table, table.to_arrow(COLUMNS)),
     )
     yield (
-        Call("Its rows right after the first commit.", f"table.to_arrow(columns, as_of={first!r})"),
+        DemoCall("Its rows right after the first commit.", f"table.to_arrow(columns, as_of={first!r})"),
         lambda: _rows(table, table.to_arrow(COLUMNS, as_of=first)),
     )
     yield (
-        Call("What was written after the first commit.", f"table.changes(since={first!r}, columns=columns)"),
+        DemoCall("What was written after the first commit.", f"table.changes(since={first!r}, columns=columns)"),
         lambda: _rows(table, table.changes(since=first, columns=COLUMNS)),
     )
     yield (
-        Call("A filter.", f'table.to_arrow(columns, where="{where}")'),
+        DemoCall("A filter.", f'table.to_arrow(columns, where="{where}")'),
         lambda: _rows(table, table.to_arrow(COLUMNS, where=where)),
     )
     yield (
-        Call("Which files that filter needs, and why.", f'table.explain(where="{where}")'),
+        DemoCall("Which files that filter needs, and why.", f'table.explain(where="{where}")'),
         lambda: table.explain(where),
     )
     if sample.key is not None:
         keys = [sample.key]
         yield (
-            Call("One row by its record key.", f"table.lookup({keys}, columns)"),
+            DemoCall("One row by its record key.", f"table.lookup({keys}, columns)"),
             lambda: LookupReport(table.config.name, table.lookup(keys, COLUMNS), ()),
         )
 
 
 def _play_spark(tables: list[Table]) -> Iterator[Event]:
     if find_spec("pyspark") is None:
-        yield Call("PySpark is not installed. To see this part:", "pip install 'lakebed[spark]'")
+        yield DemoCall("PySpark is not installed. To see this part:", "pip install 'lakebed[spark]'")
         return
-    yield Call("Start Spark.", "spark = lakebed.local_session()")
+    yield DemoCall("Start Spark.", "spark = lakebed.local_session()")
     start = perf_counter()
     try:
         spark = local_session("lakebed-demo")
     except LakebedError as error:
-        yield Outcome(perf_counter() - start, remark=f"Spark does not start here: {error.what}; {error.hint}")
+        yield DemoOutcome(perf_counter() - start, remark=f"Spark does not start here: {error.what}; {error.hint}")
         return
-    yield Outcome(perf_counter() - start)
+    yield DemoOutcome(perf_counter() - start)
     try:
         for table in tables:
-            yield Call(f"Table {table.config.name}.", "table.to_spark(columns).toArrow()")
+            yield DemoCall(f"Table {table.config.name}.", "table.to_spark(columns).toArrow()")
             yield _compare(table)
     finally:
         spark.stop()
 
 
-def _compare(table: Table) -> Outcome:
+def _compare(table: Table) -> DemoOutcome:
     here = table.to_arrow(COLUMNS)
     start = perf_counter()
     there = table.to_spark(COLUMNS).toArrow()
     seconds = perf_counter() - start
     same = "the same" if _as_set(there) == _as_set(here) else "NOT the same"
-    return Outcome(seconds, remark=f"{count(there.num_rows, 'row')}, {same} as in process")
+    return DemoOutcome(seconds, remark=f"{count(there.num_rows, 'row')}, {same} as in process")
 
 
 def _rows(table: Table, rows: pa.Table) -> RowsReport:

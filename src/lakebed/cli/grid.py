@@ -1,4 +1,4 @@
-"""Rows and columns of text: laid out whole for a pipe, or fitted to the width of a terminal."""
+"""Grids of text: untruncated for a pipe, or fitted to the width of a terminal."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Span: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class GridColumn:
     """How one column is shown.
 
-    On a terminal that is too narrow, columns of the highest `rank` are left out first. What is left fits by `fit`:
-    cells stay whole, are shortened, or wrap. `styles` are for particular cells, `style` is for all others.
+    On a narrow terminal, columns with the highest `rank` are left out first. `fit` says whether cells stay whole, are
+    shortened, or wrap. `styles` maps the text of a cell to its style; `style` is for all other cells.
     """
 
     header: str
@@ -38,25 +38,25 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table of text cells. Facts, which are name and value, have no header."""
+    """A table of text cells. Lists of names and values have no header."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[GridColumn, ...]
     rows: Sequence[tuple[str, ...]]
     has_header: bool = True
 
     def widths(self) -> tuple[int, ...]:
-        """How many terminal cells each column takes when nothing is cut."""
+        """The width of each column, in terminal cells, when nothing is cut."""
         headers = [column.header if self.has_header else "" for column in self.columns]
         return tuple(max(map(cell_len, cells)) for cells in zip(headers, *self.rows, strict=True))
 
 
-def grid(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, has_header: bool = True) -> Grid:
-    """A grid of cells that cannot break out of their line: control characters are escaped."""
+def grid(columns: Sequence[GridColumn], rows: Sequence[Sequence[str]], *, has_header: bool = True) -> Grid:
+    """A grid of single-line cells; control characters are escaped."""
     return Grid(tuple(columns), [tuple(map(printable, row)) for row in rows], has_header)
 
 
 def layout(shown: Grid, widths: Sequence[int] | None = None) -> Iterator[tuple[Span, ...]]:
-    """The lines of a grid, each as styled text; `widths` below a cell's own cut it or wrap it."""
+    """The lines of a grid as styled text; cells wider than `widths` are cut or wrapped."""
     widths = widths or shown.widths()
     if shown.has_header:
         header = tuple(column.header for column in shown.columns)
@@ -67,7 +67,7 @@ def layout(shown: Grid, widths: Sequence[int] | None = None) -> Iterator[tuple[S
 
 
 def fit_columns(shown: Grid, width: int) -> tuple[Grid, tuple[int, ...], tuple[str, ...]]:
-    """The grid with the columns that `width` has room for, their widths, and the headers of the others."""
+    """The grid with the columns that fit into `width`, their widths, and the headers of the columns left out."""
     natural = shown.widths()
     least = [_least(column, own) for column, own in zip(shown.columns, natural, strict=True)]
     kept = list(range(len(shown.columns)))
@@ -81,7 +81,7 @@ def fit_columns(shown: Grid, width: int) -> tuple[Grid, tuple[int, ...], tuple[s
 
 
 def _share(width: int, natural: list[int], least: list[int]) -> tuple[int, ...]:
-    """Widths that fit: of the columns that may shrink, always the widest gives way."""
+    """Widths that fit: the widest column that may shrink is narrowed first."""
     widths = [max(low, min(own, width)) for own, low in zip(natural, least, strict=True)]
     while _total(widths) > width and widths != least:
         widest = max((i for i, low in enumerate(least) if widths[i] > low), key=lambda i: widths[i])
@@ -93,11 +93,11 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
-def _least(column: Column, natural: int) -> int:
+def _least(column: GridColumn, natural: int) -> int:
     return natural if column.fit == "whole" else min(natural, max(_SHORTEST, cell_len(column.header)))
 
 
-def _row_lines(row: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> Iterator[tuple[Span, ...]]:
+def _row_lines(row: Sequence[str], columns: Sequence[GridColumn], widths: Sequence[int]) -> Iterator[tuple[Span, ...]]:
     cells = [_fit(cell, column, width) for cell, column, width in zip(row, columns, widths, strict=True)]
     for parts in zip_longest(*cells, fillvalue=""):
         spans: list[Span] = []
@@ -107,7 +107,7 @@ def _row_lines(row: Sequence[str], columns: Sequence[Column], widths: Sequence[i
         yield tuple(spans)
 
 
-def _fit(cell: str, column: Column, width: int) -> list[str]:
+def _fit(cell: str, column: GridColumn, width: int) -> list[str]:
     if cell_len(cell) <= width:
         return [cell]
     if column.fit != "wrap":
@@ -115,6 +115,6 @@ def _fit(cell: str, column: Column, width: int) -> list[str]:
     return [part for line in textwrap.wrap(cell, width, break_on_hyphens=False) for part in chop_cells(line, width)]
 
 
-def _pad(text: str, column: Column, width: int) -> str:
+def _pad(text: str, column: GridColumn, width: int) -> str:
     space = " " * (width - cell_len(text))
     return space + text if column.align == "right" else text + space

@@ -1,6 +1,6 @@
 """The commands under `lakebed index`: each calls one method of `table.indexes` and shows its result and progress.
 
-Reports of indexes load Arrow, so they are imported by the commands: `lakebed --help` does not wait for it.
+Imports inside commands: they load Arrow or rich, and `lakebed --help` must not wait for that.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakebed.cli.arguments import AsJson, Columns, Options, TablePath, open_path, show, split_columns
+from lakebed.cli.arguments import AsJson, ColumnList, Options, TablePath, open_path, show, split_columns
 from lakebed.index.words import COMMANDS, COMMANDS_TEXT, TOLD_BY_TABLE
 from lakebed.model.words import Word
 from lakebed.observe import SILENT, Observer
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 SHARDS_MAX = 10_000
+"""Maximum number of shards that a command accepts."""
 
 
 def _parse_kind(text: str | None) -> str | None:
@@ -37,11 +38,11 @@ def _parse_kind(text: str | None) -> str | None:
     return kind
 
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The index, as `lakebed indexes` lists it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The index, as listed by `lakebed indexes`.")]
 
 
 class OnDuplicate(Word):
-    """What to do about keys that occur twice."""
+    """What to do if a key occurs more than once."""
 
     FAIL = "fail"
     LATEST = "latest"
@@ -66,24 +67,27 @@ def create(
         str | None,
         typer.Option(
             metavar="KIND",
-            help=f"{COMMANDS_TEXT}; told by NAME.",
+            help=f"{COMMANDS_TEXT}; by default from NAME.",
             callback=_parse_kind,
         ),
     ] = None,
-    on: Columns = None,
+    on: ColumnList = None,
     shards: Annotated[
-        int | None, typer.Option(min=1, max=SHARDS_MAX, metavar="N", help="As many as the rows need unless given.")
+        int | None,
+        typer.Option(
+            min=1, max=SHARDS_MAX, metavar="N", help="Number of shards; by default chosen by the number of rows."
+        ),
     ] = None,
-    on_duplicate: Annotated[OnDuplicate, typer.Option(help="Let a record index find the newest of such rows.")] = (
-        OnDuplicate.FAIL
-    ),
+    on_duplicate: Annotated[
+        OnDuplicate, typer.Option(help="If a key occurs more than once: fail, or index its newest row.")
+    ] = (OnDuplicate.FAIL),
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Replace the index; a record index stays as it is.")
+        bool, typer.Option("--rebuild", help="Replace the index; a record index keeps its kind unless --kind is given.")
     ] = False,
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
-    """Build an index from the rows of the table; writers wait as long, unless it is a record index built anew."""
+    """Build an index from the rows of the table. Writers wait, unless a record index is rebuilt."""
     table = open_path(path, option)
     with show_progress() as observer:
         table.indexes.create(
@@ -111,12 +115,14 @@ def reshard(
     name: Name,
     shards: Annotated[
         int,
-        typer.Option(min=1, max=SHARDS_MAX, metavar="N", help="How many; of each data partition if it is partitioned."),
+        typer.Option(
+            min=1, max=SHARDS_MAX, metavar="N", help="Number of shards; per data partition if the index is partitioned."
+        ),
     ],
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
-    """Give the record index another number of shards; writers go on meanwhile."""
+    """Change the number of shards of the record index; writers continue meanwhile."""
     table = open_path(path, option)
     with show_progress() as observer:
         table.indexes.reshard(name, shards=shards, observer=observer)
@@ -128,12 +134,13 @@ def validate(
     path: TablePath,
     name: Name,
     examples: Annotated[
-        int, typer.Option(min=0, max=1_000_000, metavar="N", help="How many of each difference to show.")
+        int,
+        typer.Option(min=0, max=1_000_000, metavar="N", help="Number of examples to show of each kind of difference."),
     ] = 20,
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
-    """Compare an index with the rows, both ways and completely; exit code 1 if they differ."""
+    """Compare an index with all rows, in both directions; exit code 1 if they differ."""
     from lakebed.reports.table import check_report
 
     table = open_path(path, option)
@@ -158,7 +165,7 @@ class ProgressBar:
         self._task: TaskID | None = None
 
     def phase(self, name: str) -> None:
-        """Replace the bar by one of unknown length."""
+        """Start a new bar of unknown length."""
         if self._task is not None:
             self._bars.remove_task(self._task)
         self._task = self._bars.add_task(name, total=None)
@@ -172,11 +179,10 @@ class ProgressBar:
 
 @contextmanager
 def show_progress() -> Iterator[Observer]:
-    """An observer that draws a bar on standard error if that is a terminal, and else ignores everything."""
+    """An observer that draws a progress bar on standard error; a silent one if that is not a terminal."""
     if not sys.stderr.isatty():
         yield SILENT
         return
-    # Imported here: a pipe has no use for rich.
     from rich.console import Console
     from rich.progress import Progress
 

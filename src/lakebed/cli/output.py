@@ -1,4 +1,4 @@
-"""Where reports go: JSON for programs; text for people, fitted to a terminal or whole in a pipe."""
+"""Output of reports: JSON, text fitted to a terminal, or untruncated text in a pipe."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Protocol, TextIO
 from lakebed.cli.grid import layout
 from lakebed.cli.text import describe
 from lakebed.cli.words import printable
-from lakebed.reports.json_text import encode_json
-from lakebed.reports.report import Report
+from lakebed.reports.report import Report, encode_json
 
 
 class Output(Protocol):
@@ -24,11 +23,11 @@ class TextOutput(Output, Protocol):
     """Shows reports among other text for people."""
 
     def remark(self, text: str) -> None:
-        """Write a line about what was shown."""
+        """Write a remark on the report."""
         ...
 
     def heading(self, title: str, about: str) -> None:
-        """Begin a part."""
+        """Begin a section."""
         ...
 
     def call(self, what: str, call: str) -> None:
@@ -45,13 +44,13 @@ class JsonOutput:
 
 
 class PipeOutput:
-    """Plain text on standard output, every cell whole; remarks may go elsewhere, so that programs do not meet them."""
+    """Plain text on standard output, untruncated; remarks go to a stream of their own."""
 
     def __init__(self, remarks: TextIO) -> None:
         self._remarks = remarks
 
     def show(self, report: Report) -> None:
-        """Write the tables of a report, with an empty line between them."""
+        """Write the tables of a report, separated by empty lines."""
         for number, part in enumerate(describe(report)):
             if isinstance(part, str):
                 self.remark(part)
@@ -61,11 +60,11 @@ class PipeOutput:
                     print("".join(text for text, _ in line).rstrip())
 
     def remark(self, text: str) -> None:
-        """Write a line about what was shown."""
+        """Write a remark on the report."""
         print(printable(text), file=self._remarks)
 
     def heading(self, title: str, about: str) -> None:
-        """Begin a part."""
+        """Begin a section."""
         print(f"\n== {title}\n{about}")
 
     def call(self, what: str, call: str) -> None:
@@ -74,15 +73,15 @@ class PipeOutput:
 
 
 def choose_output(*, as_json: bool) -> Output:
-    """JSON if asked for; else text for whatever standard output is, with remarks kept apart in a pipe."""
+    """JSON if asked for; else text for a terminal or a pipe, with remarks on standard error in a pipe."""
     return JsonOutput() if as_json else choose_text_output(sys.stderr)
 
 
 def choose_text_output(remarks: TextIO) -> TextOutput:
-    """Text for a terminal if standard output is one; else for a pipe, with its remarks in a place of choice."""
+    """Text for a terminal if standard output is one; else for a pipe, with remarks written to `remarks`."""
     if not sys.stdout.isatty():
         return PipeOutput(remarks)
-    # Imported here: a pipe has no use for rich.
+    # Deferred: only a terminal needs rich.
     from rich.console import Console
 
     from lakebed.cli.terminal import TerminalOutput

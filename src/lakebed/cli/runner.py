@@ -1,4 +1,4 @@
-"""What `lakebed services run --every` shows while it goes on: lines for people or programs, until a signal ends it."""
+"""Output of `lakebed services run --every`: lines of text or JSON, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lakebed.cli.words import count, printable
 from lakebed.observe import Observer, Silent
-from lakebed.reports.json_text import encode_json
+from lakebed.reports.report import encode_json
 from lakebed.reports.services import run_entry
 from lakebed.services.table_services import WAITING, Done
 
@@ -21,35 +21,36 @@ if TYPE_CHECKING:
 
 
 _TELL_EVERY_S = 600.0
+"""Seconds between messages of an idle runner."""
 
 
 class Lines(Observer, Protocol):
-    """Tells what services do, one line for each thing done; steps are phases."""
+    """Shows what services do: one line per action; steps are phases."""
 
     def start(self, table: str, every: str, services: Sequence[str]) -> None:
-        """The runner is at work."""
+        """The runner has started."""
         ...
 
     def report(self, done: Done) -> None:
-        """Something was done, or could not be."""
+        """A service did something, or failed."""
         ...
 
 
 class JsonLines(Silent):
-    """One JSON object a line, for what was done alone."""
+    """One JSON object per line, for actions only."""
 
     def start(self, table: str, every: str, services: Sequence[str]) -> None:
-        """Programs know what they started."""
+        """Write nothing."""
 
     def report(self, done: Done) -> None:
-        """Write a line: when, what, how long it took, and what came of it."""
+        """Write a line: time, action, duration and outcome."""
         print(encode_json(run_entry(done, _now()), indent=None), flush=True)
 
 
 class TextLines(Silent):
-    """Plain lines; on a terminal, the step that is under way below them.
+    """Plain lines; on a terminal, the current step below them.
 
-    In a pipe nobody sees steps go by. So a runner that finds nothing to do says that it lives, every ten minutes.
+    In a pipe, steps are not shown; an idle runner writes a line every ten minutes instead.
     """
 
     def __init__(self, status: Status | None = None, now: Callable[[], float] = time.monotonic) -> None:
@@ -60,11 +61,11 @@ class TextLines(Silent):
         self._did = 0
 
     def start(self, table: str, every: str, services: Sequence[str]) -> None:
-        """Say what runs, on which table, and how often."""
+        """Write the table, the interval and the services."""
         self._tell(f"{table}: every {every}: {', '.join(services)}")
 
     def phase(self, name: str) -> None:
-        """Show the step on a terminal; in a pipe, end the round when the runner begins to wait."""
+        """Show the step on a terminal; in a pipe, end the round when the runner starts waiting."""
         if self._status is not None:
             self._status.update(name)
         elif name == WAITING:
@@ -76,7 +77,7 @@ class TextLines(Silent):
         self._tell(f"{' '.join(str(done).split())} ({done.milliseconds} ms)")
 
     def _end_round(self) -> None:
-        """Say that there was nothing to do, if nothing was printed for ten minutes."""
+        """Write that there was nothing to do, if nothing was written for ten minutes."""
         self._idle_rounds = 0 if self._did else self._idle_rounds + 1
         if not self._did and self._now() - self._told_at >= _TELL_EVERY_S:
             self._tell(f"nothing to do in {count(self._idle_rounds, 'round')}")
@@ -93,13 +94,13 @@ class TextLines(Silent):
 
 @contextmanager
 def open_lines(*, as_json: bool) -> Iterator[Lines]:
-    """Lines for whatever standard output is."""
+    """Lines as JSON, or as text for a terminal or a pipe."""
     if as_json:
         yield JsonLines()
     elif not sys.stdout.isatty():
         yield TextLines()
     else:
-        # Imported here: a pipe has no use for rich.
+        # Deferred: only a terminal needs rich.
         from rich.console import Console
 
         with Console().status("") as status:
@@ -108,7 +109,7 @@ def open_lines(*, as_json: bool) -> Iterator[Lines]:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and Ctrl-C set, instead of what they do otherwise."""
+    """An event that SIGTERM and Ctrl-C set, instead of ending the process."""
     stop = threading.Event()
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -1,4 +1,7 @@
-"""Commands that look after a table, alone and under `lakebed services`: each calls one method and shows its result."""
+"""Maintenance commands, at the top level and under `lakebed services`: each calls one method and shows its result.
+
+Imports inside commands: they load Arrow and all services, and `lakebed --help` must not wait for that.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import typer
 
 from lakebed.cli.arguments import (
     AsJson,
-    Columns,
+    ColumnList,
     Options,
     Spark,
     TablePath,
@@ -19,8 +22,17 @@ from lakebed.cli.arguments import (
     split_columns,
 )
 from lakebed.model.words import Word
-from lakebed.reports.doctor import RepairReport, cure_report, examine_report
-from lakebed.reports.services import DONE, ServiceEntry, ServicesReport, pass_report, result_entry, rollback_entries
+from lakebed.reports.services import (
+    DONE,
+    RepairReport,
+    ServiceEntry,
+    ServicesReport,
+    cure_report,
+    examine_report,
+    pass_report,
+    result_entry,
+    rollback_entries,
+)
 
 if TYPE_CHECKING:
     from lakebed.services.values import ServiceResult
@@ -30,7 +42,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=N
 
 
 class ServiceName(Word):
-    """Services that have plans."""
+    """Services that can be scheduled."""
 
     COMPACTION = "compaction"
     LOG_COMPACTION = "logcompaction"
@@ -39,7 +51,7 @@ class ServiceName(Word):
 
 
 class LayoutName(Word):
-    """How rows are ordered by several columns; `zorder` is the word of Apache Hudi."""
+    """How rows are ordered by several columns; `zorder` is Apache Hudi's name of `z-order`."""
 
     LINEAR = "linear"
     Z_ORDER = "z-order"
@@ -50,37 +62,37 @@ class LayoutName(Word):
 Service = Annotated[
     ServiceName, typer.Argument(metavar="SERVICE", help="compaction, logcompaction, clustering or clean.")
 ]
-PlanTime = Annotated[str, typer.Argument(metavar="INSTANT", help="The time of a plan that waits on the timeline.")]
-WriteTime = Annotated[str, typer.Argument(metavar="INSTANT", help="The time of a completed write.")]
-Every = Annotated[str | None, typer.Option(metavar="TIME", help="Again and again: every 60s, 5m or 1h.")]
+PlanTime = Annotated[str, typer.Argument(metavar="INSTANT", help="The instant of a pending plan on the timeline.")]
+WriteTime = Annotated[str, typer.Argument(metavar="INSTANT", help="The instant of a completed write.")]
+Every = Annotated[str | None, typer.Option(metavar="TIME", help="Repeat at this interval: 60s, 5m or 1h.")]
 Removable = Annotated[
-    bool, typer.Option("--removable", help="The plan makes way for writers; of clustering and logcompaction.")
+    bool, typer.Option("--removable", help="Conflicting writers may cancel the plan (clustering and logcompaction).")
 ]
 
 
 @app.callback()
 def root() -> None:
-    """Schedule, execute, cancel and run table services. Any number of processes may."""
+    """Schedule, execute, cancel and run table services. Several processes may do so at once."""
 
 
 @app.command()
 def schedule(
     path: TablePath, service: Service, removable: Removable = False, as_json: AsJson = False, option: Options = None
 ) -> None:
-    """Put a plan on the timeline, for any process to execute."""
+    """Write a plan to the timeline, for any process to execute."""
     instant = open_path(path, option).services.schedule(service.value, removable=removable or None)
     _show(path, service.value, instant, "scheduled" if instant else "nothing to do", as_json)
 
 
 @app.command()
 def execute(path: TablePath, instant: PlanTime, as_json: AsJson = False, option: Options = None) -> None:
-    """Execute a plan, whoever scheduled it."""
+    """Execute a pending plan of any process."""
     _show_result(path, "", open_path(path, option).services.execute(instant), as_json)
 
 
 @app.command()
 def cancel(path: TablePath, instant: PlanTime, as_json: AsJson = False, option: Options = None) -> None:
-    """See to it that a removable plan never completes."""
+    """Cancel a removable plan."""
     open_path(path, option).services.cancel(instant)
     _show(path, "cancel", instant, "cancelled", as_json)
 
@@ -89,12 +101,11 @@ def cancel(path: TablePath, instant: PlanTime, as_json: AsJson = False, option: 
 def run(
     path: TablePath, every: Every = None, spark: Spark = None, as_json: AsJson = False, option: Options = None
 ) -> None:
-    """Do all that is due: once, or with --every again and again until Ctrl-C or SIGTERM.
+    """Run all services that are due: once, or with --every repeatedly until Ctrl-C or SIGTERM.
 
-    With --every, --json prints one JSON object a line. Without it a line says what runs, one each what was done, and
-    one every ten minutes that there was nothing to do.
+    With --every, --json prints one JSON object per line. Without --json, there is a line at the start, one per action,
+    and one every ten minutes while there is nothing to do.
     """
-    # Imported here: it loads all services and Arrow, for which `lakebed --help` does not wait.
     from lakebed.cli.runner import open_lines, stopped_by_signals
 
     seconds = None if every is None else parse_seconds(every)
@@ -119,7 +130,7 @@ def compact(path: TablePath, as_json: AsJson = False, option: Options = None) ->
 
 def cluster(
     path: TablePath,
-    order_by: Columns = None,
+    order_by: ColumnList = None,
     layout: Annotated[
         LayoutName, typer.Option(case_sensitive=False, help="How rows are ordered by several columns.")
     ] = LayoutName.LINEAR,
@@ -127,14 +138,14 @@ def cluster(
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
-    """Rewrite small files into large ones, sorted by columns."""
+    """Rewrite small files as large ones, sorted by columns."""
     services = open_path(path, option).services
     result = services.cluster(split_columns(order_by) or (), layout=layout.value, removable=removable or None)
     _show_result(path, "clustering", result, as_json)
 
 
 def clean(path: TablePath, as_json: AsJson = False, option: Options = None) -> None:
-    """Undo what dead writers left, then delete files that no reader needs any more."""
+    """Roll back failed writes, then delete files that no reader needs any more."""
     services = open_path(path, option).services
     undone = rollback_entries(services.rollback_failed_writes())
     _show_result(path, "clean", services.clean(), as_json, undone)
@@ -146,7 +157,7 @@ def rollback(
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
-    """Undo the newest completed write or, without INSTANT, what dead writers left."""
+    """Roll back the newest completed write or, without INSTANT, failed writes."""
     table = open_path(path, option)
     if instant is not None:
         table.rollback(instant)
@@ -157,14 +168,16 @@ def rollback(
 
 def savepoint(
     path: TablePath,
-    instant: Annotated[str | None, typer.Argument(metavar="INSTANT", help="A completed write; the newest.")] = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Remove the savepoint of INSTANT.")] = False,
+    instant: Annotated[
+        str | None, typer.Argument(metavar="INSTANT", help="A completed write; default: the newest.")
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the savepoint of INSTANT.")] = False,
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
-    """Keep the table as of a write readable until further notice."""
+    """Keep the table as of a write readable until the savepoint is deleted."""
     if delete and instant is None:
-        raise typer.BadParameter("say the INSTANT whose savepoint is to go")
+        raise typer.BadParameter("give the INSTANT whose savepoint to delete")
     table = open_path(path, option)
     if not delete or instant is None:
         _show(path, "savepoint", table.savepoint(instant), "kept", as_json)
@@ -174,12 +187,12 @@ def savepoint(
 
 
 def restore(path: TablePath, instant: WriteTime, as_json: AsJson = False, option: Options = None) -> None:
-    """Set the table back to what it was when a write with a savepoint had completed."""
+    """Restore the table to its state after a write that has a savepoint."""
     _show_result(path, "restore", open_path(path, option).restore(instant), as_json)
 
 
-COMMANDS = (compact, cluster, clean, rollback, savepoint, restore)
-"""Those that stand alone."""
+TABLE_COMMANDS = (compact, cluster, clean, rollback, savepoint, restore)
+"""Commands at the top level, without `lakebed services`."""
 
 
 def parse_seconds(text: str) -> float:
@@ -191,14 +204,14 @@ def parse_seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < math.inf:
-        raise typer.BadParameter(f"{text!r} is no time such as 60s, 5m or 1h")
+        raise typer.BadParameter(f"{text!r} is not an interval such as 60s, 5m or 1h")
     return seconds
 
 
 def _show_result(
     path: str, service: str, result: ServiceResult | None, as_json: bool, before: tuple[ServiceEntry, ...] = ()
 ) -> None:
-    """Show what a service did, after what was done `before`."""
+    """Show the result of a service, after the entries `before`."""
     show(ServicesReport(path, (*before, result_entry(service, result))), as_json)
 
 
@@ -206,17 +219,14 @@ def _show(path: str, service: str, instant: str | None, state: str, as_json: boo
     show(ServicesReport(path, (ServiceEntry(service, instant, state),)), as_json)
 
 
-Repair = Annotated[
-    bool, typer.Option("--repair/--dry-run", help="Put right what is safe, or only say what that would do.")
-]
-Quick = Annotated[bool, typer.Option("--quick", help="Do not compare indexes with all rows.")]
+Repair = Annotated[bool, typer.Option("--repair/--dry-run", help="Make the repairs that are safe, or only list them.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Skip the comparison of indexes with all rows.")]
 
 
 def doctor(
     path: TablePath, repair: Repair = False, quick: Quick = False, as_json: AsJson = False, option: Options = None
 ) -> None:
-    """Find what is wrong, what it blocks, and how it is put right; exit code 1 if something is left."""
-    # Imported here: it loads Arrow, for which `lakebed --help` does not wait.
+    """Find what is wrong, what it blocks, and how to repair it; exit code 1 if problems remain."""
     from lakebed.services.doctor.doctor import open_doctor_at
 
     def announce(repairs: RepairReport) -> None:

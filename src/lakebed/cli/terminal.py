@@ -1,4 +1,4 @@
-"""Reports on a terminal: coloured text, fitted to its width. Loaded only where there is one, as rich takes a while."""
+"""Reports on a terminal: coloured text, fitted to its width. Loaded only for terminals, because rich loads slowly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TerminalOutput:
         self._console = console
 
     def show(self, report: Report) -> None:
-        """Write the tables of a report, with an empty line between them, and remarks."""
+        """Write the tables of a report, separated by empty lines, and remarks."""
         for number, part in enumerate(describe(report)):
             if isinstance(part, str):
                 self.remark(part)
@@ -28,11 +28,11 @@ class TerminalOutput:
                 self._show_grid(part)
 
     def remark(self, text: str) -> None:
-        """Write a line about what was shown."""
+        """Write a remark on the report."""
         self._print(printable(text), "dim")
 
     def heading(self, title: str, about: str) -> None:
-        """Begin a part."""
+        """Begin a section."""
         self._console.print()
         self._console.print(Rule(title, align="left", style="cyan"))
         self._print(about)

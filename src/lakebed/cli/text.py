@@ -1,4 +1,4 @@
-"""Reports as text: which columns a person sees, in what order, and what gives way on a narrow terminal."""
+"""Reports as text: the columns of each, their order, and which are dropped first on a narrow terminal."""
 
 from __future__ import annotations
 
@@ -9,23 +9,30 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakebed.cli.grid import Column, Grid, grid
+from lakebed.cli.grid import Grid, GridColumn, grid
 from lakebed.cli.words import NOTHING, count, duration, listed, readable, size
 from lakebed.model.words import META_COLUMNS
-from lakebed.read.explain import Explanation, PruneStep
-from lakebed.reports.doctor import DoctorReport, RepairReport
-from lakebed.reports.json_text import encode_json, plain
-from lakebed.reports.report import Report
-from lakebed.reports.rows import LookupReport, RowsReport
-from lakebed.reports.services import ServicesReport
-from lakebed.reports.table import CheckReport, ConfigReport, FilesReport, IndexesReport, SchemaReport, SliceEntry
-from lakebed.reports.timeline import TimelineEntry, TimelineReport, Written
+from lakebed.read.prune import PruneStep
+from lakebed.read.scan import Explanation
+from lakebed.reports.report import Report, encode_json, plain
+from lakebed.reports.services import DoctorReport, RepairReport, ServicesReport
+from lakebed.reports.table import (
+    CheckReport,
+    ConfigReport,
+    FilesReport,
+    IndexesReport,
+    LookupReport,
+    RowsReport,
+    SchemaReport,
+    SliceEntry,
+)
+from lakebed.reports.timeline import TimelineEntry, TimelineReport, WriteSummary
 
 if TYPE_CHECKING:
     from lakebed.services.doctor.finding import Finding
     from lakebed.services.doctor.under_way import UnderWay
 
-_number = partial(Column, align="right")
+_number = partial(GridColumn, align="right")
 _STATES = {
     "completed": "green",
     "inflight": "yellow",
@@ -35,12 +42,12 @@ _STATES = {
     "broken": "red",
     "unfinished": "red",
 }
-_META_RANK = 1_000_000  # Meta columns give way first; of the others, later ones before earlier ones.
-_FACTS = (Column("", style="bold"), Column("", fit="wrap"))
+_META_RANK = 1_000_000  # Meta columns are dropped first, then columns from right to left.
+_FACTS = (GridColumn("", style="bold"), GridColumn("", fit="wrap"))
 
 
 def describe(report: Report) -> Iterator[Grid | str]:
-    """The tables that show a report, and remarks about it."""
+    """A report as grids and remarks."""
     match report:
         case TimelineReport():
             return _timeline(report)
@@ -69,22 +76,22 @@ def describe(report: Report) -> Iterator[Grid | str]:
 
 
 _TIMELINE = (
-    Column("requested", style="cyan"),
-    Column("requested at", rank=9),
-    Column("action"),
-    Column("state", rank=1, styles=_STATES),
-    Column("completed", rank=10, style="cyan"),
-    Column("completed at", rank=6),
+    GridColumn("requested", style="cyan"),
+    GridColumn("requested at", rank=9),
+    GridColumn("action"),
+    GridColumn("state", rank=1, styles=_STATES),
+    GridColumn("completed", rank=10, style="cyan"),
+    GridColumn("completed at", rank=6),
     _number("took", rank=5),
-    Column("operation", rank=4),
+    GridColumn("operation", rank=4),
     _number("inserted", rank=2),
     _number("updated", rank=2),
     _number("deleted", rank=2),
     _number("files", rank=8),
     _number("size", rank=7),
 )
-_MEASURED = (Column("record index", rank=11), Column("phases", rank=12))
-"""What lakebed's own writes say of themselves."""
+_MEASURED = (GridColumn("record index", rank=11), GridColumn("phases", rank=12))
+"""Columns for metrics, which only lakebed's own writes record."""
 
 
 def _timeline(report: TimelineReport) -> Iterator[Grid | str]:
@@ -112,7 +119,7 @@ def _timeline_row(entry: TimelineEntry) -> tuple[str, ...]:
     )
 
 
-def _written_cells(written: Written | None) -> tuple[str, ...]:
+def _written_cells(written: WriteSummary | None) -> tuple[str, ...]:
     if written is None:
         return (NOTHING,) * 8
     rows = (f"{number:,}" for number in (written.inserted, written.updated, written.deleted, written.files))
@@ -120,17 +127,17 @@ def _written_cells(written: Written | None) -> tuple[str, ...]:
 
 
 def _measured_cells(metrics: Mapping[str, int]) -> tuple[str, str]:
-    """How many of the keys that a write looked for were found, and in how many shards; and what its phases took."""
+    """Lookups in the record index (keys found, keys looked up, shards), and durations of the phases of a write."""
     probed, found, shards = (metrics.get(name, 0) for name in ("keys_probed", "keys_found", "shards_probed"))
     phases = [f"{name[:-3]} {duration(taken / 1000)}" for name, taken in metrics.items() if name.endswith("_ms")]
     index = f"{found:,} of {count(probed, 'key')}, {count(shards, 'shard')}" if probed else NOTHING
     return index, ", ".join(phases) or NOTHING
 
 
-_FILES: tuple[Column, ...] = (
-    Column("partition", fit="shorten"),
-    Column("file group", fit="shorten", style="cyan"),
-    Column("base instant", rank=1),
+_FILES: tuple[GridColumn, ...] = (
+    GridColumn("partition", fit="shorten"),
+    GridColumn("file group", fit="shorten", style="cyan"),
+    GridColumn("base instant", rank=1),
     _number("base size", rank=2),
     _number("logs"),
     _number("log size", rank=2),
@@ -158,7 +165,7 @@ def _slice_row(entry: SliceEntry) -> tuple[str, ...]:
 
 
 def _schema(report: SchemaReport) -> Iterator[Grid | str]:
-    columns = (Column("column", style="cyan"), Column("type", fit="wrap"), Column("nullable"))
+    columns = (GridColumn("column", style="cyan"), GridColumn("type", fit="wrap"), GridColumn("nullable"))
     yield grid(columns, [(c.name, c.type, "yes" if c.nullable else "no") for c in report.columns])
 
 
@@ -180,7 +187,7 @@ def _config(report: ConfigReport) -> Iterator[Grid | str]:
         ("being built", listed(report.metadata_partitions_inflight)),
     )
     yield grid(_FACTS, facts, has_header=False)
-    columns = (Column("property", style="cyan"), Column("value", fit="wrap"))
+    columns = (GridColumn("property", style="cyan"), GridColumn("value", fit="wrap"))
     yield grid(columns, tuple(report.properties.items()))
 
 
@@ -192,10 +199,10 @@ def _partition_folders(report: ConfigReport) -> str:
 
 def _indexes(report: IndexesReport) -> Iterator[Grid | str]:
     columns = (
-        Column("index", style="cyan"),
-        Column("kind", rank=2, fit="shorten"),
-        Column("columns", rank=1, fit="shorten"),
-        Column("state", styles=_STATES),
+        GridColumn("index", style="cyan"),
+        GridColumn("kind", rank=2, fit="shorten"),
+        GridColumn("columns", rank=1, fit="shorten"),
+        GridColumn("state", styles=_STATES),
         _number("shards", rank=1),
         _number("size", rank=1),
     )
@@ -210,10 +217,10 @@ def _indexes(report: IndexesReport) -> Iterator[Grid | str]:
 
 def _services(report: ServicesReport) -> Iterator[Grid | str]:
     columns = (
-        Column("service"),
-        Column("instant", style="cyan"),
-        Column("state", fit="wrap"),
-        Column("what it did", rank=1, fit="shorten"),
+        GridColumn("service"),
+        GridColumn("instant", style="cyan"),
+        GridColumn("state", fit="wrap"),
+        GridColumn("what it did", rank=1, fit="shorten"),
     )
     if not report.services:
         yield f"nothing to do for {report.table}"
@@ -221,7 +228,7 @@ def _services(report: ServicesReport) -> Iterator[Grid | str]:
     rows = []
     for entry in report.services:
         did = tuple(f"{name} {number:,}" for name, number in entry.counts.items())
-        state = " ".join(entry.state.split())  # What went wrong has a line of its own for the hint.
+        state = " ".join(entry.state.split())  # An error has its hint on a second line.
         rows.append((entry.service, entry.instant or NOTHING, state, listed(did)))
     yield grid(columns, rows)
 
@@ -229,10 +236,10 @@ def _services(report: ServicesReport) -> Iterator[Grid | str]:
 def _check(report: CheckReport) -> Iterator[Grid | str]:
     check = report.check
     columns = (
-        Column("difference"),
-        Column("key", style="cyan", fit="wrap"),
-        Column("the index says", rank=1, fit="wrap"),
-        Column("it is", rank=1, fit="wrap"),
+        GridColumn("difference"),
+        GridColumn("key", style="cyan", fit="wrap"),
+        GridColumn("the index says", rank=1, fit="wrap"),
+        GridColumn("it is", rank=1, fit="wrap"),
     )
     if check.examples:
         yield grid(columns, [(e.what, e.key, e.indexed or NOTHING, e.stored or NOTHING) for e in check.examples])
@@ -249,9 +256,9 @@ def _check(report: CheckReport) -> Iterator[Grid | str]:
 def _doctor(report: DoctorReport) -> Iterator[Grid | str]:
     if any(finding.outcome is not None for finding in report.findings):
         columns = (
-            Column("finding"),
-            Column("place", style="cyan", fit="wrap"),
-            Column("outcome", fit="wrap", styles={"repaired": "green"}),
+            GridColumn("finding"),
+            GridColumn("place", style="cyan", fit="wrap"),
+            GridColumn("outcome", fit="wrap", styles={"repaired": "green"}),
         )
         yield grid(columns, [(f.kind, f.place, f.outcome or f"by hand: {f.repair}") for f in report.findings])
     else:
@@ -262,10 +269,10 @@ def _doctor(report: DoctorReport) -> Iterator[Grid | str]:
 
 
 _UNDER_WAY = (
-    Column("under way", style="cyan", fit="wrap"),
-    Column("action"),
-    Column("state", styles=_STATES),
-    Column("owner", rank=2, fit="shorten"),
+    GridColumn("under way", style="cyan", fit="wrap"),
+    GridColumn("action"),
+    GridColumn("state", styles=_STATES),
+    GridColumn("owner", rank=2, fit="shorten"),
     _number("last sign of life"),
     _number("dead in", rank=1),
     _number("staged", rank=3),
@@ -310,7 +317,7 @@ def _verdict(report: DoctorReport) -> str:
     if repaired or report.is_healthy:
         return f"{count(len(findings), 'finding')}, {repaired} repaired"
     safe = sum(finding.is_safe and finding.outcome is None for finding in findings)
-    return f"{count(len(findings), 'finding')}, {safe} of which --repair puts right"
+    return f"{count(len(findings), 'finding')}, {safe} of which --repair fixes"
 
 
 def _rows(report: RowsReport) -> Iterator[Grid | str]:
@@ -332,13 +339,13 @@ def _data_grid(table: pa.Table) -> Grid:
     return grid(columns, list(zip(*cells, strict=True)))
 
 
-def _data_column(field: pa.Field, number: int) -> Column:
+def _data_column(field: pa.Field, number: int) -> GridColumn:
     kind = field.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _number(field.name, rank=number)
     if field.name in META_COLUMNS:
-        return Column(field.name, rank=_META_RANK + number, fit="shorten", style="dim")
-    return Column(field.name, rank=number, fit="whole" if pa.types.is_temporal(kind) else "shorten")
+        return GridColumn(field.name, rank=_META_RANK + number, fit="shorten", style="dim")
+    return GridColumn(field.name, rank=number, fit="whole" if pa.types.is_temporal(kind) else "shorten")
 
 
 def _cell(value: object) -> str:
@@ -365,11 +372,11 @@ def _explanation(report: Explanation) -> Iterator[Grid | str]:
     yield grid(_FACTS, facts, has_header=False)
     if report.steps:
         columns = (
-            Column("index", style="cyan"),
-            Column("used", styles={"yes": "green", "no": "dim"}),
+            GridColumn("index", style="cyan"),
+            GridColumn("used", styles={"yes": "green", "no": "dim"}),
             _number("slices before", rank=1),
             _number("after", rank=1),
-            Column("why", fit="wrap"),
+            GridColumn("why", fit="wrap"),
         )
         yield grid(columns, [_step_row(step) for step in report.steps])
 

@@ -1,4 +1,4 @@
-"""How values are spelled for people: sizes, durations, times, cells."""
+"""Formats values for people: sizes, durations, times, counts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def size(count: int) -> str:
-    """Bytes in the unit that leaves at most four digits before the point: `853 B`, `1.0 MiB`."""
+    """Bytes with a binary unit: `853 B`, `1.0 MiB`."""
     amount, unit = float(count), 0
     while round(amount, 1) >= 1024 and unit < len(_UNITS) - 1:
         amount, unit = amount / 1024, unit + 1
@@ -15,7 +15,7 @@ def size(count: int) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A time span in its natural unit: `0.4 ms`, `12 ms`, `6.4 s`, `3 min 05 s`, `2 h 07 min`."""
+    """A duration: `0.4 ms`, `12 ms`, `6.4 s`, `3 min 05 s`, `2 h 07 min`."""
     if seconds is None:
         return NOTHING
     if seconds < 0.00995:
@@ -34,17 +34,17 @@ def count(number: int, noun: str) -> str:
 
 
 def readable(iso: str | None) -> str:
-    """An ISO 8601 time to the second, with a space between date and time."""
+    """An ISO 8601 time without fractions, with a space between date and time."""
     return NOTHING if iso is None else iso[:19].replace("T", " ")
 
 
 def listed(words: tuple[str, ...]) -> str:
-    """Words with commas between them."""
+    """Words separated by commas."""
     return ", ".join(words) or NOTHING
 
 
 def printable(text: str) -> str:
-    """`text` on one line: line breaks, terminal escapes and the like as backslash escapes."""
+    """`text` on one line, with line breaks and control characters as backslash escapes."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,36 +1,39 @@
-"""Reading one file slice: the unit of work of every scan. Runs in this process or in a Spark worker alike."""
+"""Reads one file slice: the unit of work of every scan, in this process or in a Spark worker."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from lakebed.errors import CorruptTableError
+from lakebed.errors import CorruptTableError, UnsupportedTableError
 from lakebed.filter.evaluate import to_arrow
 from lakebed.filter.keys import key_columns, record_keys
 from lakebed.filter.predicate import Predicate, columns_of
 from lakebed.format.arrow import empty_table, flag_array, flags_of, text_array
 from lakebed.format.avro.schema import arrow_schema
+from lakebed.format.guard import decoding
 from lakebed.format.log.blocks import decode_deletes, decode_records
 from lakebed.format.log.file import BlockKind, HeaderKey
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_TIME
-from lakebed.read.base_file import PARQUET, read_base_file
-from lakebed.read.conform import conform_array, conform_table
-from lakebed.read.derived import plan_columns
+from lakebed.read.columns import conform_array, conform_table, plan_columns
 from lakebed.read.keyed_files import HeldStorage, find_base_rows, find_block_rows, may_hold
-from lakebed.read.merge import Kind, Part, Rules, merge_rules, merge_slice
+from lakebed.read.merge import EventKind, Part, Rules, merge_rules, merge_slice
 from lakebed.storage import Storage
 from lakebed.view.blocks import CountedInstants, FiledBlock, load_blocks
 
-KEYS_FEW = 8
-"""Maximum number of keys of a slice to look up one by one; each reads a page of every column."""
+PARQUET = ".parquet"
+LOOKUP_KEYS_MAX = 8
+"""Maximum number of keys of a slice that are looked up one by one; each reads a page of every column."""
 IS_DELETED = "_hoodie_is_deleted"
+"""Name of a Boolean column that marks deletes in incoming rows and log records. Stored only if the table has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,8 @@ class SliceTask:
 
     @property
     def few_keys(self) -> tuple[str, ...]:
-        """The keys, if they are few enough to look up one by one; else none."""
-        is_few = self.keys is not None and 0 < len(self.keys) <= KEYS_FEW and self.config.has_meta_columns
+        """The keys, sorted, if they are few enough to look up one by one; else empty."""
+        is_few = self.keys is not None and 0 < len(self.keys) <= LOOKUP_KEYS_MAX and self.config.has_meta_columns
         return tuple(sorted(self.keys)) if is_few and self.keys else ()
 
     @property
@@ -64,7 +67,7 @@ class SliceTask:
 
     @property
     def needed_schema(self) -> pa.Schema:
-        """The columns that must be read: the returned ones, and those that select rows."""
+        """The columns that must be read: those returned, and those that select or merge rows."""
         needed = set(self.columns) | (columns_of(self.predicate) if self.predicate is not None else set())
         needed |= {COMMIT_TIME} if self.written_by is not None else set()
         needed |= set(key_columns(self.config)) if self.keys is not None else set()
@@ -74,7 +77,7 @@ class SliceTask:
 
 
 def read_slice(task: SliceTask) -> pa.Table:
-    """The rows of a file slice that the task asks for."""
+    """Reads the rows of a file slice that the task selects."""
     merged = bool(task.file_slice.logs)
     columns = plan_columns(task.needed_schema, task.file_slice.group.partition, task.config, merged=merged)
     rows = _merge(task, columns.stored) if merged else _read_base(task, columns.stored)
@@ -85,24 +88,24 @@ def read_slice(task: SliceTask) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class SliceKeys:
-    """The record keys of a slice's rows, and those that its log files delete, which may have been inserted again."""
+    """Record keys of a slice: of its rows, and those that its log files delete (a key may be in both)."""
 
     live: pa.Array
     deleted: pa.Array
 
 
 def read_keys(task: SliceTask) -> SliceKeys:
-    """The record keys of a file slice with log files."""
+    """Reads the record keys of a file slice with log files."""
     schema = plan_columns(task.needed_schema, task.file_slice.group.partition, task.config, merged=True).stored
     parts = load_parts(task, schema)
     rows = merge_slice(parts.base, parts.logs, parts.rules, schema)
-    deleted = [part.keys.filter(flag_array(part.kinds != Kind.RECORD)) for part in parts.logs]
+    deleted = [part.keys.filter(flag_array(part.kinds != EventKind.RECORD)) for part in parts.logs]
     return SliceKeys(record_keys(rows, task.config), pa.concat_arrays([text_array([]), *deleted]))
 
 
 @dataclass(frozen=True, slots=True)
 class SliceParts:
-    """What a file slice consists of, before it is merged: its base file, and its log blocks in merge order."""
+    """An unmerged file slice: its base file, and its log blocks in merge order."""
 
     base: Part | None
     logs: tuple[Part, ...]
@@ -111,7 +114,7 @@ class SliceParts:
 
 
 def load_parts(task: SliceTask, schema: pa.Schema, *, with_base: bool = True) -> SliceParts:
-    """The parts of a slice with the columns of `schema`: all rows, unless the task asks for a few keys."""
+    """Reads the columns of `schema` from each part of a slice: all rows, or those of the few keys of the task."""
     rules = merge_rules(task.config)
     ordering = () if rules is Rules.COMMIT_TIME else task.config.ordering_fields
     reader = HeldStorage(task.storage) if task.few_keys else task.storage
@@ -141,7 +144,7 @@ def _read_base(task: SliceTask, schema: pa.Schema) -> pa.Table | None:
 def _merge(task: SliceTask, schema: pa.Schema) -> pa.Table:
     parts = load_parts(task, schema)
     base, logs = parts.base, parts.logs
-    if task.keys is not None:  # Keys merge on their own: the others need not.
+    if task.keys is not None:  # Keys merge independently, so rows of other keys are dropped first.
         wanted = text_array(sorted(task.keys))
         base = None if base is None else base.with_keys(wanted)
         logs = tuple(part.with_keys(wanted) for part in logs)
@@ -172,9 +175,9 @@ def _block_parts(filed: FiledBlock, task: SliceTask, schema: pa.Schema, ordering
 def _record_part(
     table: pa.Table, config: TableConfig, ordering: Sequence[str], columns: frozenset[str] | None = None
 ) -> Part:
-    kinds = np.full(table.num_rows, Kind.RECORD, np.int8)
+    kinds = np.full(table.num_rows, EventKind.RECORD, np.int8)
     if IS_DELETED in table.schema.names:
-        kinds[flags_of(pc.is_in(table[IS_DELETED], value_set=flag_array(np.ones(1, bool))))] = Kind.DELETE
+        kinds[flags_of(pc.is_in(table[IS_DELETED], value_set=flag_array(np.ones(1, bool))))] = EventKind.DELETE
     orders = tuple(_one_array(table[name]) for name in ordering)
     return Part(record_keys(table, config), kinds, orders, table, columns)
 
@@ -182,7 +185,7 @@ def _record_part(
 def _delete_part(filed: FiledBlock, schema: pa.Schema, ordering: Sequence[str]) -> Part:
     deletes = decode_deletes(filed.block, path=filed.path)
     always = flags_of(deletes["always"])
-    kinds = np.where(always, Kind.DELETE_ALWAYS, Kind.DELETE).astype(np.int8)
+    kinds = np.where(always, EventKind.DELETE_ALWAYS, EventKind.DELETE).astype(np.int8)
     values = _one_array(deletes["ordering"])
     orders = tuple(
         _ordering_field(values, i, schema.field(name).type, len(ordering)) for i, name in enumerate(ordering)
@@ -191,7 +194,7 @@ def _delete_part(filed: FiledBlock, schema: pa.Schema, ordering: Sequence[str]) 
 
 
 def _ordering_field(values: pa.Array, index: int, wanted: pa.DataType, count: int) -> pa.Array:
-    """One of `count` ordering fields of deletes. Several come as a struct; null: a delete without an ordering value."""
+    """One of `count` ordering fields of deletes; several are stored as a struct. Null means no ordering value."""
     if values.null_count == len(values):
         return pa.nulls(len(values), wanted)
     return conform_array(pc.struct_field(values, str(index)) if count > 1 else values, wanted)
@@ -213,3 +216,54 @@ def _one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         return column
     joined = column.combine_chunks()
     return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)
+
+
+def read_base_file(storage: Storage, path: str, extension: str, wanted: pa.Schema) -> pa.Table:
+    """Those of the `wanted` columns that a base file has, with the file's types."""
+    reader = _READERS.get(extension)
+    if reader is None:
+        raise UnsupportedTableError(
+            f"{path}: base files of type {extension} are not supported",
+            hint="lakebed reads Parquet, ORC and Lance base files; rewrite the table in one of these formats",
+        )
+    return reader(storage, path, wanted)
+
+
+def _read_parquet(storage: Storage, path: str, wanted: pa.Schema) -> pa.Table:
+    file = storage.arrow_file(path)
+    with file, decoding(path, "the Parquet file"):
+        dictionaries = [field.name for field in wanted if pa.types.is_dictionary(field.type)]
+        parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us", read_dictionary=dictionaries)
+        return parquet.read(columns=[name for name in wanted.names if name in parquet.schema_arrow.names])
+
+
+def _read_orc(storage: Storage, path: str, wanted: pa.Schema) -> pa.Table:
+    from pyarrow import orc  # Deferred: ORC is rare, and takes time to load.
+
+    file = storage.arrow_file(path)
+    with file, decoding(path, "the ORC file"):
+        reader = orc.ORCFile(file)
+        return reader.read(columns=[name for name in wanted.names if name in reader.schema.names])
+
+
+def _read_lance(storage: Storage, path: str, wanted: pa.Schema) -> pa.Table:
+    try:
+        from lance.file import LanceFileReader  # Deferred: an optional dependency.
+    except ImportError as error:
+        raise UnsupportedTableError(
+            f"{path}: Lance base files need the package pylance", hint="pip install 'lakebed[lance]'"
+        ) from error
+    # The Lance reader takes only paths, and does not support every store.
+    with tempfile.NamedTemporaryFile(suffix=".lance") as copy:
+        copy.write(storage.get(path))
+        copy.flush()
+        with decoding(path, "the Lance file"):
+            table = LanceFileReader(copy.name).read_all().to_table()
+            return table.select([name for name in wanted.names if name in table.schema.names])
+
+
+_READERS: dict[str, Callable[[Storage, str, pa.Schema], pa.Table]] = {
+    PARQUET: _read_parquet,
+    ".orc": _read_orc,
+    ".lance": _read_lance,
+}

@@ -1,4 +1,4 @@
-"""The rows of a few keys in a file, without decoding the others: by page offsets and a key digest per row, cached."""
+"""Reads the rows of a few keys from a file without decoding others, by cached page offsets and key digests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.format.arrow import ArrowArray, text_array
-from lakebed.format.log.blocks import holds_bytes
+from lakebed.format.hfile.arrow import binary_buffers
+from lakebed.format.log.blocks import find_avro_records, holds_bytes
 from lakebed.format.log.file import BlockKind, HeaderKey
 from lakebed.format.parquet_pages import ParquetPages, RowGroup
 from lakebed.model.source import ByteSource, BytesSource
@@ -21,18 +22,18 @@ from lakebed.storage.cache import FileCache
 from lakebed.view.blocks import FiledBlock
 
 HELD_BYTES_MAX = 256 << 20
-"""Size of the cache in bytes: digests of sixty million keys, less what log files take."""
+"""Size in bytes of the cache of digests and log files; enough for the digests of sixty million keys."""
 DECODED_BYTES_MAX = 128 << 20
-"""Size in bytes of the cache of decoded rows around the last lookups: some writers' pages are slow to decode."""
+"""Size in bytes of the cache of decoded pages: those of some writers are slow to decode."""
 _ABOUT_A_FOOTER = 64 << 10
 _REMOTE_BYTES = 16 << 20
-"""Maximum size in bytes of a remote file that is read whole, which is faster than a request per page."""
+"""Maximum size in bytes of a remote file that is read whole: faster than a request per page."""
 _WINDOW = 8
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64)
 
 
 class KeyedFile:
-    """A Parquet file, and a short digest of each row's key: rows with another digest have another key."""
+    """A Parquet file with a digest of each row's key. Rows with different digests have different keys."""
 
     def __init__(self, source: ByteSource, key_column: str) -> None:
         self.pages = ParquetPages(source, self._decode_once)
@@ -63,7 +64,7 @@ class KeyedFile:
 
 
 class HeldRows:
-    """Decoded rows of a file. Keeps a reference to the file, so that its id is not reused."""
+    """Decoded rows of a file. Holds the file too, because the cache key contains its `id`, which must not be reused."""
 
     def __init__(self, table: pa.Table, pages: ParquetPages) -> None:
         self.table = table
@@ -77,14 +78,14 @@ class HeldRows:
 
 
 class HeldBytes:
-    """The content of a file."""
+    """The cached content of a file."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
 
     @property
     def nbytes(self) -> int:
-        """Its length."""
+        """Size in bytes."""
         return len(self.data)
 
 
@@ -93,7 +94,7 @@ _DECODED = FileCache(DECODED_BYTES_MAX)
 
 
 def keyed_file(storage: Storage, path: str, size: int, key_column: str) -> KeyedFile:
-    """A Parquet file of the table, opened for key lookups."""
+    """Opens a Parquet file of the table for key lookups; cached."""
     return HELD.find(
         (storage.url, path, size, key_column),
         KeyedFile,
@@ -102,7 +103,7 @@ def keyed_file(storage: Storage, path: str, size: int, key_column: str) -> Keyed
 
 
 class HeldStorage:
-    """Reads whole files, each once."""
+    """Reads whole files through the cache."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -113,16 +114,14 @@ class HeldStorage:
 
 
 def key_digests(keys: ArrowArray) -> npt.NDArray[np.uint32]:
-    """A number per key, from its length and four samples of its bytes: all of them, up to 32 bytes or nearly so."""
-    from lakebed.format.hfile.arrow import binary_buffers
-
+    """A 32-bit digest per key, of its length and four samples of 8 bytes: all bytes of most keys up to 32 bytes."""
     data, offsets = binary_buffers(keys)
     first, end = int(offsets[0]), int(offsets[-1])
     padded = np.zeros(end - first + _WINDOW, np.uint8)
     padded[: end - first] = data[first:end]
     windows = np.ndarray((len(padded) - _WINDOW + 1,), "<u8", padded.data, strides=(1,))
     lengths = np.diff(offsets)
-    # The window of a short key has bytes of the next one: they are shifted out.
+    # The window of a short key contains bytes of the next key, which are shifted out.
     beyond = (8 * np.maximum(_WINDOW - lengths, 0)).astype(np.uint64)
     mixed = lengths.astype(np.uint64)
     for third, factor in enumerate(_FACTORS):
@@ -137,9 +136,11 @@ def key_digests(keys: ArrowArray) -> npt.NDArray[np.uint32]:
 def _windows_at(
     windows: npt.NDArray[np.uint64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], third: int
 ) -> npt.NDArray[np.uint64]:
-    """Eight bytes of each key, so many thirds of the way from its first to its last ones."""
+    """Eight bytes of each key, at `third`/3 of the way from its first to its last window."""
     length = int(lengths.max(initial=0))
-    if length >= _WINDOW and length == lengths.min(initial=length):  # Equally long: no need to look where each begins.
+    if length >= _WINDOW and length == lengths.min(
+        initial=length
+    ):  # All keys have the same length, so windows are evenly spaced.
         return windows[(length - _WINDOW) * third // 3 :: length][: len(lengths)]
     return windows[starts + np.maximum(lengths - _WINDOW, 0) * third // 3]
 
@@ -151,33 +152,31 @@ def _source(storage: Storage, path: str, size: int) -> ByteSource:
 
 
 _ROWS_MAX = 64
-"""Maximum number of candidate rows; with more, digests are not selective enough and all rows are read."""
+"""Maximum number of candidate rows; with more, the whole file is read."""
 
 
 def find_base_rows(
     storage: Storage, path: str, size: int, columns: Sequence[str], keys: Sequence[str]
 ) -> pa.Table | None:
-    """The given columns of the rows of `keys` in a Parquet base file; None if the whole file must be read."""
+    """Columns of the rows of `keys` in a Parquet base file; None if the whole file must be read."""
     return _find_rows(keyed_file(storage, path, size, RECORD_KEY), columns, keys)
 
 
 def find_block_rows(filed: FiledBlock, columns: Sequence[str], keys: Sequence[str], url: str) -> pa.Table | None:
-    """Likewise for the records of a log block of the table at `url`."""
+    """Like `find_base_rows`, for the records of a log block of the table at `url`."""
     block = filed.block
     if block.kind is BlockKind.PARQUET_DATA:
         source = BytesSource(block.content, filed.path)
         held = HELD.find((url, filed.path, block.offset), KeyedFile, lambda: KeyedFile(source, RECORD_KEY))
         return _find_rows(held, columns, keys)
     if block.kind is BlockKind.AVRO_DATA:
-        from lakebed.format.log.blocks import find_avro_records
-
         schema = block.header.get(HeaderKey.SCHEMA, "")
         return find_avro_records(block, schema, columns, [key.encode() for key in keys], path=filed.path)
     return None
 
 
 def may_hold(filed: FiledBlock, keys: Sequence[str]) -> bool:
-    """Whether a block of Avro records or deletes mentions one of a few keys; without any: true."""
+    """Whether a block of Avro records or deletes may contain one of the keys; true if `keys` is empty."""
     return not keys or any(holds_bytes(filed.block, key.encode()) for key in keys)
 
 

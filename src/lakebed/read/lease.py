@@ -1,4 +1,4 @@
-"""Reading under a lease, which protects a snapshot from cleaning."""
+"""Reads under a lease, which protects a snapshot from cleaning."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from lakebed.errors import CorruptTableError, InvalidInputError, LakebedError, SnapshotExpiredError
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.read.as_of import Completion, completion_as_of
-from lakebed.read.scan import ScanPlan, plan_scan, take_snapshot
+from lakebed.read.scan import ScanPlan, plan_scan
+from lakebed.read.snapshot import Completion, completion_as_of, take_snapshot
 from lakebed.table import TableHandle, TableState
 from lakebed.transaction.heartbeats import Heartbeat, Timing
 from lakebed.transaction.leases import start_lease
@@ -19,9 +19,9 @@ _TRIES = 5
 
 
 def take_lease(handle: TableHandle, ports: Ports, timing: Timing, as_of: object = None) -> Heartbeat:
-    """A lease on the snapshot at `as_of`, or on the newest one; its `instant` is the completion time of the snapshot.
+    """Takes a lease on the snapshot at `as_of`, or on the newest; its `instant` is the snapshot's completion time.
 
-    SnapshotExpiredError if a clean was faster: at once if `as_of` is given, else only if that happens at every attempt.
+    Raises SnapshotExpiredError if a clean was faster. Without `as_of` it first tries again with a newer snapshot.
     """
     for _ in range(_TRIES):
         state = handle.state()
@@ -46,7 +46,7 @@ def take_lease(handle: TableHandle, ports: Ports, timing: Timing, as_of: object 
 
 
 def _point(state: TableState, as_of: object) -> InstantTime:
-    """Completion time of the newest write of the snapshot: while that write exists, so do those before it."""
+    """Completion time of the newest write of the snapshot; writes before it cannot be rolled back before it is."""
     stand = None if as_of is None else completion_as_of(state, as_of)
     done = [i.completed_at for i in state.timeline.commits() if i.completed_at is not None]
     points = [point for point in done if stand is None or point <= stand]
@@ -58,12 +58,13 @@ def _point(state: TableState, as_of: object) -> InstantTime:
 def _find_rival(handle: TableHandle, before: TableState, paths: set[str]) -> str | None:
     """The clean that may have deleted files of a snapshot since; None if there is none.
 
-    A clean that is requested and not in flight checks leases before it deletes anything.
+    A clean that is requested but not yet in flight checks leases before it deletes anything.
     """
     after, seen = handle.state(), {*before.timeline.completed()}
     gone = seen - {*after.timeline.completed()}
     if gone:
-        return f"whoever took {min(i.requested_at for i in gone)} off the timeline"  # With it, cleans may be gone.
+        # Cleans may have been removed with it.
+        return f"the process that removed {min(i.requested_at for i in gone)} from the timeline"
     for clean in after.timeline:
         is_begun = clean.state is State.INFLIGHT or (clean.is_completed and clean not in seen)
         if clean.action is Action.CLEAN and is_begun and not paths.isdisjoint(_cleaned(after, clean)):
@@ -72,7 +73,7 @@ def _find_rival(handle: TableHandle, before: TableState, paths: set[str]) -> str
 
 
 def _cleaned(state: TableState, clean: Instant) -> frozenset[str]:
-    """The files that a clean has deleted or, while it is pending, that it may delete."""
+    """Files that a clean has deleted or, while it is pending, may delete."""
     if clean.is_completed:
         files: Mapping[str, Sequence[str]] = state.documents.clean(clean).deleted_files
     else:
@@ -84,7 +85,7 @@ def _cleaned(state: TableState, clean: Instant) -> frozenset[str]:
 def plan_leased(
     handle: TableHandle, lease: Heartbeat, columns: Sequence[str] | None, where: str | None, mode: str
 ) -> ScanPlan:
-    """The scan of the snapshot that a lease is on."""
+    """Plans a scan of the leased snapshot."""
     state, point = handle.state(), Completion(lease.instant)
     _check_not_undone(state, lease)
     try:
@@ -117,7 +118,7 @@ def _explained(handle: TableHandle, lease: Heartbeat | None, error: CorruptTable
     except SnapshotExpiredError as expired:
         return expired
     except LakebedError:
-        return error  # There is more amiss than that.
+        return error  # The first error tells more.
     return _taken(cleans[-1], error.path) if cleans else error
 
 

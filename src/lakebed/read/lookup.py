@@ -1,4 +1,4 @@
-"""Rows by record key, through the record index."""
+"""Looks up rows by record key, through the record index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakebed.table import TableState
 
 
 def lookup_keys(state: TableState, keys: Iterable[str], columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of `keys`, as `_hoodie_record_key` spells them; absent keys return no row.
+    """The rows with these record keys (values of `_hoodie_record_key`); absent keys return no row.
 
     Partitions that the index does not cover are scanned.
     """
@@ -37,7 +37,7 @@ def lookup_keys(state: TableState, keys: Iterable[str], columns: Sequence[str] |
 
 
 def _find_groups(state: TableState, metadata: MetadataTable, keys: Sequence[str]) -> dict[FileGroupId, set[str]]:
-    """The file groups that may contain keys, with the keys; all file groups if the index was dropped meanwhile."""
+    """The file groups that may contain the keys, and which; all file groups if the index was dropped meanwhile."""
     by_group: dict[FileGroupId, set[str]] = {}
     try:
         for key, places in find_locations(metadata, keys).items():
@@ -46,7 +46,7 @@ def _find_groups(state: TableState, metadata: MetadataTable, keys: Sequence[str]
     except CorruptTableError:
         if not metadata.has_changed():
             raise
-        metadata.do_without((KEY_INDEX,), "it was dropped or built anew while keys were looked up")
+        metadata.do_without((KEY_INDEX,), "it was dropped or rebuilt while keys were looked up")
     if KEY_INDEX in metadata.find_dropped() or not metadata.has(KEY_INDEX):
         return {file_slice.group: set(keys) for file_slice in state.latest_slices}
     for group in outside_window(state):
@@ -60,7 +60,7 @@ def _checked(keys: Iterable[str]) -> tuple[str, ...]:
         if not isinstance(key, str):
             raise InvalidInputError(
                 f"record keys are text, not {type(key).__name__}: {key!r}",
-                hint="spell keys as the column _hoodie_record_key does, e.g. 'k1', or 'a:1,b:2' for two key columns",
+                hint="give keys as in the column _hoodie_record_key, e.g. 'k1', or 'a:1,b:2' for two key columns",
             )
     check_texts(wanted, "the record key")
     return wanted

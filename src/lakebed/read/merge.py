@@ -1,9 +1,8 @@
-"""Merging the records of a file slice: base file and log blocks to one row per key, column-wise.
+"""Merges the records of a file slice, base file and log blocks, into one row per key, column-wise.
 
-Every base row whose key occurs in the logs, every log record and every delete is an *event* of its key. Events of a
-key are put in order of writing; the merge rules decide which of them are accepted; the last accepted one is the key's
-row, or removes it. Where blocks hold only some columns (partial updates), each column comes from the last accepted
-event that has it.
+Every base row whose key occurs in the logs, every log record and every delete is an *event* of its key. The events of a
+key are sorted by the order of writing, the merge rules decide which are accepted, and the last accepted one is the row
+of the key or deletes it. In partial updates, each column comes from the last accepted event that has it.
 """
 
 from __future__ import annotations
@@ -19,25 +18,24 @@ import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedTableError
 from lakebed.format.arrow import empty_table, flag_array, flags_of, ints_of, number_array, position_array
+from lakebed.kernels.buffers import Bools, Int64s
 from lakebed.kernels.events import accept_events
 from lakebed.model.config import TableConfig
 from lakebed.model.words import MergeMode
 
 _ABSENT = number_array(np.array([-1], np.int32), pa.int32())[0]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 class Rules(IntEnum):
-    """Which events of a key are accepted, given in order of writing."""
+    """Which events of a key are accepted, in the order of writing."""
 
-    COMMIT_TIME = 0  # each one
-    EVENT_TIME = 1  # those not older, by ordering value, than the one accepted before; deletes without a value always
-    OVERWRITE_V6 = 2  # version 6, latest payload: by ordering value among the logs, which then replace the base row
-    EVENT_TIME_V6 = 3  # version 6, default payload: likewise, but an older log record loses against the base row
+    COMMIT_TIME = 0  # all
+    EVENT_TIME = 1  # those whose ordering value is not less than the last accepted one's; deletes without a value
+    OVERWRITE_V6 = 2  # version 6, latest payload: by ordering value among log records, which then replace the base row
+    EVENT_TIME_V6 = 3  # version 6, default payload: the same, but an older log record loses to the base row
 
 
-class Kind(IntEnum):
+class EventKind(IntEnum):
     """What an event does to its key."""
 
     RECORD = 0
@@ -47,7 +45,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Events of one log block, or of a base file, in order of writing.
+    """Events of one log block or a base file, in the order of writing.
 
     `ordering` has one array per ordering field. `rows` is None for delete blocks. `columns` names the columns that a
     partial update carries; None means all.
@@ -60,10 +58,10 @@ class Part:
     columns: frozenset[str] | None = None
 
     def with_keys(self, wanted: pa.Array) -> Part:
-        """The events of some keys."""
+        """The events whose key is among `wanted`."""
         return self.take(np.flatnonzero(flags_of(pc.is_in(self.keys, value_set=wanted))))
 
-    def take(self, positions: Ints) -> Part:
+    def take(self, positions: Int64s) -> Part:
         """The events at `positions`."""
         taken = position_array(positions)
         ordering = tuple(values.take(taken) for values in self.ordering)
@@ -72,8 +70,8 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
-    """The rows of a slice, how many keys are in its logs, and for how many of them it differs from its base file."""
+class MergedRows:
+    """The merged rows of a slice, the number of keys in its logs, and counts of changes relative to its base file."""
 
     rows: pa.Table
     log_keys: int = 0
@@ -84,10 +82,10 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """Merged log blocks: applied in the order of these fields, they have the same effect on any base file.
+    """Log blocks merged without their base file. Applied in the order of these fields, they have the same effect.
 
-    `always` are keys whose older records are deleted, whatever their ordering values; `rows` are records, soft deletes
-    among them; `deletes` apply by their ordering values. A key is in one of the latter two at most.
+    `always` are keys whose older records are deleted, whatever their ordering values. `rows` are records, soft deletes
+    among them. `deletes` apply by ordering value. A key is in at most one of `rows` and `deletes`.
     """
 
     always: pa.Array
@@ -97,19 +95,19 @@ class Folded:
 
     @property
     def is_writable(self) -> bool:
-        """Whether log blocks can hold it: one without all of its ordering values always applies."""
+        """Whether log blocks can express it: a delete that lacks an ordering value would always apply."""
         return not any(values.null_count for values in self.ordering)
 
 
 def merge_slice(base: Part | None, logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> pa.Table:
-    """The rows of a slice. `rows` of all parts conform to `schema`."""
+    """Merges a slice. The `rows` of all parts conform to `schema`."""
     return merge_counted(base, logs, rules, schema).rows
 
 
-def merge_counted(base: Part | None, logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> Merged:
-    """The rows of a slice, with counts. `rows` of all parts conform to `schema`."""
+def merge_counted(base: Part | None, logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> MergedRows:
+    """Merges a slice, and counts. The `rows` of all parts conform to `schema`."""
     if not logs:
-        return Merged(empty_table(schema) if base is None or base.rows is None else base.rows)
+        return MergedRows(empty_table(schema) if base is None or base.rows is None else base.rows)
     keys = pa.concat_arrays([part.keys for part in logs]).dictionary_encode()
     codes = ints_of(keys.indices)
     if base is None or base.rows is None:
@@ -117,7 +115,7 @@ def merge_counted(base: Part | None, logs: Sequence[Part], rules: Rules, schema:
         return events.counted(_take_winners(list(logs), events, schema), base_count=0)
     base_codes = ints_of(pc.fill_null(pc.index_in(base.keys, value_set=keys.dictionary), _ABSENT))
     positions = _first_positions(base_codes)
-    # Partial updates take columns from base rows; else a base row either stays where it is, or none of it is needed.
+    # Only partial updates need columns of base rows here; otherwise a base row is kept whole or dropped.
     is_partial = any(part.columns is not None for part in logs)
     parts = [(base if is_partial else replace(base, rows=None)).take(positions), *logs]
     events = _accept(parts, np.concatenate([base_codes[positions], codes]), len(positions), rules)
@@ -130,17 +128,17 @@ def merge_counted(base: Part | None, logs: Sequence[Part], rules: Rules, schema:
 
 
 def fold_logs(logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> Folded:
-    """Merges log blocks with all columns, without their base file."""
+    """Merges log blocks that have all columns, without their base file."""
     keys = pa.concat_arrays([part.keys for part in logs])
     events = _accept(logs, ints_of(keys.dictionary_encode().indices), 0, rules)
     rows, row_of, has_row = _rows_of_events(logs, schema)
     last = events.last_per_key(events.accepted)
     stays = events.written[last]
     recorded = has_row[stays]
-    # What follows a delete that always applies is not compared with anything older; without it, it would be.
-    always = events.last_per_key(events.accepted & (events.kinds == Kind.DELETE_ALWAYS))
+    # Keep unconditional deletes: events after one are not compared with older events.
+    always = events.last_per_key(events.accepted & (events.kinds == EventKind.DELETE_ALWAYS))
     wiped = events.written[always[always >= 0]]
-    deleted = stays[~recorded & (events.kinds[last] == Kind.DELETE)]
+    deleted = stays[~recorded & (events.kinds[last] == EventKind.DELETE)]
     if rules is Rules.COMMIT_TIME:
         wiped, deleted = stays[~recorded], stays[:0]
     ordering = [pa.concat_arrays(list(arrays)) for arrays in zip(*(part.ordering for part in logs), strict=True)]
@@ -154,35 +152,35 @@ def fold_logs(logs: Sequence[Part], rules: Rules, schema: pa.Schema) -> Folded:
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """Events sorted by key, then by order of writing.
+    """Events sorted by key, then by the order of writing.
 
-    `written` is an event's place in order of writing, `starts` where each key begins.
+    `written` has the position of each event in the order of writing, `starts` the first event of each key.
     """
 
-    written: Ints
-    starts: Ints
+    written: Int64s
+    starts: Int64s
     kinds: npt.NDArray[np.int8]
     accepted: Bools
 
-    def last_per_key(self, chosen: Bools) -> Ints:
-        """For each key the position of its last chosen event, -1 if it has none."""
+    def last_per_key(self, chosen: Bools) -> Int64s:
+        """For each key, the index of its last chosen event; -1 if it has none."""
         positions = np.where(chosen, np.arange(len(chosen)), -1)
-        last: Ints = np.maximum.reduceat(positions, self.starts) if len(positions) else positions
+        last: Int64s = np.maximum.reduceat(positions, self.starts) if len(positions) else positions
         return last
 
-    def live(self, *, until: int | None = None) -> Ints:
-        """The records that are the last accepted event of their key; `until`: of those written before that place."""
+    def live(self, *, until: int | None = None) -> Int64s:
+        """Positions (as in `written`) of records that are the last accepted event of their key; those below `until`."""
         last = self.last_per_key(self.accepted)
-        places = self.written[last[self.kinds[last] == Kind.RECORD]]
+        places = self.written[last[self.kinds[last] == EventKind.RECORD]]
         return places if until is None else places[places < until]
 
-    def counted(self, rows: pa.Table, *, base_count: int) -> Merged:
-        """Counts of the merged keys; the first `base_count` events in order of writing are base rows."""
+    def counted(self, rows: pa.Table, *, base_count: int) -> MergedRows:
+        """`rows` with counts of the merged keys. The first `base_count` events that were written are base rows."""
         last = self.last_per_key(self.accepted)
-        is_live = self.kinds[last] == Kind.RECORD
+        is_live = self.kinds[last] == EventKind.RECORD
         had_row = self.written[self.starts] < base_count
         changed = is_live & (self.written[last] >= base_count)
-        return Merged(
+        return MergedRows(
             rows,
             log_keys=len(self.starts),
             updates=int((changed & had_row).sum()),
@@ -191,19 +189,20 @@ class _Events:
         )
 
 
-def _accept(parts: Sequence[Part], codes: Ints, base_count: int, rules: Rules) -> _Events:
+def _accept(parts: Sequence[Part], codes: Int64s, base_count: int, rules: Rules) -> _Events:
     written = np.argsort(codes, kind="stable")
     keys = codes[written]
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else np.empty(0, np.int64)
     kinds = np.concatenate([part.kinds for part in parts])[written]
     if rules is Rules.COMMIT_TIME:
         return _Events(written, starts, kinds, np.ones(len(keys), bool))
-    ranks = _rank_ordering(parts)[written]
+    ordering = [pa.chunked_array(arrays) for arrays in zip(*(part.ordering for part in parts), strict=True)]
+    ranks = rank_rows(ordering, len(keys))[written]
     return _Events(written, starts, kinds, accept_events(starts, kinds, ranks, written < base_count, int(rules)))
 
 
 def _take_winners(parts: Sequence[Part], events: _Events, schema: pa.Schema) -> pa.Table:
-    """The rows of live records, as far as their parts have rows."""
+    """The rows of live records, from parts that have rows."""
     rows, row_of, has_row = _rows_of_events(parts, schema)
     if all(part.columns is None for part in parts):
         live = events.live()
@@ -211,19 +210,19 @@ def _take_winners(parts: Sequence[Part], events: _Events, schema: pa.Schema) -> 
     return _take_columns(parts, events, rows, row_of)
 
 
-def _rows_of_events(parts: Sequence[Part], schema: pa.Schema) -> tuple[pa.Table, Ints, Bools]:
-    """All rows of parts, and for each event, in order of writing, which of them is its own, and whether it has one."""
+def _rows_of_events(parts: Sequence[Part], schema: pa.Schema) -> tuple[pa.Table, Int64s, Bools]:
+    """All rows of the parts; for each event, in the order of writing, the number of its row and whether it has one."""
     rows = pa.concat_tables([part.rows for part in parts if part.rows is not None] or [empty_table(schema)])
     has_row = np.concatenate([np.full(len(part.kinds), part.rows is not None) for part in parts])
     return rows.unify_dictionaries(), np.cumsum(has_row) - 1, has_row
 
 
-def _take_columns(parts: Sequence[Part], events: _Events, rows: pa.Table, row_of: Ints) -> pa.Table:
+def _take_columns(parts: Sequence[Part], events: _Events, rows: pa.Table, row_of: Int64s) -> pa.Table:
     """Each column from the last accepted record, since the last accepted delete, that carries it."""
-    alive = events.kinds[events.last_per_key(events.accepted)] == Kind.RECORD
+    alive = events.kinds[events.last_per_key(events.accepted)] == EventKind.RECORD
     of_part = np.repeat(np.arange(len(parts)), [len(part.kinds) for part in parts])[events.written]
-    is_record = events.accepted & (events.kinds == Kind.RECORD)
-    deleted_at = events.last_per_key(events.accepted & (events.kinds != Kind.RECORD))
+    is_record = events.accepted & (events.kinds == EventKind.RECORD)
+    deleted_at = events.last_per_key(events.accepted & (events.kinds != EventKind.RECORD))
     columns = []
     for field in rows.schema:
         carries = np.array([part.columns is None or field.name in part.columns for part in parts])
@@ -234,22 +233,21 @@ def _take_columns(parts: Sequence[Part], events: _Events, rows: pa.Table, row_of
     return pa.table(columns, schema=rows.schema)
 
 
-def _first_positions(codes: Ints) -> Ints:
-    """Rows whose key occurs in the logs; of several with one key the first.
+def _first_positions(codes: Int64s) -> Int64s:
+    """Rows whose key occurs in the logs; of several with the same key, the first.
 
-    Plain inserts may repeat a key inside a base file: a log record then changes the first of them, as in Apache Hudi.
+    Plain inserts may repeat a key within a base file; a log record then changes the first, as in Apache Hudi.
     """
     matched = np.flatnonzero(codes >= 0)
-    first: Ints = np.sort(matched[np.unique(codes[matched], return_index=True)[1]])
+    first: Int64s = np.sort(matched[np.unique(codes[matched], return_index=True)[1]])
     return first
 
 
-def _rank_ordering(parts: Sequence[Part]) -> Ints:
-    """Ordering values as integers that compare alike; several fields compare one after the other, nulls are lowest."""
-    fields = [pa.chunked_array(arrays) for arrays in zip(*(part.ordering for part in parts), strict=True)]
+def rank_rows(fields: Sequence[pa.ChunkedArray], count: int) -> Int64s:
+    """Integers with the order of `count` rows; several fields compare lexicographically, nulls are lowest."""
     if len(fields) == 1 and _compares_as_int(fields[0]):
         return ints_of(fields[0].cast(pa.int64()))
-    ranks = np.zeros(sum(len(part.kinds) for part in parts), np.int64)
+    ranks = np.zeros(count, np.int64)
     for values in fields:
         dense = ints_of(pc.rank(values, tiebreaker="dense"))
         dense[flags_of(values.is_null())] = 0
@@ -274,7 +272,7 @@ _VERSION_6 = {
 
 
 def merge_rules(config: TableConfig) -> Rules:
-    """The rules for records of one key; custom ones raise UnsupportedTableError. Only slices with logs need them."""
+    """The table's merge rules; raises UnsupportedTableError for custom ones. Only slices with logs need them."""
     rules = (_VERSION_6 if config.version == 6 else _CURRENT).get(config.merge_mode)
     custom = config.custom_merging
     if rules is None or custom:

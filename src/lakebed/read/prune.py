@@ -1,8 +1,9 @@
-"""Leaving out file slices that cannot hold a matching row: by their path, then by each kind of index in turn."""
+"""Pruning: excludes file slices that cannot hold a matching row, by partition path, then by each kind of index."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,13 +15,28 @@ from lakebed.filter.ranges import Ranges
 from lakebed.index.kinds import lookup_kind, pruning_kinds
 from lakebed.index.prune import Kept, NotUsed, Query, Slices, keep_partitions, wanted_keys
 from lakebed.metadata import MetadataTable, Unusable
-from lakebed.read.explain import PruneStep
-from lakebed.read.file_slice import KEYS_FEW as LOOKUP_KEYS_MAX
+from lakebed.read.file_slice import LOOKUP_KEYS_MAX as LOOKUP_KEYS_MAX
 
 _PATHS = "partition path"
-_CHANGED = "it was dropped or built anew while the table was read"
+_CHANGED = "it was dropped or rebuilt while the table was read"
 
 Pruner = Callable[[Query, Slices], "Kept | NotUsed"]
+
+
+@dataclass(frozen=True, slots=True)
+class PruneStep:
+    """What one index contributed to a scan: whether it was used, and why."""
+
+    index: str
+    used: bool
+    reason: str
+    slices_before: int
+    slices_after: int
+
+    def __str__(self) -> str:
+        if not self.used:
+            return f"{self.index}: not used, {self.reason}"
+        return f"{self.index}: {self.slices_before} -> {self.slices_after} file slices, {self.reason}"
 
 
 def prune_slices(query: Query, slices: Slices) -> tuple[Slices, tuple[PruneStep, ...]]:
@@ -59,7 +75,7 @@ def _ask(pruner: Pruner, query: Query, slices: Slices) -> Kept | NotUsed:
 
 
 def few_keys(query: Query, steps: tuple[PruneStep, ...]) -> frozenset[str] | None:
-    """The keys of all rows that can match, if the record index was asked for them and they are few; else None."""
+    """The keys of all rows that can match, if the record index was used and they are few; else None."""
     keys = wanted_keys(query)
     asked = any(step.index == lookup_kind().label and step.used for step in steps)
     is_few = asked and not isinstance(keys, NotUsed) and 0 < len(keys) <= LOOKUP_KEYS_MAX
@@ -76,16 +92,16 @@ def _by_partition_path(query: Query, slices: Slices) -> Kept | NotUsed:
     values = typed_partition_values(paths, query.config, query.schema)
     ranges = {name: _exact(array) for name, array in values.items()}
     if not ranges.keys() & filtered:
-        return NotUsed(f"paths do not spell the values of {', '.join(sorted(filtered))}")
+        return NotUsed(f"paths do not contain the values of {', '.join(sorted(filtered))}")
     return keep_partitions(query, slices, paths, ranges, f"by values of {', '.join(sorted(filtered))} in paths")
 
 
 def pruners() -> tuple[tuple[str, Pruner], ...]:
-    """What excludes slices, in the order in which it is asked: the cheapest first."""
+    """Pruners by name, cheapest first."""
     return ((_PATHS, _by_partition_path), *((kind.label, kind.prune) for kind in pruning_kinds()))
 
 
 def _exact(values: pa.Array) -> Ranges:
-    """Ranges that hold one value each; where that is null, nothing is known of them."""
+    """Ranges of one value each; nothing is known where the value is null."""
     null_count = pc.if_else(pc.is_valid(values), pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64()))
     return Ranges(values, values, null_count, pa.repeat(pa.scalar(1, pa.int64()), len(values)))

@@ -1,4 +1,4 @@
-"""Planning a scan (which snapshot, which slices, which columns), and running it in this process."""
+"""Planning a scan (which snapshot or changes, which slices, which columns), and running it in this process."""
 
 from __future__ import annotations
 
@@ -14,24 +14,55 @@ from lakebed.filter.predicate import Predicate, parse_where
 from lakebed.format.arrow import empty_table
 from lakebed.index.prune import Query
 from lakebed.metadata import Unusable
-from lakebed.model.files import FileSlice
-from lakebed.model.words import Action
-from lakebed.read.as_of import completion_as_of
-from lakebed.read.explain import Explanation, PruneStep
+from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.instant import Instant, InstantTime
 from lakebed.read.file_slice import SliceTask, read_slice
-from lakebed.read.prune import few_keys, prune_slices
-from lakebed.read.retention import check_retained
+from lakebed.read.prune import PruneStep, few_keys, prune_slices
+from lakebed.read.snapshot import completion_of_point, counted_instants, take_snapshot
 from lakebed.storage import Requests
 from lakebed.table import TableState
 from lakebed.timeline import Snapshot
-from lakebed.view.blocks import CountedInstants
 
 SNAPSHOT, READ_OPTIMIZED = "snapshot", "read_optimized"
 
 
 @dataclass(frozen=True, slots=True)
+class Explanation:
+    """How a scan was planned. `files_from` is the source of the file list."""
+
+    table: str
+    as_of: str | None
+    files_from: str
+    where: str | None
+    steps: tuple[PruneStep, ...]
+    slices: int
+    slices_merged: int
+    bytes: int
+    requests: Requests
+    """Requests to the store made by planning."""
+
+    @property
+    def asked(self) -> str:
+        """The requests as a phrase."""
+        counts = self.requests
+        gets = counts.gets + counts.ranged_gets + counts.opens
+        return f"{counts.lists} listings and {gets} reads of {counts.bytes_read:,} bytes"
+
+    def __str__(self) -> str:
+        lines = [
+            f"scan of {self.table}" + (f" as of {self.as_of}" if self.as_of else ""),
+            f"  files from {self.files_from}",
+            f"  where {self.where}" if self.where else "  no filter",
+            *(f"  {step}" for step in self.steps),
+            f"  reads {self.slices} file slices ({self.slices_merged} merged with logs), {self.bytes:,} bytes stored",
+            f"  planning took {self.asked}",
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """A scan that is ready to run: one task per file slice, and how it was planned."""
+    """A planned scan: one task per file slice, and how it was planned."""
 
     tasks: tuple[SliceTask, ...]
     schema: pa.Schema
@@ -47,9 +78,9 @@ def plan_scan(
     as_of: object = None,
     mode: str = SNAPSHOT,
 ) -> ScanPlan:
-    """The scan of a snapshot, pruned by everything the table knows."""
+    """Plans a scan of a snapshot, pruned by partition paths and indexes."""
     if mode not in (SNAPSHOT, READ_OPTIMIZED):
-        raise InvalidInputError(f"there is no read mode {mode!r}", hint=f'use "{SNAPSHOT}" or "{READ_OPTIMIZED}"')
+        raise InvalidInputError(f"unknown read mode {mode!r}", hint=f'use "{SNAPSHOT}" or "{READ_OPTIMIZED}"')
     before = state.storage.counts.snapshot()
     snapshot = take_snapshot(state, as_of)
     slices = state.latest_slices if as_of is None else state.slices(snapshot)
@@ -68,7 +99,7 @@ def plan_slices(
     where: str | Predicate | None,
     is_latest: bool,
 ) -> ScanPlan:
-    """The scan of given slices of a snapshot."""
+    """Plans a scan of the given slices of a snapshot."""
     schema = state.schema(snapshot)
     output = select_columns(schema, columns, state.config.name)
     predicate = parse_where(where, schema) if isinstance(where, str) else where
@@ -88,31 +119,8 @@ def plan_slices(
     )
 
 
-def take_snapshot(state: TableState, as_of: object) -> Snapshot:
-    """The newest snapshot, or the one a reader saw at `as_of`."""
-    if as_of is None:
-        _check_restore(state)
-        return state.latest
-    snapshot = state.snapshot_at(completion_as_of(state, as_of))
-    check_retained(state, snapshot)
-    return snapshot
-
-
-def _check_restore(state: TableState) -> None:
-    """During a restore, the newest snapshot may be one whose files have been cleaned."""
-    newest = state.timeline.last_completed_at
-    if newest is not None and any(i.action is Action.RESTORE for i in state.timeline.pending()):
-        check_retained(state, state.snapshot_at(newest))
-
-
-def counted_instants(snapshot: Snapshot) -> CountedInstants:
-    """The writes of a snapshot, in a form that can be sent to workers."""
-    commits = snapshot.timeline.commits()
-    return CountedInstants(frozenset(i.requested_at for i in commits), snapshot.archived_before or "")
-
-
 def select_columns(schema: pa.Schema, columns: Sequence[str] | None, table: str) -> pa.Schema:
-    """The fields of `columns`, all if None; an unknown one raises with the nearest name."""
+    """The fields of `columns`, all if None; raises InvalidInputError with the nearest name for an unknown column."""
     if columns is None:
         return schema
     if isinstance(columns, str):
@@ -149,6 +157,60 @@ def _explain(
 
 
 def read_arrow(plan: ScanPlan) -> pa.Table:
-    """The rows of a scan."""
+    """Reads the rows of a scan in this process."""
     tables = list(map_tasks(plan.tasks, read_slice))
     return pa.concat_tables(tables) if tables else empty_table(plan.schema)
+
+
+EARLIEST = ("earliest", "0", "000")
+_BEFORE_ALL = InstantTime("0")
+
+
+def plan_changes(
+    state: TableState,
+    since: object,
+    until: object = None,
+    *,
+    columns: Sequence[str] | None = None,
+    where: str | Predicate | None = None,
+) -> ScanPlan:
+    """Plans an incremental scan: rows written by commits that completed after `since` and up to `until`.
+
+    Rows have their values as of `until`; deleted rows are left out. Only file groups that these commits wrote are read.
+    """
+    if not state.config.has_meta_columns:
+        raise InvalidInputError(
+            f"table {state.config.name} does not record which commit wrote a row (hoodie.populate.meta.fields=false)",
+            hint="compare two snapshots instead: to_arrow(as_of=...)",
+        )
+    snapshot = take_snapshot(state, until)
+    start = _BEFORE_ALL if since is None or str(since) in EARLIEST else completion_of_point(state, since)
+    end = snapshot.until or state.timeline.last_completed_at or start
+    if until is not None and start > end:
+        raise InvalidInputError(
+            f"since {since!r} is after until {until!r}", hint="swap them, or leave `until` out to read up to now"
+        )
+    commits = [i for i in snapshot.timeline.commits() if i.completed_at is not None and start < i.completed_at <= end]
+    archived = state.archive.writes_completed_after(start) if _reaches_archive(state, start) else {}
+    slices = state.slices(snapshot)
+    if not archived:
+        touched = _touched_groups(state, commits)
+        slices = tuple(file_slice for file_slice in slices if file_slice.group in touched)
+    plan = plan_slices(state, snapshot, slices, columns=columns, where=where, is_latest=until is None)
+    written_by = frozenset({i.requested_at for i in commits} | {t for t, done in archived.items() if done <= end})
+    return replace(plan, tasks=tuple(replace(task, written_by=written_by) for task in plan.tasks))
+
+
+def _reaches_archive(state: TableState, start: InstantTime) -> bool:
+    first = state.timeline.first_requested_at
+    return first is None or start < first
+
+
+def _touched_groups(state: TableState, commits: Sequence[Instant]) -> frozenset[FileGroupId]:
+    """File groups that the commits wrote, including those of table services, which may have moved ingested rows."""
+    return frozenset(
+        FileGroupId(partition, stat.file_id)
+        for instant in commits
+        for partition, stats in state.documents.commit(instant).write_stats.items()
+        for stat in stats
+    )

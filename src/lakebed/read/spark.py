@@ -1,4 +1,4 @@
-"""Running scans on Spark."""
+"""Runs scans on Spark. PySpark is optional and slow to load, so functions import it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from lakebed.engine.session import check_spark, ensure_workers
 from lakebed.engine.spark import with_code
 from lakebed.filter.evaluate import to_spark_sql
 from lakebed.filter.keys import columns_from_path
-from lakebed.read.base_file import PARQUET
-from lakebed.read.file_slice import SliceTask, read_slice
-from lakebed.read.repeated import leave_out, put_back, sent_schema, sent_task
+from lakebed.read.file_slice import PARQUET, SliceTask, read_slice
 from lakebed.read.scan import ScanPlan
-from lakebed.read.spark_columns import plan_spark_columns, spark_schema
+from lakebed.read.spark_columns import leave_out, plan_spark_columns, put_back, sent_schema, sent_task, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TASK_BYTES = 64 << 20
+"""Bytes of stored files per Spark task, about."""
 BATCH_ROWS = 32_768
+"""Maximum rows per Arrow batch that a worker sends to Spark."""
 
 
 def read_spark(plan: ScanPlan, spark: SparkSession) -> DataFrame:
@@ -44,7 +44,7 @@ def read_spark(plan: ScanPlan, spark: SparkSession) -> DataFrame:
 
 
 def _is_plain(task: SliceTask) -> bool:
-    """Whether Spark reads the slice's one Parquet file to the same rows, with every column that is asked for."""
+    """Whether Spark's own Parquet reader returns the right rows and columns for the slice."""
     base, config = task.file_slice.base, task.config
     if base is None or base.extension != PARQUET or task.file_slice.logs or config.drops_partition_columns:
         return False
@@ -79,7 +79,7 @@ def _scan_merged(plan: ScanPlan, tasks: Sequence[SliceTask], spark: SparkSession
 
 
 def pack_tasks(tasks: Sequence[SliceTask]) -> list[list[SliceTask]]:
-    """Tasks in groups of about equal bytes: each group is one Spark task, which costs more than a small slice."""
+    """Packs slices into groups of about equal bytes, one per Spark task: a task costs more than a small slice."""
     cores = os.cpu_count() or 1
     by_size = -(-sum(_bytes(task) for task in tasks) // _TASK_BYTES)
     count = min(len(tasks), -(-max(by_size, 1) // cores) * cores)
@@ -100,7 +100,7 @@ def _bytes(task: SliceTask) -> int:
 def _map_groups(
     groups: list[list[SliceTask]], schema: pa.Schema, read: Callable[[SliceTask, int], pa.Table], spark: SparkSession
 ) -> DataFrame:
-    """The rows that `read` gives for each slice and its number, counted through all groups."""
+    """The rows that `read` returns for each slice and its number; slices are numbered across all groups."""
     firsts = list(accumulate(map(len, groups), initial=0))
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,26 +1,41 @@
-"""A table as reports: its configuration, columns, file slices and indexes."""
+"""Reports of a table: its configuration, columns, file slices, indexes and rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakebed.api import Table, handle_of
+from lakebed.engine.engines import map_tasks
 from lakebed.metadata import Unusable
 from lakebed.model.files import FileSlice
+from lakebed.model.words import RECORD_KEY
 from lakebed.observe import SILENT, Observer
+from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.read.scan import SNAPSHOT, plan_scan
 
 if TYPE_CHECKING:
     from lakebed.index.check import IndexCheck
     from lakebed.services.indexing.indexes import IndexInfo
 
+_WORDS = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.date32(): "date",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigReport:
-    """What a table's properties mean, and the properties themselves, sorted by key."""
+    """The configuration of a table, and its properties sorted by key."""
 
     table: str
     table_type: str
@@ -42,7 +57,7 @@ class ConfigReport:
 
 
 def config_report(table: Table) -> ConfigReport:
-    """The table's properties and what follows from them."""
+    """The configuration and properties of a table."""
     config = table.config
     return ConfigReport(
         table=config.name,
@@ -67,7 +82,7 @@ def config_report(table: Table) -> ConfigReport:
 
 @dataclass(frozen=True, slots=True)
 class ColumnEntry:
-    """One column, with its type as Spark spells it."""
+    """One column, with its Spark SQL type."""
 
     name: str
     type: str
@@ -90,7 +105,7 @@ def schema_report(table: Table) -> SchemaReport:
 
 @dataclass(frozen=True, slots=True)
 class SliceEntry:
-    """One file slice: a base file (None if only logs were written yet) and the log files on top."""
+    """One file slice: a base file (None if it has log files only) and its log files."""
 
     partition: str
     file_id: str
@@ -131,7 +146,7 @@ def _slice_entry(file_slice: FileSlice) -> SliceEntry:
 
 @dataclass(frozen=True, slots=True)
 class IndexesReport:
-    """The indexes of a table; `unusable` says why its metadata table cannot be read, if it cannot."""
+    """The indexes of a table; `unusable` is the reason if the metadata table cannot be used."""
 
     table: str
     unusable: str | None
@@ -140,7 +155,7 @@ class IndexesReport:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """How an index compares with the rows."""
+    """The result of comparing an index with the rows."""
 
     table: str
     is_sound: bool
@@ -155,25 +170,69 @@ def indexes_report(table: Table) -> IndexesReport:
 
 
 def check_report(table: Table, name: str, *, examples: int, observer: Observer = SILENT) -> CheckReport:
-    """How an index compares with the rows, with at most so many `examples` of each difference."""
+    """Compares an index with the rows; lists at most `examples` of each kind of difference."""
     check = table.indexes.validate(name, examples=examples, observer=observer)
     return CheckReport(table.config.name, check.is_sound, check)
 
 
-_WORDS = {
-    pa.bool_(): "boolean",
-    pa.int8(): "tinyint",
-    pa.int16(): "smallint",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.date32(): "date",
-}
+@dataclass(frozen=True, slots=True)
+class RowsReport:
+    """Rows of a table; `more` if the read has further rows."""
+
+    table: str
+    rows: pa.Table
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LookupReport:
+    """The rows of the given record keys, and the keys that are not in the table."""
+
+    table: str
+    rows: pa.Table
+    missing: tuple[str, ...]
+
+
+def rows_report(
+    table: Table,
+    *,
+    limit: int,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    as_of: str | None = None,
+    mode: str = SNAPSHOT,
+) -> RowsReport:
+    """The first `limit` rows of a read; no more slices are opened than needed."""
+    plan = plan_scan(handle_of(table).state(), columns=columns, where=where, as_of=as_of, mode=mode)
+    parts = [plan.schema.empty_table()]
+    count = 0
+    for part in _read_in_waves(plan.tasks):
+        parts.append(part)
+        count += part.num_rows
+        if count > limit:
+            break
+    return RowsReport(table.config.name, pa.concat_tables(parts).slice(0, limit), more=count > limit)
+
+
+def lookup_report(table: Table, keys: Sequence[str], columns: Sequence[str] | None = None) -> LookupReport:
+    """Looks up record keys; reports rows and missing keys."""
+    asked = None if columns is None else list(dict.fromkeys([*columns, RECORD_KEY]))
+    rows = table.lookup(keys, asked)
+    found = set(rows[RECORD_KEY].to_pylist())
+    missing = tuple(key for key in dict.fromkeys(keys) if key not in found)
+    return LookupReport(table.config.name, rows if columns is None else rows.select(columns), missing)
+
+
+def _read_in_waves(tasks: Sequence[SliceTask]) -> Iterator[pa.Table]:
+    """The rows of the slices in order: reads one slice, then two at once, then four, so that a small limit is cheap."""
+    start, wave = 0, 1
+    while start < len(tasks):
+        yield from map_tasks(tasks[start : start + wave], read_slice)
+        start, wave = start + wave, wave * 2
 
 
 def spark_type(kind: pa.DataType) -> str:
-    """The type in Spark's SQL spelling, e.g. `bigint` or `array<struct<a:int>>`; Arrow's own for what Spark lacks."""
+    """The type in Spark SQL, e.g. `bigint` or `array<struct<a:int>>`; the Arrow name of types that Spark lacks."""
     if kind in _WORDS:
         return _WORDS[kind]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):

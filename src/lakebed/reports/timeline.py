@@ -1,4 +1,4 @@
-"""The timeline as a report: one entry per instant, and what each completed write wrote."""
+"""Report of the timeline: one entry per instant, with counts of each completed write."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from lakebed.write.metrics import read_metrics
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What a completed write left behind, by the count of its own commit metadata.
+class WriteSummary:
+    """Counts of a completed write, from its commit metadata.
 
-    `metrics` is what lakebed's own writes say of the time they took and of the keys they looked for.
+    `metrics` are recorded by lakebed's own writes: milliseconds by phase, and numbers of keys looked up.
     """
 
     operation: str | None
@@ -34,9 +34,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """One instant. Times are its digits as ISO 8601; a version 6 table does not record completion times.
+    """One instant. Times are ISO 8601; tables of version 6 record no completion times.
 
-    `problem` says why `written` is missing where the instant's file cannot be read.
+    `problem` says why the file of the instant could not be read; `written` is then None.
     """
 
     requested_at: str
@@ -46,13 +46,13 @@ class TimelineEntry:
     completed_at: str | None
     completed_time: str | None
     duration_s: float | None
-    written: Written | None
+    written: WriteSummary | None
     problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineReport:
-    """The active timeline. `timezone` is that of all its times: UTC, or LOCAL to the machines that write."""
+    """The active timeline. `timezone` of its times is UTC, or LOCAL (the zone of the writing machines)."""
 
     table: str
     timezone: str
@@ -60,15 +60,15 @@ class TimelineReport:
 
 
 def timeline_report(table: Table) -> TimelineReport:
-    """Every instant of the active timeline, and what each completed write wrote."""
+    """Reports every instant of the active timeline."""
     state = handle_of(table).state()
     zone = state.config.timeline_timezone
     entries = map_tasks(state.timeline.instants, lambda instant: _entry(state, instant))
     return TimelineReport(state.config.name, zone, tuple(entries))
 
 
-def moment(instant: str) -> datetime | None:
-    """The date and time that an instant's digits spell; None for the few that are made up."""
+def parse_instant(instant: str) -> datetime | None:
+    """The date and time in the digits of an instant; None for reserved instants that are no time."""
     try:
         millis = int(instant[14:17].ljust(3, "0"))
         return datetime.strptime(instant[:14], "%Y%m%d%H%M%S").replace(microsecond=millis * 1000)
@@ -78,7 +78,7 @@ def moment(instant: str) -> datetime | None:
 
 def _entry(state: TableState, instant: Instant) -> TimelineEntry:
     utc = state.config.timeline_timezone == "UTC"
-    # Timeline layout 1 names instants by requested time alone; what stands for the completion time there is a copy.
+    # In timeline layout 1, `completed_at` is a copy of the requested time.
     completed_at = instant.completed_at if state.config.timeline_layout > 1 else None
     written, problem = _written(state, instant)
     return TimelineEntry(
@@ -94,18 +94,18 @@ def _entry(state: TableState, instant: Instant) -> TimelineEntry:
     )
 
 
-def _written(state: TableState, instant: Instant) -> tuple[Written | None, str | None]:
+def _written(state: TableState, instant: Instant) -> tuple[WriteSummary | None, str | None]:
     if not (instant.is_completed and instant.action.changes_data):
         return None, None
     try:
         return _sum_up(state.documents.commit(instant)), None
-    except CorruptTableError as error:  # The other instants are still worth seeing, all the more so then.
+    except CorruptTableError as error:  # One corrupt file must not hide the other instants.
         return None, error.what
 
 
-def _sum_up(commit: CommitMetadata) -> Written:
+def _sum_up(commit: CommitMetadata) -> WriteSummary:
     stats = tuple(commit.stats)
-    return Written(
+    return WriteSummary(
         operation=commit.operation.lower() if commit.operation else None,
         inserted=sum(stat.num_inserts for stat in stats),
         updated=sum(stat.num_updates for stat in stats),
@@ -118,10 +118,10 @@ def _sum_up(commit: CommitMetadata) -> Written:
 
 
 def _iso(instant: str, *, utc: bool) -> str | None:
-    at = moment(instant)
+    at = parse_instant(instant)
     return None if at is None else at.isoformat(timespec="milliseconds") + ("Z" if utc else "")
 
 
 def _seconds_between(start: str, end: str) -> float | None:
-    begun, done = moment(start), moment(end)
+    begun, done = parse_instant(start), parse_instant(end)
     return (done - begun).total_seconds() if begun and done else None

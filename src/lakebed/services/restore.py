@@ -22,7 +22,7 @@ from lakebed.model.commit import InstantRef, RestoreMetadata, RestorePlan, Rollb
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.options import IndexOptions
-from lakebed.read.retention import check_retained
+from lakebed.read.snapshot import check_retained
 from lakebed.services.clean.run import delete_files, state_in
 from lakebed.services.indexing.steps import finish_indexings, set_ready
 from lakebed.services.values import ServiceContext, ServiceResult

@@ -7,7 +7,7 @@ from lakebed.format.timeline.metadata import encode_savepoint
 from lakebed.model.commit import SavepointMetadata
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.read.retention import check_retained
+from lakebed.read.snapshot import check_retained
 from lakebed.services.clean.run import pending_cleans, state_in
 from lakebed.services.values import ServiceContext
 from lakebed.storage import Outcome

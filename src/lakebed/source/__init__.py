@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 def register(spark: SparkSession) -> None:
     """Make `spark.read.format("lakebed")` and `df.write.format("lakebed")` known to a Spark session.
 
-    They take the `hoodie.*` options of Hudi jobs. InvalidInputError if Spark is too old, or its workers cannot run
-    lakebed.
+    They take the `hoodie.*` options of Hudi jobs. Raises InvalidInputError if Spark is too old, or its workers cannot
+    run lakebed.
     """
-    ensure_workers(spark)
+    ensure_workers(spark)  # Checks the release of Spark, without which the import fails.
     from lakebed.source.source import LakebedSource
 
     spark.dataSource.register(LakebedSource)

@@ -1,46 +1,43 @@
 """Tables that Spark's catalog knows by a name: `CREATE TABLE trips USING lakebed LOCATION '/data/trips'`.
 
-Spark asks a Python source for the columns of such a table once, when the name is made, and keeps these. Its path and
-options it keeps too, but never tells them again: a read or an INSERT by name comes with the columns alone. So the path
-and the options travel with the columns, as metadata of the first one.
+Spark asks a Python data source for the columns of such a table once, when the name is created, and stores them. It also
+stores path and options, but never passes them on: a read or an INSERT by name comes with the columns only. So path and
+options are stored in the metadata of the first column.
 
-Metadata also follows a column out of a query. `CREATE TABLE copy USING lakebed AS SELECT * FROM trips` would thus write
-to `trips` itself, and nothing that the writer is told differs from an INSERT. The rows do: those that were read have a
-commit time, and those to be inserted have none. The first column is that commit time.
+Metadata also follows a column through a query. `CREATE TABLE copy USING lakebed AS SELECT * FROM trips` would therefore
+write to `trips` itself, and to the writer it looks like an INSERT. Only the rows differ: rows that were read have a
+commit time, which is the first column, and rows to insert have none.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import datasource as ds
+from pyspark.sql.types import StructField, StructType
 
 from lakebed.errors import InvalidInputError
 from lakebed.model.words import COMMIT_TIME
 from lakebed.source.writer import HandedOver, LakebedWriter
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
 _OPTIONS, _COLUMNS = "lakebed.options", "lakebed.columns"
 _OPTION = "option."
 _OF_TABLES = ("primarykey", "precombinefield", "orderingfields", "type")
-"""Table properties by which SQL of Apache Hudi says what a new table is to be, in lower case as Spark hands them on."""
+"""Table properties by which Hudi's SQL describes a new table, in lower case, as Spark passes them."""
 _HOW = "CREATE TABLE name USING lakebed LOCATION 'path', without columns, over an existing table"
 
 
 def is_naming(options: Mapping[str, str]) -> bool:
-    """Whether Spark asks for columns because a name is being made for them."""
+    """Whether Spark asks for columns because a name is being created."""
     return options.get("provider", "").lower() == "lakebed"
 
 
 def naming_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The path and the options that a new name stands for; the rest is the catalog's.
+    """The path and the options of a new name, without those of the catalog.
 
-    InvalidInputError for those that describe a table to be made, or that must not be kept.
+    Raises InvalidInputError for options that describe a new table, and for secrets.
     """
     given = {key[len(_OPTION) :]: value for key, value in options.items() if key.startswith(_OPTION)}
     described = [key for key in options if key in _OF_TABLES or (key.startswith("hoodie.") and key not in given)]
@@ -60,16 +57,14 @@ def naming_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def name_columns(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """The columns for the catalog, with what a later read or INSERT by name has to know."""
-    from pyspark.sql.types import StructField, StructType
-
+    """The columns for the catalog, with path and options in their metadata."""
     first, *others = schema.fields
     known = {_OPTIONS: json.dumps(dict(options)), _COLUMNS: schema.simpleString()}
     return StructType([StructField(first.name, first.dataType, first.nullable, known), *others])
 
 
 def find_named_target(options: Mapping[str, str], schema: StructType) -> dict[str, str] | None:
-    """Like `find_named`, for a write; InvalidInputError for a table without meta columns, which tell an INSERT."""
+    """Like `find_named`, for a write; raises InvalidInputError for a table without meta columns (see `NamedWriter`)."""
     named = find_named(options, schema)
     if named is not None and schema.fields[0].name != COMMIT_TIME:
         raise InvalidInputError(
@@ -80,9 +75,9 @@ def find_named_target(options: Mapping[str, str], schema: StructType) -> dict[st
 
 
 def find_named(options: Mapping[str, str], schema: StructType) -> dict[str, str] | None:
-    """The options of a table that is used by its name, or None if they name a path themselves.
+    """The options of a table that is used by its name; None if `options` contain a path.
 
-    InvalidInputError if the name stands for no table, or for other columns than when it was made.
+    Raises InvalidInputError if the catalog does not know the path, or if its columns were changed.
     """
     if options.get("path"):
         return None
@@ -103,14 +98,14 @@ def find_named(options: Mapping[str, str], schema: StructType) -> dict[str, str]
 
 
 class NamedWriter(LakebedWriter):
-    """An INSERT by name, which is told from the copy of a table by its rows."""
+    """An INSERT by name. Its rows tell it apart from a CREATE TABLE AS SELECT: they have no commit time."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> HandedOver:
-        """Stages the rows of a partition; InvalidInputError for rows that were read with their meta columns."""
+        """Stages the rows of a partition; raises InvalidInputError for rows with meta columns of another table."""
         return super().write(_check_inserted(iterator))
 
     def commit(self, messages: list[ds.WriterCommitMessage | None]) -> None:
-        """Writes the rows in one commit; InvalidInputError if none are to replace all: nothing tells what it is."""
+        """Writes the rows in one commit; raises InvalidInputError for an overwrite without rows: it may be a copy."""
         if self._job.is_overwrite and not any(isinstance(message, HandedOver) and message.path for message in messages):
             raise InvalidInputError(
                 "there are no rows to overwrite the table with",

@@ -1,4 +1,4 @@
-"""Options of `df.write.format("lakebed")`: how to write, and what they say of the table, new or there already."""
+"""Options of `df.write.format("lakebed")`: the write operation, and properties of the new or existing table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OPERATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class _Property:
-    """A property of tables: the options that say it, what their values mean, and what a table has."""
+    """A table property: the options that set it, their parser, and the value of an existing table."""
 
     spellings: tuple[str, ...]
     parse: Callable[[str], Any]
@@ -65,7 +65,7 @@ def _key_generator(text: str) -> object:
 
 
 _FLAG = "true or false"
-PROPERTIES = {
+TABLE_PROPERTIES = {
     "name": _Property(("hoodie.table.name", "hoodie.datasource.write.table.name"), str.strip, lambda c: c.name),
     "key": _Property(
         ("hoodie.datasource.write.recordkey.field", "hoodie.table.recordkey.fields"), _columns, lambda c: c.key_fields
@@ -120,20 +120,20 @@ PROPERTIES = {
         "UTC or LOCAL",
     ),
 }
-"""What options may say of a table, by names that `create_table` has for it where it has one."""
+"""Table properties that options may set, by the argument names of `create_table` where there is one."""
 _OWN = (
     OPERATION,
     PARTITIONS_TO_DELETE,
     *INDEX_SWITCHES,
-    *(key for about in PROPERTIES.values() for key in about.spellings),
+    *(key for about in TABLE_PROPERTIES.values() for key in about.spellings),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SaveOptions:
-    """What the options of a save say: `properties` and `indexes` of the table, and all `others` as they were given.
+    """The parsed options of a save: `properties` and `indexes` of the table, and all `others` as given.
 
-    `spellings` has, for each property, the option that says it.
+    `spellings` maps each given property to the option that set it.
     """
 
     operation: str
@@ -144,15 +144,15 @@ class SaveOptions:
     spellings: Mapping[str, str]
 
     def option(self, name: str) -> str:
-        """The option that says a property, or could."""
-        return self.spellings.get(name) or PROPERTIES[name].spellings[0]
+        """The option that set a property, or could set it."""
+        return self.spellings.get(name) or TABLE_PROPERTIES[name].spellings[0]
 
 
 def parse_save_options(options: Mapping[str, str]) -> SaveOptions:
-    """The options of a save; InvalidInputError for a value that means nothing, or two that contradict each other."""
+    """Parses the options of a save; raises InvalidInputError for invalid or contradictory values."""
     said: dict[str, Any] = {}
     spellings: dict[str, str] = {}
-    for name, about in PROPERTIES.items():
+    for name, about in TABLE_PROPERTIES.items():
         for key in about.spellings:
             if key in options:
                 _say(said, name, key, _parsed(key, options[key], about.parse, about.wanted))
@@ -172,19 +172,19 @@ def parse_save_options(options: Mapping[str, str]) -> SaveOptions:
 
 
 def known_save_options() -> dict[str, str]:
-    """Every option that a save knows, as `known_options` tells it of others."""
+    """Every option that a save knows, like `known_options`."""
     return known_options() | dict.fromkeys(_OWN, "supported")
 
 
 def check_agrees(given: SaveOptions, config: TableConfig, indexes: Iterable[str]) -> None:
-    """Raises InvalidInputError if options say something of a table that is not so."""
+    """Raises InvalidInputError if options contradict an existing table."""
     for name, asked in given.properties.items():
-        about = PROPERTIES[name]
+        about = TABLE_PROPERTIES[name]
         has = about.of_table(config)
         if asked != has:
             is_case = _text(asked).casefold() == _text(has).casefold()
             raise InvalidInputError(
-                f"the option {given.option(name)} says {_text(asked)}, table {config.name} has {_text(has) or 'none'}",
+                f"the option {given.option(name)} is {_text(asked)}, table {config.name} has {_text(has) or 'none'}",
                 hint=f"names are case sensitive: use {_text(has)}"
                 if is_case
                 else "leave the option out, or save to another path",
@@ -194,12 +194,12 @@ def check_agrees(given: SaveOptions, config: TableConfig, indexes: Iterable[str]
 
 
 def check_consistent(given: SaveOptions, config: TableConfig, indexes: Iterable[str]) -> None:
-    """Raises InvalidInputError if options contradict each other: the new table that they make is not as one says."""
+    """Raises InvalidInputError if the new table would differ from one of its options, because others contradict it."""
     for name, asked in given.properties.items():
-        has = PROPERTIES[name].of_table(config)
+        has = TABLE_PROPERTIES[name].of_table(config)
         if asked != has:
             raise InvalidInputError(
-                f"the option {given.option(name)} says {_text(asked)}, "
+                f"the option {given.option(name)} is {_text(asked)}, "
                 f"but the other options make it {_text(has) or 'none'}",
                 hint="leave the option out, or change the others",
             )
@@ -226,7 +226,8 @@ def _parsed(key: str, text: str, parse: Callable[[str], Any], wanted: str) -> An
 def _say(said: dict[str, Any], name: str, key: str, value: Any) -> None:
     if said.setdefault(name, value) != value:
         raise InvalidInputError(
-            f"the option {key} says {_text(value)}, but another one {_text(said[name])}", hint="leave one of them out"
+            f"the option {key} is {_text(value)}, but another option says {_text(said[name])}",
+            hint="remove one of them",
         )
 
 
@@ -235,5 +236,5 @@ def _text(value: object) -> str:
 
 
 def _switches() -> Iterator[tuple[str, str]]:
-    """Options that ask for an index, or for none, and the index."""
+    """Options that switch an index on or off, and the index."""
     return ((key, switched_word(key)) for key in INDEX_SWITCHES)

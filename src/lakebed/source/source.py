@@ -10,9 +10,8 @@ from pyspark.sql import datasource as ds
 
 from lakebed.errors import InvalidInputError
 from lakebed.options import ReadOptions, parse_read_options, storage_options, warn_of_unknown
-from lakebed.read.changes import plan_changes
 from lakebed.read.file_slice import SliceTask, read_slice
-from lakebed.read.scan import ScanPlan, plan_scan
+from lakebed.read.scan import ScanPlan, plan_changes, plan_scan
 from lakebed.read.spark import BATCH_ROWS, pack_tasks
 from lakebed.read.spark_columns import spark_schema
 from lakebed.source.named import NamedWriter, find_named, find_named_target, is_naming, name_columns, naming_options
@@ -38,7 +37,7 @@ class LakebedReader(ds.DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[ds.InputPartition]:
-        """Groups of slices of about equal size."""
+        """Groups of slices with about equal bytes."""
         plan = plan_read(self._options, self._columns)
         return list(map(_Group, pack_tasks(plan.tasks))) if plan.tasks else [_Group([])]
 
@@ -50,10 +49,12 @@ class LakebedReader(ds.DataSourceReader):
 
 
 def plan_read(options: Mapping[str, str], columns: tuple[str, ...] | None = None) -> ScanPlan:
-    """The scan that the options of a read ask for."""
+    """Plans the scan that the options of a read describe."""
     path = options.get("path")
     if not path:
-        raise InvalidInputError("no table was named", hint='give its path: spark.read.format("lakebed").load(path)')
+        raise InvalidInputError(
+            "no table path was given", hint='give its path: spark.read.format("lakebed").load(path)'
+        )
     wanted = parse_read_options(options)
     handle = open_handle(path, storage_options(options), use_metadata=wanted.use_metadata)
     return _plan_query(handle.state(), wanted, columns)
@@ -75,7 +76,7 @@ class LakebedSource(ds.DataSource):
 
     def schema(self) -> StructType:
         """The table's columns as of the snapshot that the options ask for."""
-        warn_of_unknown(self.options)  # Here alone: Spark plans a read in several processes.
+        warn_of_unknown(self.options)  # Only here, because Spark plans a read in several processes.
         if is_naming(self.options):
             given = naming_options(self.options)
             return name_columns(spark_schema(plan_read(given).schema), given)
@@ -87,7 +88,7 @@ class LakebedSource(ds.DataSource):
         return LakebedReader(options, tuple(schema.fieldNames()))
 
     def writer(self, schema: StructType, overwrite: bool) -> LakebedWriter:
-        """A writer of rows with the columns in `schema`; what is wrong with options shows before any row is made."""
+        """A writer of rows with the columns in `schema`; checks options before Spark computes any row."""
         named = find_named_target(self.options, schema)
         if named is not None:
             return NamedWriter(plan_save(named, schema, overwrite=overwrite))

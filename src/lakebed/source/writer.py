@@ -1,9 +1,8 @@
-"""`df.write.format("lakebed")`: Spark's workers stage rows as Arrow files, one process on the driver writes them.
+"""`df.write.format("lakebed")`: Spark's workers stage rows as Arrow files, and one process on the driver writes them.
 
-Spark calls `write` in a worker for each partition, then `commit` or `abort` in a process of its own on the driver. The
-instant begins and ends inside `commit`: no other process lives long enough to keep its heartbeat up. So a job that
-fails earlier has no instant, and the rows that it staged are nobody's. `Table.upsert(df)` leaves more of the work to
-Spark.
+Spark calls `write` in a worker for each partition, then `commit` or `abort` in a separate process on the driver. The
+instant begins and ends inside `commit`, because no other process lives long enough to renew its heartbeat. A job that
+fails earlier has no instant, and its staged rows are swept later. `Table.upsert(df)` does more of the work on Spark.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from lakebed.services.clustering.plan import parse_clustering_options
 from lakebed.services.due import parse_inline_services
 from lakebed.source.options import (
     PARTITIONS_TO_DELETE,
-    PROPERTIES,
+    TABLE_PROPERTIES,
     SaveOptions,
     check_agrees,
     check_consistent,
@@ -46,28 +45,28 @@ from lakebed.write.checks import check_options, check_writable
 from lakebed.write.create import (
     TableSpec,
     check_free,
-    create_files,
+    create_table_files,
     metadata_partitions,
     parse_spec,
     remove_unused,
     table_properties,
 )
 from lakebed.write.handover import drop_rows, hand_over, kept_alive, new_folder, sweep_rows, take_over
-from lakebed.write.rows.prepare import PreparePlan, plan_rows
+from lakebed.write.rows.prepare import PreparePlan, plan_prepare
 from lakebed.write.rows.schema import nullable_schema
 from lakebed.write.rows.sources import arrow_batches, to_arrow_schema
 from lakebed.write.writer import WriteResult
 
 _LOG = logging.getLogger(__name__)
 _SETTINGS = ("name", "merge_mode", "hive_style", "url_encoded", "timezone")
-"""Properties that create_table takes as options."""
+"""Table properties that `create_table` takes as options."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaveJob:
-    """One save: all that tasks and the commit need to know. Rows have `columns`, and are staged in `folder`.
+    """One save, as tasks and the commit need it. Rows have `columns`, and are staged in `folder`.
 
-    Those for a table that is yet to be made are checked by `check` before they are.
+    Rows for a table that does not exist yet are checked by `check` before they are staged.
     """
 
     path: str
@@ -79,12 +78,12 @@ class SaveJob:
 
     @property
     def storage(self) -> Storage:
-        """The files of the table."""
+        """The storage of the table."""
         return open_storage(self.path, storage_options(self.given.others))
 
     @property
     def world(self) -> tuple[Ports, Timing]:
-        """What heartbeats of the job need."""
+        """Ports and timing for the heartbeats of the job."""
         given = parse_write_options(self.given.others)
         ports = open_ports(self.storage, given.lock)
         return ports, choose_timing(ports, heartbeat_ms=given.heartbeat_ms, heartbeat_misses=given.heartbeat_misses)
@@ -92,19 +91,19 @@ class SaveJob:
 
 @dataclass(frozen=True)
 class HandedOver(ds.WriterCommitMessage):
-    """What a task tells the driver: where its rows are, if it has any."""
+    """The message of a task to the driver: the path of its rows, None without rows."""
 
     path: str | None
 
 
 class LakebedWriter(ds.DataSourceArrowWriter):
-    """A save, in the processes where Spark runs its parts."""
+    """A save: the callbacks that Spark runs in workers and on the driver."""
 
     def __init__(self, job: SaveJob) -> None:
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> HandedOver:
-        """Stages the rows of a partition. Each attempt makes a file of its own; that of the one that counts is told."""
+        """Stages the rows of a partition. Each attempt writes its own file; only that of the successful one is used."""
         job = self._job
         with kept_alive(*job.world, job.folder):
             return HandedOver(hand_over(job.storage, job.folder, job.columns, iterator, job.check))
@@ -114,24 +113,24 @@ class LakebedWriter(ds.DataSourceArrowWriter):
         storage, world = self._job.storage, self._job.world
         paths = [message.path for message in messages if isinstance(message, HandedOver) and message.path]
         with warnings.catch_warnings(), kept_alive(*world, self._job.folder):
-            warnings.simplefilter("ignore")  # They were shown when the save was planned.
+            warnings.simplefilter("ignore")  # They were shown while the save was planned.
             result = _save(self._job, storage, paths)
         _LOG.info("%s", result)
-        with suppress(StorageUnavailableError):  # The write has taken place: what is left goes with the next sweep.
+        with suppress(StorageUnavailableError):  # The write has completed; the next sweep removes what is left.
             drop_rows(storage, self._job.folder)
             sweep_rows(*world)
 
     def abort(self, messages: list[ds.WriterCommitMessage | None]) -> None:
-        """Removes what was staged, by attempts that failed as well."""
+        """Removes all staged rows, including those of failed attempts."""
         del messages
         drop_rows(self._job.storage, self._job.folder)
 
 
 def plan_save(options: Mapping[str, str], schema: object, *, overwrite: bool) -> SaveJob:
-    """What `save` is to do, checked as far as it can be before there are rows."""
+    """Plans a save, with all checks that need no rows."""
     path = options.get("path")
     if not path:
-        raise InvalidInputError("no table was named", hint='give its path: df.write.format("lakebed").save(path)')
+        raise InvalidInputError("no table path was given", hint='give its path: df.write.format("lakebed").save(path)')
     columns, _ = arrow_batches(to_arrow_schema(schema).empty_table())
     job = SaveJob(path, columns, new_folder(), overwrite, parse_save_options(options))
     parse_table_options(job.given.others)
@@ -148,7 +147,7 @@ def plan_save(options: Mapping[str, str], schema: object, *, overwrite: bool) ->
 
 
 def _plan_first_rows(job: SaveJob, writes: WriteOptions) -> PreparePlan:
-    """How the rows are prepared for the table that is yet to be made."""
+    """How rows are prepared for a table that does not exist yet."""
     check_free(job.storage)
     spec = _plan_table(job)
     partitions = metadata_partitions(spec)
@@ -157,7 +156,7 @@ def _plan_first_rows(job: SaveJob, writes: WriteOptions) -> PreparePlan:
             "the option hoodie.index.type asks for the record index, but there is no record index in a new table",
             hint="add the option hoodie.metadata.record.index.enable=true, or leave hoodie.index.type out",
         )
-    return plan_rows(TableConfig(table_properties(spec, partitions)), spec.schema, job.columns)
+    return plan_prepare(TableConfig(table_properties(spec, partitions)), spec.schema, job.columns)
 
 
 def _save(job: SaveJob, storage: Storage, paths: Sequence[str]) -> WriteResult:
@@ -165,7 +164,7 @@ def _save(job: SaveJob, storage: Storage, paths: Sequence[str]) -> WriteResult:
         try:
             return _write(job, storage, paths, is_new=True)
         except BaseException:
-            with suppress(LakebedError):  # What is left is an empty table, which the same save takes up.
+            with suppress(LakebedError):  # If this fails, an empty table remains, which the next save uses.
                 remove_unused(_open_ports(job, storage))
             raise
     try:
@@ -174,7 +173,7 @@ def _save(job: SaveJob, storage: Storage, paths: Sequence[str]) -> WriteResult:
     except InvalidInputError:
         if has_config(storage) or not _create_if_missing(job, storage):
             raise
-    # The save that had made the table has failed and has taken it away again.
+    # The save that created the table failed and removed it.
     return _write(job, storage, paths, is_new=True)
 
 
@@ -188,11 +187,11 @@ def _open_ports(job: SaveJob, storage: Storage) -> Ports:
 
 
 def _create_if_missing(job: SaveJob, storage: Storage) -> bool:
-    """Whether this save has made the table; another one may have been faster, and then it is as theirs asked for."""
+    """Creates the table if it is missing; False if it exists, perhaps created by a concurrent save."""
     if has_config(storage):
         return False
     try:
-        create_files(_open_ports(job, storage), _plan_table(job))
+        create_table_files(_open_ports(job, storage), _plan_table(job))
     except InvalidInputError:
         if not has_config(storage):
             raise
@@ -210,7 +209,7 @@ def _plan_table(job: SaveJob) -> TableSpec:
         )
     spec = parse_spec(
         job.storage.url,
-        # Whether Spark calls a column nullable depends on how this one frame was made.
+        # Whether a column is nullable for Spark depends on how this frame was computed.
         nullable_schema(job.columns),
         said["key"],
         said.get("partition_by"),
@@ -227,13 +226,13 @@ def _plan_table(job: SaveJob) -> TableSpec:
 
 
 def _settings(said: Mapping[str, Any]) -> dict[str, str]:
-    """What is said of a new table, as the options that create_table takes."""
-    named = {PROPERTIES[name].spellings[0]: said[name] for name in _SETTINGS if name in said}
+    """Properties of a new table, as options of `create_table`."""
+    named = {TABLE_PROPERTIES[name].spellings[0]: said[name] for name in _SETTINGS if name in said}
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in named.items()}
 
 
 def _check_table(job: SaveJob) -> TableState:
-    """The table as it stands, if lakebed writes to it and it is as the options say."""
+    """The current table; raises unless lakebed can write to it and it agrees with the options."""
     state = open_handle(job.path, storage_options(job.given.others)).state()
     indexes = words_of(state.config.metadata_partitions, is_partitioned=not is_global(state.definitions))
     check_agrees(job.given, state.config, indexes)
@@ -244,7 +243,7 @@ def _check_table(job: SaveJob) -> TableState:
 
 def _check_rows(job: SaveJob, state: TableState, *, fills: bool) -> None:
     if job.given.operation not in _BY_KEYS:
-        plan_rows(state.config, state.data_schema(state.latest), job.columns, fills=fills)
+        plan_prepare(state.config, state.data_schema(state.latest), job.columns, fills=fills)
 
 
 _Write = Callable[[Table, pa.RecordBatchReader], WriteResult]
@@ -260,7 +259,7 @@ _WRITES: Mapping[str, _Write] = {
 
 
 def _find_operation(job: SaveJob, *, is_new: bool) -> _Write:
-    """What the commit does. Mode overwrite puts the rows in the place of all that the table has."""
+    """The write that the commit makes. Mode "overwrite" replaces all rows of the table."""
     operation = job.given.operation
     if operation in _BY_KEYS and (is_new or job.is_overwrite):
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Which tables lakebed writes to, checked before anything is written, and whether its columns stayed as they were."""
+"""Checks before a write begins (can lakebed write to the table) and in its commit (are the columns still the same)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WRITTEN_VERSION = 9
 
 
 def check_writable(state: TableState) -> None:
-    """Raises UnsupportedTableError for a table that a write would leave wrong."""
+    """Raises UnsupportedTableError for a table that a write would corrupt."""
     config = state.config
     if config.version != _WRITTEN_VERSION:
         raise UnsupportedTableError(
@@ -33,7 +33,7 @@ def check_writable(state: TableState) -> None:
     if not config.has_meta_columns:
         raise _unsupported(config, "has no meta columns, so its keys cannot be updated", "rewrite it with meta columns")
     if config.drops_partition_columns:
-        raise _unsupported(config, "keeps partition columns in paths alone", "write to it with Apache Hudi")
+        raise _unsupported(config, "stores partition columns in paths only", "write to it with Apache Hudi")
     if config.base_file_format != "PARQUET":
         raise _unsupported(
             config,
@@ -51,7 +51,7 @@ def check_writable(state: TableState) -> None:
 
 
 def check_asked_indexes(config: TableConfig, asked: Mapping[str, bool], present: Collection[str]) -> None:
-    """Raises InvalidInputError if options ask for an index that is not `present`, or for none that is."""
+    """Raises InvalidInputError if options switch on an index that is not `present`, or switch off one that is."""
     there = {*present} | moot_words(is_partitioned=bool(config.partition_fields))
     for key, is_on in asked.items():
         index = switched_word(key)
@@ -71,14 +71,14 @@ _CREATE = "lakebed.open_table(path).indexes.create({})"
 
 
 def has_key_index(state: TableState) -> bool:
-    """Whether keys can be found through an index."""
+    """Whether the table has an index of record keys."""
     if isinstance(state.metadata, MetadataTable):
         return find_key_index(state) is not None
     return keys_are_indexed(state.config.metadata_partitions)
 
 
 def check_options(state: TableState, options: WriteOptions) -> None:
-    """Raises InvalidInputError if write options ask for indexes, to find keys with above all, that are not there."""
+    """Raises InvalidInputError if write options ask for an index that the table does not have."""
     config, asked, is_over_all = state.config, options.index, is_global(state.definitions)
     if asked.startswith("record") and not has_key_index(state):
         call = creating("record_partitioned" if asked == "record_partitioned" and config.partition_fields else "record")
@@ -98,13 +98,13 @@ def check_options(state: TableState, options: WriteOptions) -> None:
 
 
 def check_schema(state: TableState, section: Section) -> None:
-    """Refuses to commit when another write changed the table's columns since this state."""
+    """Raises WriteConflictError if another write changed the table's columns since this state."""
     seen = {instant.requested_at for instant in state.timeline.commits()}
     check_columns(state, section, seen, state.data_schema(state.latest))
 
 
 def check_columns(state: TableState, section: Section, seen: Collection[InstantTime], columns: pa.Schema) -> None:
-    """Refuses to commit when a write that is not among the `seen` declared other columns: ours would undo that."""
+    """Raises WriteConflictError if a write that is not among `seen` changed the columns, which ours would undo."""
     for instant in section.timeline.commits():
         if instant.requested_at not in seen:
             declared = state.documents.commit(instant).schema_json
@@ -116,14 +116,12 @@ def check_columns(state: TableState, section: Section, seen: Collection[InstantT
 
 
 def _check_indexes(state: TableState) -> None:
-    """A write must keep every index that the table's config names; one left behind would hide rows."""
+    """A write must update every index of the table; a stale one would hide rows."""
     config = state.config
     named = (*config.metadata_partitions, *config.metadata_partitions_inflight)
     for partition in named:
         if not kind_of(partition).is_kept:
-            raise _unsupported(
-                config, f"has the index {partition}", "drop it first: lakebed cannot keep it up to date yet"
-            )
+            raise _unsupported(config, f"has the index {partition}", "drop it first: lakebed cannot update it yet")
     if named and not isinstance(state.metadata, MetadataTable):
         raise _unsupported(
             config,

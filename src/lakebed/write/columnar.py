@@ -27,15 +27,14 @@ from lakebed.transaction.section import Section
 from lakebed.transaction.transactions import Transactions
 from lakebed.write.checks import check_writable
 from lakebed.write.committing import keys_of_groups, read_hidden, recheck, scan_keys
-from lakebed.write.early_keys import prepare_entries
 from lakebed.write.execute import RunStaged, delete_strays, key_shards, run_write_tasks
+from lakebed.write.files.encoding import trim_scratch
 from lakebed.write.files.log import begin_lot
-from lakebed.write.files.log_lot import LogLot
-from lakebed.write.files.scratch import trim_scratch
+from lakebed.write.files.log_blocks import LogLot
 from lakebed.write.metrics import METRICS, probe_metrics
+from lakebed.write.new_keys import prepare_entries
 from lakebed.write.plan import WritePlan
-from lakebed.write.planner import plan_write
-from lakebed.write.requests import WriteRequest
+from lakebed.write.planner import WriteRequest, plan_write
 from lakebed.write.rows.schema import declared_schema
 from lakebed.write.values import WriteContext, WriteTask
 

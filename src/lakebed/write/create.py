@@ -1,4 +1,4 @@
-"""Creating a table: its metadata table first, its configuration last, so that it is there whole or not at all."""
+"""Creates a table: the metadata table first, hoodie.properties last, so that it exists completely or not at all."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ from lakebed.timeline.config import PROPERTIES, encode_config, has_config
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.section import METADATA, instant_path
 from lakebed.transaction.times import format_time, shift_time, timeline_zone
-from lakebed.write.rows.keys import plan_keys
-from lakebed.write.rows.names import suggest_names
+from lakebed.write.rows.keys import plan_keys, suggest_names
 from lakebed.write.rows.partition_paths import plan_paths
 from lakebed.write.rows.schema import declared_schema, table_schema
 
@@ -43,16 +42,16 @@ _SETTINGS = (
     "hoodie.datasource.write.partitionpath.urlencode",
     "hoodie.table.timeline.timezone",
 )
-"""Options of create_table that become properties of the table."""
+"""Options of create_table that become table properties."""
 _OWN_FOLDERS = (".hoodie/metadata", ".hoodie/.index_defs")
-"""What a crashed creation may leave behind."""
+"""Folders that a crashed creation may leave behind."""
 _ARGUMENTS = {name: f"the argument {name}" for name in ("key", "partition_by", "ordering")}
-"""Where create_table is told of columns."""
+"""How errors name the arguments of create_table that contain columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """What a user asks for."""
+    """A table to create, as the user describes it."""
 
     name: str
     schema: pa.Schema
@@ -65,7 +64,7 @@ class TableSpec:
 
     @property
     def has_partitioned_index(self) -> bool:
-        """Whether the record index is to be one for each partition."""
+        """Whether to create a partitioned record index."""
         return "record_partitioned" in self.indexes
 
 
@@ -80,9 +79,9 @@ def parse_spec(
     options: Mapping[str, str],
     said_in: Mapping[str, str] = _ARGUMENTS,
 ) -> TableSpec:
-    """The arguments of create_table, checked; `said_in` has what the caller calls those that name columns."""
+    """Checks the arguments of create_table; `said_in` says how errors name those that contain columns."""
     if table_type.lower() not in _TYPES:
-        raise InvalidInputError(f"there is no table type {table_type!r}", hint='use "cow" or "mor"')
+        raise InvalidInputError(f"unknown table type {table_type!r}", hint='use "cow" or "mor"')
     name = options.get("hoodie.table.name") or _NAME.sub("_", url.rstrip("/").rpartition("/")[2]) or "table"
     spec = TableSpec(
         name,
@@ -103,7 +102,7 @@ def parse_spec(
 
 
 def table_properties(spec: TableSpec, metadata_partitions: Sequence[str]) -> dict[str, str]:
-    """What hoodie.properties says of a new table."""
+    """The content of hoodie.properties for a new table."""
     properties = {
         "hoodie.table.name": spec.name,
         "hoodie.table.type": str(spec.table_type),
@@ -185,8 +184,8 @@ def _key_generator(spec: TableSpec) -> str:
     return "SIMPLE" if len(spec.key) == len(spec.partition_by) == 1 else "COMPLEX"
 
 
-def create_files(ports: Ports, spec: TableSpec) -> None:
-    """Makes the table, under its lock. A crash before the end leaves no table; the next try removes what is left."""
+def create_table_files(ports: Ports, spec: TableSpec) -> None:
+    """Creates the table, under its lock. A crash before the end leaves no table; the next try removes leftovers."""
     ports.lock.acquire()
     try:
         check_free(ports.storage)
@@ -205,9 +204,9 @@ def create_files(ports: Ports, spec: TableSpec) -> None:
 
 
 def remove_unused(ports: Ports) -> None:
-    """Takes a table away again that no one has begun to write to, under its lock.
+    """Deletes a table without any instant, under its lock.
 
-    Whoever has opened it meanwhile is told that there is none once they begin to write.
+    Processes that opened it meanwhile get an error when they begin to write.
     """
     ports.lock.acquire()
     try:
@@ -248,12 +247,12 @@ def _create_metadata_table(
 
 
 def metadata_partitions(spec: TableSpec) -> tuple[str, ...]:
-    """Apache Hudi's defaults, and the indexes that are asked for."""
+    """Partitions of the metadata table: Apache Hudi's defaults, and the indexes asked for."""
     return tuple(_words(spec))
 
 
 def _words(spec: TableSpec) -> dict[str, str]:
-    """The word by which each partition of the metadata table is asked for."""
+    """Each partition of the metadata table, with the option word of its index."""
     names = named_partitions()
     defaults = {kind.partition: kind.words[0] for kind in default_kinds(is_partitioned=bool(spec.partition_by))}
     return {**defaults, **{names[word]: word for word in spec.indexes}}
@@ -266,7 +265,7 @@ def _definitions(spec: TableSpec) -> dict[str, IndexDefinition]:
 
 
 def _asked_indexes(named: Sequence[str], options: Mapping[str, str], *, is_partitioned: bool) -> tuple[str, ...]:
-    """The indexes that a new table gets beside those that all have, by name, by their options or by the index type."""
+    """The indexes of a new table beside the default ones: asked for by name, by options, or by the index type."""
     given, words = parse_write_options(options), new_table_words()
     switches = {key: (switched_word(key), is_on) for key, is_on in given.indexes.items()}
     names = (named,) if isinstance(named, str) else named
@@ -274,17 +273,17 @@ def _asked_indexes(named: Sequence[str], options: Mapping[str, str], *, is_parti
     asked += [word for word, is_on in switches.values() if is_on and word in words]
     if given.index.startswith("record") and not any(name.startswith("record") for name in asked):
         asked.append("record_partitioned" if given.index == "record_partitioned" and is_partitioned else "record")
-    # Without the list of files: to reads, that option says how to list them.
+    # Except the file listing, whose option says how reads list files.
     always = [k.words[0] for k in default_kinds(is_partitioned=is_partitioned) if k.partition != FILES]
     for key, (word, is_on) in switches.items():
         if not is_on and word in (*asked, *always):
-            why = "every new table has it" if word in always else "it is asked for, too"
+            why = "every new table has it" if word in always else "the index is also asked for"
             raise InvalidInputError(f"the option {key}=false is not supported: {why}", hint="leave the option out")
     return tuple(dict.fromkeys(asked))
 
 
 def check_free(storage: Storage) -> None:
-    """Raises InvalidInputError unless a table can be made here: where nothing is, or one was only half made."""
+    """Raises InvalidInputError unless the folder is empty, or contains a partly created table."""
     if has_config(storage):
         raise _taken(storage)
     for listed in storage.list("", recursive=True):

@@ -1,4 +1,4 @@
-"""Running write tasks: a new base file, a merged one, or a log file, each with a marker written before it."""
+"""Runs write tasks: each writes a marker, then a new base file, a merged one, or a log file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lakebed.timeline.timeline import list_instants
 from lakebed.transaction.markers import load_markers
 from lakebed.write.files.base import create_base_file
 from lakebed.write.files.log import append_log_file, append_log_files
-from lakebed.write.files.log_lot import LogLot
+from lakebed.write.files.log_blocks import LogLot
 from lakebed.write.files.merge import merge_base_file
 from lakebed.write.plan import WritePlan, is_append
 from lakebed.write.values import WriteContext, WriteTask
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def run_write_task(task: WriteTask) -> tuple[FileFacts, ...]:
-    """The files that a task makes. Running it again makes others, with another write token."""
+    """Runs a task; a second run writes other files, with another write token."""
     task = _attempt(task)
     if task.file_slice is None:
         return create_base_file(task)
@@ -48,9 +48,9 @@ def run_write_task(task: WriteTask) -> tuple[FileFacts, ...]:
 def run_write_tasks(
     plan: WritePlan, lot: Future[LogLot | None], beside: Callable[[], T]
 ) -> tuple[tuple[FileFacts, ...], T]:
-    """The files that the tasks of a plan make; log files that this process makes are stored together, from the `lot`.
+    """Runs the tasks of a plan. This process stores log files in batches, encoded from the `lot` if there is one.
 
-    `beside` runs once all log files have been begun; its result is returned, too.
+    `beside` runs once all log files have been started; its result is returned too.
     """
     appends = plan.appends
     numbers = {task.number for task in appends}
@@ -61,13 +61,13 @@ def run_write_tasks(
 
 
 def _attempt(task: WriteTask) -> WriteTask:
-    """The task with a write token of its own."""
+    """The task with a new write token."""
     return replace(task, token=new_write_token(task.number))
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenGroup:
-    """The result of a task of a large write: files, and keys that it stored in files of their own."""
+    """The result of a task of a large write: files, and staged keys."""
 
     files: tuple[FileFacts, ...]
     keys: tuple[StoredKeys, ...]
@@ -75,13 +75,13 @@ class WrittenGroup:
 
 @dataclass(frozen=True, slots=True)
 class RunStaged:
-    """Runs tasks of a large write, or scans of keys that it hides. Keys stay in files, none without a record index."""
+    """Runs tasks of a large write, or scans of keys that it hides. Keys are staged if there is a record index."""
 
     shelf: Shelf
     shards: ShardSets | None
 
     def __call__(self, task: WriteTask | SliceTask) -> WrittenGroup:
-        """What the task makes. Running it again makes other files."""
+        """Runs the task; a second run writes other files."""
         if isinstance(task, SliceTask):
             return WrittenGroup((), self._stored(hidden_keys(task, read_slice(task))))
         files = run_write_task(task)
@@ -96,9 +96,9 @@ class RunStaged:
 
 
 def key_shards(state: TableState, *, shards_of_new: int) -> ShardSets | None:
-    """The shards that the keys of a write go to; None if the table keeps no record index, or has but some of them.
+    """The shards of the record index that get the keys of a write; None without a complete record index.
 
-    A partitioned one gives a new data partition `shards_of_new`.
+    In a partitioned index, a new data partition gets `shards_of_new` shards.
     """
     config = state.config
     if not keys_are_indexed((*config.metadata_partitions, *config.metadata_partitions_inflight)):
@@ -111,7 +111,7 @@ def key_shards(state: TableState, *, shards_of_new: int) -> ShardSets | None:
 
 
 def _key_groups(state: TableState) -> tuple[str, ...] | None:
-    """The shards of the record index; None while it is being built and they are not all there."""
+    """The shards of the record index; None while it is being built and some are missing."""
     if KEY_INDEX in state.config.metadata_partitions:
         return list_groups(state.storage, [KEY_INDEX])[KEY_INDEX]
     begun = {instant.requested_at for instant in list_instants(state.storage, state.config, ROOT)}
@@ -119,33 +119,33 @@ def _key_groups(state: TableState) -> tuple[str, ...] | None:
 
 
 def hidden_keys(scan: SliceTask, rows: pa.Table) -> KeyChanges:
-    """The keys of a file group that a write hides, as its scan read them."""
+    """The keys of a file group that a write hides, from the rows of its scan."""
     group = scan.file_slice.group
     return KeyChanges(group.partition, group.file_id, deleted=rows[RECORD_KEY])
 
 
-def find_strays(context: WriteContext, written: Sequence[FileFacts]) -> tuple[str, ...]:
-    """Files with a marker that no task result names: those of failed or duplicate task attempts.
+def find_attempt_files(context: WriteContext, written: Sequence[FileFacts]) -> tuple[str, ...]:
+    """Files of failed or duplicate task attempts: they have a marker, but no task result names them.
 
-    The markers of a plan that another process has taken over are that one's, too: strays of a table service are deleted
-    in its commit section alone, where it is certain that nobody has.
+    The markers of a plan that another process took over may belong to that process. So a table service deletes such
+    files only in its commit section, where it is certain that nobody has taken over.
     """
     kept = {file.stat.path for file in written}
     return tuple(sorted(load_markers(context.storage, context.instant) - kept))
 
 
 def find_rival_files(context: WriteContext, written: Sequence[FileFacts], partitions: Iterable[str]) -> tuple[str, ...]:
-    """Strays of a table service, and files that earlier attempts left in `partitions` without a marker.
+    """Files of other attempts of a table service: those with a marker, and those without one in `partitions`.
 
-    A paused attempt may store a file after whoever took over has removed its markers. Where a metadata table says what
-    counts, such a file is nothing; else it would count once the plan is carried out.
+    A paused attempt may store a file after the process that took over has removed its markers. With a metadata table,
+    such a file is never visible; without one, it would become visible when the plan completes.
     """
     kept = {file.stat.path for file in written}
     listed: set[str] = set()
     if not context.config.metadata_partitions:
         found = (file for partition in sorted(partitions) for file in context.storage.list(partition))
         listed = {file.path for file in found if _instant_of(file.path) == context.instant}
-    return tuple(sorted({*find_strays(context, written), *listed} - kept))
+    return tuple(sorted({*find_attempt_files(context, written), *listed} - kept))
 
 
 def _instant_of(path: str) -> InstantTime | None:
@@ -154,17 +154,17 @@ def _instant_of(path: str) -> InstantTime | None:
 
 
 def delete_strays(context: WriteContext, written: Sequence[FileFacts]) -> None:
-    """Deletes the strays of a write. Its instant is executed by no other process."""
-    for path in find_strays(context, written):
+    """Deletes files of failed or duplicate attempts of a write, whose instant no other process executes."""
+    for path in find_attempt_files(context, written):
         delete_file(context.storage, path)
 
 
 @contextmanager
 def deleted_if_refused(context: WriteContext, written: Sequence[FileFacts]) -> Iterator[None]:
-    """Deletes the files of an attempt whose commit is refused: the rollback may have listed before they were written.
+    """Deletes the files of an attempt whose commit is refused: a rollback may have listed files before they existed.
 
-    Their names are this attempt's alone, so nobody has committed them. A failure of another kind leaves them to the
-    next attempt: the store may not have said what became of the commit.
+    Their names belong to this attempt only, so nobody has committed them. After any other failure they are left to the
+    next attempt, because the outcome of the commit may be unknown.
     """
     try:
         yield

@@ -1,9 +1,8 @@
-"""Rows that tasks of a Spark job hand over to the process that will write them: Arrow files in a folder of the job.
+"""The staging area of a Spark job: Arrow files in a folder of the job, to be written by another process.
 
-The job has no instant yet. So each task of it, and the process that writes its rows, keeps a heartbeat of its own in
-the folder: the job is alive while something there is as young as a heartbeat has to be, by the clock of the store. Its
-rows count for nothing but the one commit that is told their paths. A job that ends removes its folder; what a dead one
-left goes with the next sweep.
+The job has no instant yet. So each of its tasks, and the process that writes its rows, keeps a heartbeat in the folder:
+the job is alive while some file there is younger than the heartbeat timeout, by the clock of the store. Only the commit
+that is given the paths uses the rows. A job that ends removes its folder; the next sweep removes those of dead jobs.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _BEAT = ".beat"
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """What tasks of a job have staged, and when it gave its last sign of life, by the clock of the store."""
+    """The staged files of a job, and when the last one was written, by the clock of the store."""
 
     folder: str
     files: int
@@ -40,13 +39,13 @@ class StagedRows:
 
 
 def new_folder() -> str:
-    """A folder for the rows of one job."""
+    """A new folder name for the rows of one job."""
     return f"{_TEMP}/{_PREFIX}{new_token()}"
 
 
 @contextmanager
 def kept_alive(ports: Ports, timing: Timing, folder: str) -> Iterator[None]:
-    """Keeps a heartbeat in the folder of a job while its rows are staged or written; none if that takes no time."""
+    """Writes heartbeats to the folder of a job in the body; none if it ends before the first is due."""
     path, beats = f"{folder}/{ports.tokens()}{_BEAT}", 0
 
     def beat() -> bool:
@@ -71,10 +70,9 @@ def hand_over(
     batches: Iterable[pa.RecordBatch],
     check: PreparePlan | None = None,
 ) -> str | None:
-    """Puts rows into a new file, with `columns`; its path, or None if there are no rows.
+    """Stages rows in a new file with `columns`; returns its path, None if there are no rows.
 
-    Rows that cannot be prepared as `check` says raise InvalidInputError: the table that they are for may not be there
-    yet, and is not to be made for nothing.
+    Raises InvalidInputError for rows that cannot be prepared by the plan `check`, so that no table is created for them.
     """
     sink, rows = pa.BufferOutputStream(), 0
     with pa.ipc.new_file(sink, columns) as writer:
@@ -92,21 +90,21 @@ def hand_over(
 
 
 def take_over(storage: Storage, paths: Iterable[str], columns: pa.Schema) -> pa.RecordBatchReader:
-    """The rows of files, in the order of these."""
+    """Reads staged rows, file by file."""
     return pa.RecordBatchReader.from_batches(columns, _read(storage, paths))
 
 
 def drop_rows(storage: Storage, folder: str) -> None:
-    """Removes what tasks of a job have staged."""
+    """Deletes the staged files of a job."""
     for listed in storage.list(folder):
         delete_file(storage, listed.path)
 
 
 def sweep_rows(ports: Ports, timing: Timing) -> None:
-    """Removes what jobs have staged that are dead, by the rule for heartbeats."""
+    """Deletes the staged files of dead jobs, by the rule for heartbeats."""
     if not list_staged(ports.storage):
         return
-    # The time comes first: if this process pauses in between, others look younger than they are, never older.
+    # Take the time first: if this process pauses in between, others look younger than they are, never older.
     now = storage_time(ports)
     for folder, staged in list_staged(ports.storage).items():
         if now - staged.modified > timing.dead_after:
@@ -114,7 +112,7 @@ def sweep_rows(ports: Ports, timing: Timing) -> None:
 
 
 def list_staged(storage: Storage) -> Mapping[str, StagedRows]:
-    """What jobs have staged that did not end, by their folders."""
+    """Staged rows of jobs that have not ended, by folder."""
     found: dict[str, StagedRows] = {}
     for listed in storage.list(_TEMP, recursive=True):
         folder = "/".join(listed.path.split("/")[:3])

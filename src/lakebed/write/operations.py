@@ -1,4 +1,4 @@
-"""What each write operation does, as data."""
+"""The write operations, as data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Replaces(Enum):
 
     NOTHING = "nothing"
     PARTITIONS = "partitions"
-    """Every file group of the partitions that it writes to, or that it names."""
+    """Every file group of the partitions that it writes to or names."""
     TABLE = "table"
 
 
@@ -22,8 +22,8 @@ class Replaces(Enum):
 class Operation:
     """One kind of write.
 
-    `name` is how commit metadata spells it. It `finds_keys` that the table has, `combines` rows of one key, and
-    `fills_files` that are small.
+    `name` is the name in commit metadata. `finds_keys`: looks up existing keys. `combines`: keeps one row per key.
+    `fills_files`: adds inserts to small files.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Operation:
     replaces: Replaces = Replaces.NOTHING
 
     def action(self, config: TableConfig) -> Action:
-        """The action on the timeline that an operation is."""
+        """The timeline action of the operation."""
         if self.replaces is not Replaces.NOTHING:
             return Action.REPLACE_COMMIT
         return Action.DELTA_COMMIT if config.table_type is TableType.MERGE_ON_READ else Action.COMMIT

@@ -13,20 +13,19 @@ import pyarrow as pa
 from lakebed.engine.engines import Engine, InProcess
 from lakebed.engine.exchange import Shelf, StagedFile
 from lakebed.index.key_batches import ProbeCounts
+from lakebed.kernels.buffers import Int64s
 from lakebed.model.commit import CommitMetadata, WriteStat
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, TableType
 from lakebed.read.file_slice import SliceTask
 from lakebed.transaction.conflicts import WriteKind, WriteSet
-from lakebed.write.assign import Assignment, FileIds, Space, assign_rows
+from lakebed.write.assign import Assignment, FileIds, Room, Space, assign_rows, logs_inserts
 from lakebed.write.operations import Operation, Replaces
-from lakebed.write.room import Room, logs_inserts
 from lakebed.write.rows.columns import joined, take_rows
 from lakebed.write.tag.deleted import free_rows
 from lakebed.write.tag.files import (
     NO_TAGS,
     Candidate,
-    Ints,
     Tagged,
     Tags,
     all_rows,
@@ -38,15 +37,15 @@ from lakebed.write.tag.files import (
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
 
 _TAKEN_BYTES = 256 << 20
-"""Of rows that are brought into the order of their file groups at once."""
+"""Bytes of rows up to which they are sorted by file group at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class TagRule:
-    """How keys are looked for: in every partition or in their own, by the record index or in files.
+    """How keys are looked up: `everywhere` or in their own partition, `by_index` or in files.
 
-    Without an index footers are asked first if it may `prune`. One that `is_global` knows a key in one partition at
-    most: rows whose partition changed move if it `moves` them.
+    Without an index, `prune` excludes files by their footers first. An index that `is_global` has a key in at most one
+    partition; rows whose partition changed are moved if `moves`.
     """
 
     everywhere: bool = False
@@ -58,12 +57,12 @@ class TagRule:
 
 NO_SPACES: Mapping[str, Sequence[Space]] = {}
 Finder = Callable[[pa.Table], Tagged]
-"""Finds the keys of rows in the slices of a snapshot."""
+"""Tags rows with the slices of a snapshot that hold their keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """Tasks of a write, where they run, and what the write replaces. The rows of a large one are on a `shelf`."""
+    """The tasks of a write, their engine, and the file groups that it replaces. A large write stages on `shelf`."""
 
     operation: Operation
     tasks: tuple[WriteTask, ...]
@@ -71,22 +70,22 @@ class WritePlan:
     engine: Engine
     counts: ProbeCounts | None = None
     new_keys: Callable[[], pa.Table] | tuple[StagedFile, ...] | None = None
-    """Record keys and partition paths of rows that the record index did not know; None if it was not asked."""
+    """Record keys and partition paths of rows that are not in the record index; None if it was not used."""
     shelf: Shelf | None = None
 
     @property
     def appends(self) -> tuple[WriteTask, ...]:
-        """Tasks whose log files this process makes together."""
+        """Tasks whose log files this process writes in batches."""
         return tuple(task for task in self.tasks if isinstance(self.engine, InProcess) and is_append(task))
 
     @property
     def uses_tables(self) -> bool:
-        """Whether keys were found in key tables."""
+        """Whether keys were looked up in key tables."""
         return self.counts is not None and self.counts.uses_tables
 
     @property
     def write_set(self) -> WriteSet:
-        """What the write touches, for the conflict check."""
+        """The write set, for the conflict check."""
         appended: set[FileGroupId] = set()
         rewritten: set[FileGroupId] = set()
         added: set[FileGroupId] = set()
@@ -107,7 +106,7 @@ class WritePlan:
 
     @property
     def declaration(self) -> CommitMetadata:
-        """What the inflight file says: the file groups that are about to be written."""
+        """The content of the inflight file: the file groups that are about to be written."""
         stats: dict[str, list[WriteStat]] = {}
         for task in self.tasks:
             prev = task.file_slice.base_instant if task.file_slice else None
@@ -128,7 +127,7 @@ def plan_rows(
     room: Room,
     new_file_id: FileIds,
 ) -> WritePlan:
-    """The tasks that write `rows`. `find` looks in the snapshot's `slices`."""
+    """Plans the tasks that write `rows`. `find` tags rows with the snapshot's `slices`."""
     tagged = find(rows) if operation.finds_keys else Tagged(rows, NO_TAGS)
     inserts = inserts_by_partition(tagged.rows, tagged.tags)
     take = free_rows(tagged.rows, inserts, room.spaces, slices, context, engine)
@@ -141,9 +140,9 @@ def plan_rows(
 
 
 def is_append(task: WriteTask) -> bool:
-    """Whether a task appends a log file to its file group: on merge-on-read tables, unless new keys forbid it.
+    """Whether a task appends a log file to its file group: on merge-on-read tables, if new keys may be in log files.
 
-    Rows that are added blindly would be merged, in a log file, with a row of the same key.
+    Blind inserts may not: in a log file they would be merged with a row of the same key.
     """
     config = task.context.config
     if config.table_type is not TableType.MERGE_ON_READ or task.file_slice is None:
@@ -158,10 +157,10 @@ def find_in_files(
     rule: TagRule,
     spaces: Mapping[str, Sequence[Space]] = NO_SPACES,
 ) -> Tagged:
-    """Rows with the slices that hold their keys, found by reading the keys of files. `scans` do that.
+    """Tags rows with the slices that hold their keys, by reading the keys of files through `scans`.
 
-    Whatever is for a partition that consists of one file with `spaces` for all of it goes there, new or not: no key is
-    looked for. Only a merge can tell then which rows are new.
+    If a partition has a single file, with `spaces` for all of its rows, they go there without looking for keys; the
+    merge tells which are new.
     """
     candidates = plan_finds(rows, scans, everywhere=rule.everywhere, prune=rule.prune)
     sole = set() if rule.everywhere or IS_DELETE in rows.column_names else _sole_files(candidates, scans, spaces)
@@ -174,21 +173,21 @@ def find_in_files(
 def _sole_files(
     candidates: Sequence[Candidate], scans: Sequence[SliceTask], spaces: Mapping[str, Sequence[Space]]
 ) -> set[int]:
-    """Those of the candidates that are all that their partition has, and have room for its rows if all are new."""
+    """Candidates that are the only file of their partition, and have room for its rows even if all are new."""
     slices = Counter(scan.file_slice.group.partition for scan in scans)
     room = {space.target: space.rows for partition, some in spaces.items() for space in some if slices[partition] == 1}
     return {candidate.number for candidate in candidates if room.get(candidate.number, -1) >= len(candidate.rows)}
 
 
-def new_keys(tagged: Tagged, inserts: Mapping[str, Ints]) -> pa.Table:
-    """Record keys and partition paths of the inserts that do not move."""
+def new_keys(tagged: Tagged, inserts: Mapping[str, Int64s]) -> pa.Table:
+    """Record keys and partition paths of inserts, without rows that move between partitions."""
     numbers = np.concatenate([*inserts.values(), np.empty(0, np.int64)])
     numbers = numbers[~np.isin(numbers, tagged.moved)] if len(tagged.moved) else numbers
     return tagged.rows.select([RECORD_KEY, PARTITION_PATH]).take(pa.array(numbers))
 
 
-def inserts_by_partition(rows: pa.Table, tags: Tags = NO_TAGS) -> dict[str, Ints]:
-    """Rows that no slice holds, by partition; deletes among them have nothing to delete."""
+def inserts_by_partition(rows: pa.Table, tags: Tags = NO_TAGS) -> dict[str, Int64s]:
+    """Rows whose key is in no slice, by partition, without deletes."""
     is_new = np.ones(rows.num_rows, bool)
     is_new[tags.rows] = False
     if IS_DELETE in rows.schema.names:
@@ -200,7 +199,7 @@ def inserts_by_partition(rows: pa.Table, tags: Tags = NO_TAGS) -> dict[str, Ints
 def _tasks(
     rows: pa.Table, assignments: Sequence[Assignment], context: WriteContext, *, is_blind: bool
 ) -> tuple[WriteTask, ...]:
-    """Tasks with their rows. Those that append log files pick them out themselves, and know their new keys."""
+    """Tasks with their rows. Tasks that append log files pick their rows themselves."""
     tasks = [
         WriteTask(context, number, own.group, own.file_slice, Picked(rows, own), "", bool(len(own.inserts)), is_blind)
         for number, own in enumerate(assignments)
@@ -215,8 +214,8 @@ def _tasks(
 
 
 def _keyed(rows: pa.Table, assignments: Sequence[Assignment]) -> Iterator[Picked]:
-    """Rows that are picked out later, with the keys that are new to their file groups."""
-    whole = rows.combine_chunks()  # Picking from many chunks would put them together each time.
+    """Rows that tasks pick later, with the keys that are new to their file groups."""
+    whole = rows.combine_chunks()  # Otherwise each pick would combine the chunks again.
     new = [own.rows[own.is_insert] for own in assignments]
     keys, start = joined(whole[RECORD_KEY]).take(pa.array(np.concatenate([np.empty(0, np.int64), *new]))), 0
     for own, rows_of_new in zip(assignments, new, strict=True):
@@ -225,7 +224,7 @@ def _keyed(rows: pa.Table, assignments: Sequence[Assignment]) -> Iterator[Picked
 
 
 def _brought_together(rows: pa.Table, assignments: Sequence[Assignment]) -> Iterator[Picked]:
-    """The rows of each file group: brought together at once, or by the tasks themselves if they are very many."""
+    """The rows of each file group: collected here at once, or by the tasks if there are very many."""
     if rows.nbytes > _TAKEN_BYTES:
         whole = rows.combine_chunks()  # As above.
         yield from (Picked(whole, own) for own in assignments)
@@ -241,7 +240,7 @@ def _brought_together(rows: pa.Table, assignments: Sequence[Assignment]) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """Rows of one file group among those of all, or in a table apart; the keys new to it, if they are known."""
+    """Rows of one file group: picked from a shared table, or in a table apart. `new_keys` if known."""
 
     table: pa.Table
     assignment: Assignment
@@ -250,19 +249,16 @@ class Picked:
 
     @property
     def count(self) -> int:
-        """How many rows they are."""
+        """Number of rows."""
         return len(self.assignment.updates) + len(self.assignment.inserts)
 
     @property
     def has_positions(self) -> bool:
-        """Whether it is known where in the base file some of the keys are."""
+        """Whether the position in the base file is known for some rows."""
         return bool((self.assignment.positions >= 0).any())
 
     def read(self) -> pa.Table:
-        """The rows, where their keys are, and the path of the partition that they are written to.
-
-        Deletes by key do not know the path before.
-        """
+        """The rows, with positions and the partition path, which deletes by key do not have before."""
         own = self.assignment
         rows = self.table if self.is_apart else take_rows(self.table, own.rows)
         rows = with_partition(rows, own.group.partition)
@@ -271,7 +267,7 @@ class Picked:
 
 
 def with_partition(rows: pa.Table, partition: str) -> pa.Table:
-    """Rows with the path of the partition that they are written to."""
+    """`rows` with this partition path."""
     path = pa.array([partition], pa.string())
     paths = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), path)
     return rows.set_column(rows.schema.get_field_index(PARTITION_PATH), PARTITION_PATH, paths)
@@ -287,7 +283,7 @@ def replaced_by(
 
 
 def replaced_groups(slices: Sequence[FileSlice], partitions: set[str] | None) -> dict[str, tuple[str, ...]]:
-    """File ids by partition, of those partitions, or of all."""
+    """File ids of these partitions, or of all, by partition."""
     found: dict[str, tuple[str, ...]] = {}
     for file_slice in slices:
         partition = file_slice.group.partition

@@ -1,9 +1,9 @@
-"""From a request and the table as it stands to the plan of a write: find keys, find room, assign."""
+"""Requests to write, and the plan of one: find keys, find small files with room, assign rows to file groups."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -23,7 +23,8 @@ from lakebed.options import WriteOptions
 from lakebed.read.file_slice import SliceTask
 from lakebed.read.scan import plan_slices
 from lakebed.table import TableState
-from lakebed.write.context import write_context
+from lakebed.write.assign import Room, find_room
+from lakebed.write.operations import DELETE_PARTITION, Operation
 from lakebed.write.plan import (
     NO_SPACES,
     Finder,
@@ -34,24 +35,43 @@ from lakebed.write.plan import (
     plan_rows,
     replaced_groups,
 )
-from lakebed.write.requests import DeletePartitions, WriteRequest, WriteRows
-from lakebed.write.room import Room, find_room
-from lakebed.write.staged_plan import plan_staged
-from lakebed.write.staging import Prepared, Staged
-from lakebed.write.tag.buckets import plan_split
+from lakebed.write.rows.arrange import Arrangement
+from lakebed.write.staged_plan import TaggedLot, TagLot, plan_split, plan_staged, tag_in_worker
+from lakebed.write.staging import Prepared, RowSource, Staged
 from lakebed.write.tag.index import KeyIndex, tag_by_index
-from lakebed.write.tag.staged import TaggedLot, TagLot, tag_in_worker
 from lakebed.write.tag.window import tag_in_window
-from lakebed.write.values import WriteContext
+from lakebed.write.values import WriteContext, write_context
 
 _LOT_BYTES = 64 << 20
-"""Bytes of rows that a task of a large write tags at once, unless one bucket has more."""
+"""Bytes of rows that a task of a large write tags at once, unless a single bucket has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRows:
+    """Write rows with these data columns; `rule` says how their keys are looked up."""
+
+    source: RowSource
+    columns: pa.Schema
+    operation: Operation
+    rule: TagRule
+    arrangement: Arrangement
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePartitions:
+    """Delete partitions, given by path."""
+
+    partitions: frozenset[str]
+    operation: Operation = DELETE_PARTITION
+
+
+WriteRequest = WriteRows | DeletePartitions
 
 
 def plan_write(
     state: TableState, instant: InstantTime, request: WriteRequest, options: WriteOptions, cache: ShardCache
 ) -> tuple[WriteContext, WritePlan]:
-    """The plan of a write on a snapshot, and what its tasks share."""
+    """Plans a write on a snapshot; also returns the context of its tasks."""
     if isinstance(request, DeletePartitions):
         replaced = replaced_groups(state.latest_slices, {*request.partitions})
         return write_context(state, instant, options), WritePlan(request.operation, (), replaced, InProcess())
@@ -71,7 +91,7 @@ def _plan_rows(
     scans: Sequence[SliceTask],
     cache: ShardCache,
 ) -> WritePlan:
-    """The plan of rows that this process holds."""
+    """Plans a write of rows in memory."""
     operation, slices = request.operation, _slices(scans)
     rows = request.arrangement.whole(given.rows, context.instant)
     room = find_room(state, operation, context, slices, rows_bytes=rows.nbytes, rows=rows.num_rows)
@@ -87,7 +107,7 @@ def _plan_staged(
     scans: Sequence[SliceTask],
     cache: ShardCache,
 ) -> WritePlan:
-    """The plan of rows that lie in files."""
+    """Plans a write of staged rows."""
     operation, slices, arrangement = request.operation, _slices(scans), request.arrangement
     tagged = _tag_lots(state, request, staged, scans, cache)
     room = find_room(state, operation, context, slices, rows_bytes=staged.bytes, rows=staged.rows)
@@ -97,7 +117,7 @@ def _plan_staged(
 def _tag_lots(
     state: TableState, request: WriteRows, staged: Staged, scans: Sequence[SliceTask], cache: ShardCache
 ) -> Sequence[TaggedLot]:
-    """Staged rows, one per key, with the slices that hold it; none if they can be written as they are."""
+    """Combines and tags staged rows; empty if they can be written as they are."""
     operation, arrangement = request.operation, request.arrangement
     if not operation.finds_keys and not arrangement.combines:
         return ()
@@ -116,9 +136,9 @@ def _finder(
     travels: bool = False,
     room: Room | None = None,
 ) -> Finder:
-    """The function that finds keys; one that `travels` to workers is picklable."""
+    """The function that tags rows; picklable if it `travels` to workers."""
     if not rule.by_index:
-        # Log files do not tell which of their rows are new: there keys are always looked for.
+        # Writing a log file does not tell which rows are new, so merge-on-read tables always look up keys.
         is_merged = state.config.table_type is TableType.COPY_ON_WRITE
         spaces = room.spaces if room is not None and is_merged else NO_SPACES
         return partial(find_in_files, scans=key_scans(scans), engine=engine, rule=rule, spaces=spaces)
@@ -136,7 +156,7 @@ def _finder(
 
 
 def _ordering(state: TableState) -> EntryOrdering | None:
-    """The ordering values that entries carry, and whether they are surely current."""
+    """The ordering values in index entries, and whether they are known to be current."""
     ordering = find_ordering(state.definitions, state.config)
     if ordering is None or not isinstance(state.metadata, MetadataTable):
         return None
@@ -144,7 +164,7 @@ def _ordering(state: TableState) -> EntryOrdering | None:
 
 
 def _settled(columns: pa.Schema, complete: frozenset[str]) -> pa.Schema:
-    """The columns of rows, of which those that are `complete` need not become nullable."""
+    """`columns`, with those that are `complete` (have no nulls) as required."""
     return pa.schema([field.with_nullable(False) if field.name in complete else field for field in columns])
 
 

@@ -1,4 +1,4 @@
-"""Prepared rows of a write: in memory, or staged in the folder of the instant's markers, which goes with it."""
+"""Prepared rows of a write: in memory, or staged in the instant's marker folder, which is deleted with the markers."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ CHUNK_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class StageTask:
-    """Prepares rows in a worker and stages them, split; each call makes new files, and its result says which."""
+    """Prepares rows in a worker and stages them, split; each call writes new files."""
 
     shelf: Shelf
     plan: PreparePlan
     split: Split
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> StagedPart:
-        """The prepared rows of one partition of the input; none if it has none."""
+        """Stages the rows of one partition of the input."""
         return stage_tables(self.shelf, prepared_tables(batches, self.plan), self.split, self.plan)
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """Prepared rows that a task has staged, and the columns that have a value in all of them of those required."""
+    """Prepared rows that a task has staged, and the required columns that have no nulls in them."""
 
     files: tuple[StagedFile, ...]
     complete: frozenset[str]
 
 
 def stage_tables(shelf: Shelf, tables: Iterable[pa.Table], split: Split, plan: PreparePlan) -> StagedPart:
-    """Stages prepared rows, some of them at a time."""
+    """Stages prepared rows in chunks."""
     complete, files = plan.required, []
     for chunk in _chunks(tables):
         rows = pa.concat_tables(chunk).unify_dictionaries()
@@ -50,7 +50,7 @@ def stage_tables(shelf: Shelf, tables: Iterable[pa.Table], split: Split, plan: P
 
 
 def complete_columns(rows: pa.Table, required: frozenset[str]) -> frozenset[str]:
-    """Those of the columns that have a value in every row."""
+    """The `required` columns that have no nulls."""
     return frozenset(name for name in required if not rows[name].null_count)
 
 
@@ -63,7 +63,7 @@ def prepared_tables(batches: Iterator[pa.RecordBatch], plan: PreparePlan) -> Ite
 
 
 def shelf_of(storage: Storage, instant: InstantTime) -> Shelf:
-    """Where the rows of an instant are staged."""
+    """The staging area of an instant."""
     return Shelf(storage, marker_folder(instant))
 
 
@@ -81,7 +81,7 @@ def _chunks(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Prepared rows in memory: this process does the rest of the work. `complete` is as in `StagedPart`."""
+    """Prepared rows in memory, to be written by this process. `complete` is as in `StagedPart`."""
 
     rows: pa.Table
     complete: frozenset[str] = frozenset()
@@ -89,7 +89,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Prepared rows in files, and where the rest of the work on them is done."""
+    """Staged rows, and the engine that writes them."""
 
     shelf: Shelf
     files: tuple[StagedFile, ...]
@@ -98,14 +98,14 @@ class Staged:
 
     @property
     def rows(self) -> int:
-        """How many they are."""
+        """Number of rows."""
         return sum(file.rows for file in self.files)
 
     @property
     def bytes(self) -> int:
-        """What they take."""
+        """Their size in bytes."""
         return sum(file.bytes for file in self.files)
 
 
 RowSource = Callable[[InstantTime, Split], Prepared | Staged]
-"""Returns the prepared rows of a begun instant: in memory or, if they are too many, staged and split."""
+"""Returns the prepared rows once the instant has begun: in memory or, if there are too many, staged and split."""

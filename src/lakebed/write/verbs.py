@@ -1,4 +1,4 @@
-"""The write operations as users call them: from rows of any kind to a commit."""
+"""The write operations that users call: each turns rows of any kind into a commit."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from lakebed.write.operations import (
     Operation,
 )
 from lakebed.write.plan import TagRule
-from lakebed.write.requests import DeletePartitions, WriteRows
+from lakebed.write.planner import DeletePartitions, WriteRows
 from lakebed.write.rows.arrange import Arrangement
 from lakebed.write.rows.input import Input, open_input
-from lakebed.write.rows.keys import find_field, plan_keys, record_keys
-from lakebed.write.rows.prepare import PreparePlan, check_gaps, plan_rows
+from lakebed.write.rows.keys import find_field, make_keys, plan_keys
+from lakebed.write.rows.prepare import PreparePlan, check_gaps, plan_prepare
 from lakebed.write.rows.schema import check_spelling
 from lakebed.write.staging import Prepared
 from lakebed.write.values import IS_DELETE
@@ -43,7 +43,7 @@ from lakebed.write.writer import Writer, WriteResult
 
 
 class TableWrites:
-    """Every write operation on one table."""
+    """The write operations on one table."""
 
     def __init__(self, handle: TableHandle, transactions: Transactions, options: WriteOptions) -> None:
         self._handle = handle
@@ -51,17 +51,17 @@ class TableWrites:
         self._options = options
 
     def upsert(self, rows: object, *, partial: bool = False) -> WriteResult:
-        """Inserts rows whose key is new, and updates the others; if `partial`, only in the columns that are given."""
+        """Inserts rows with new keys and updates the others; if `partial`, only the given columns."""
         return self._write(rows, UPSERT, partial=partial)
 
     def insert(self, rows: object) -> WriteResult:
-        """Adds rows without looking for their keys."""
+        """Appends rows without looking for their keys."""
         return self._write(rows, INSERT)
 
     def bulk_insert(self, rows: object) -> WriteResult:
-        """Adds rows to new files, in the order that the option hoodie.bulkinsert.sort.mode asks for.
+        """Appends rows to new files, sorted as the option hoodie.bulkinsert.sort.mode asks for.
 
-        Of rows that are too many for one process, those of each file are brought into that order.
+        Rows that are too many for one process are sorted within each file only.
         """
         return self._write(rows, BULK_INSERT)
 
@@ -70,22 +70,22 @@ class TableWrites:
         return self._write(rows, INSERT_OVERWRITE_TABLE if whole_table else INSERT_OVERWRITE)
 
     def delete(self, keys: object) -> WriteResult:
-        """Deletes by record keys as text, or by rows with the key columns, and those of the partition if there are."""
+        """Deletes by record keys as text, or by rows with the key columns and, if given, the partition columns."""
         if _is_text(keys):
             return self._delete_keys(_texts(keys))
         state = self._handle.state()
         given = open_input(keys)
         check_spelling((*state.config.key_fields, *state.config.partition_fields), given.schema.names)
         if all(find_field(given.schema, name) is not None for name in state.config.partition_fields):
-            plan = plan_rows(state.config, state.data_schema(state.latest), given.schema, deletes=True)
+            plan = plan_prepare(state.config, state.data_schema(state.latest), given.schema, deletes=True)
             return self._finish(given, plan, DELETE)
-        # Without the columns of the partition the keys alone must do: they are looked for in all partitions.
+        # Without partition columns, the keys are looked up in all partitions.
         key_plan = plan_keys(state.config, given.schema)
-        found = [record_keys(batch, key_plan) for batch in given.batches()]
+        found = [make_keys(batch, key_plan) for batch in given.batches()]
         return self._delete_keys(pa.chunked_array(found, pa.string()).unique())
 
     def delete_partitions(self, partitions: str | Iterable[str]) -> WriteResult:
-        """Deletes all rows of partitions, given as `_hoodie_partition_path` spells them; each has files."""
+        """Deletes all rows of partitions, given as values of `_hoodie_partition_path`; each must have files."""
         is_one = isinstance(partitions, str) or not isinstance(partitions, Iterable)
         wanted: tuple[Any, ...] = (partitions,) if is_one else tuple(partitions)
         known = {file_slice.group.partition for file_slice in self._handle.state().latest_slices}
@@ -101,7 +101,7 @@ class TableWrites:
         columns, fills = state.data_schema(state.latest), self._options.fills_missing
         if not fills:
             check_gaps(columns, given.gaps, is_partial=partial)
-        plan = plan_rows(state.config, columns, given.schema, partial=partial, fills=fills)
+        plan = plan_prepare(state.config, columns, given.schema, partial=partial, fills=fills)
         return self._finish(given, plan, operation)
 
     def _finish(self, given: Input, plan: PreparePlan, operation: Operation) -> WriteResult:
@@ -120,7 +120,7 @@ class TableWrites:
         return replace(result, jobs=given.jobs)
 
     def _check_not_lost(self, rule: TagRule) -> None:
-        """Raises if keys would be looked for in their own partitions, where an index that is lost knew all of them."""
+        """Raises InvalidInputError if a lost global index would be replaced by looking up keys per partition."""
         state = self._handle.last_look
         if rule.by_index or self._options.index != "auto" or not has_lost_global_index(state):
             return
@@ -148,7 +148,7 @@ class TableWrites:
         return self._writer.write(WriteRows(lambda *_: prepared, pa.schema([]), DELETE, rule, as_they_are))
 
     def _rule(self, *, everywhere: bool = False) -> TagRule:
-        """How keys are found: by the record index if there is one, unless the options ask for another way."""
+        """How keys are looked up: by the record index if there is one, unless the options ask for another way."""
         state, asked = self._handle.last_look, self._options.index
         check_options(state, self._options)
         if not has_key_index(state) or asked in ("simple", "bloom"):
@@ -180,6 +180,6 @@ def _texts(keys: Any) -> pa.Array:
 
 
 def _key_rows(keys: pa.Array) -> pa.Table:
-    """Deletes of keys that may be in any partition."""
+    """Rows that delete keys in any partition."""
     paths = pa.DictionaryArray.from_arrays(np.zeros(len(keys), np.int32), pa.array([""], pa.string()))
     return pa.table({RECORD_KEY: keys, PARTITION_PATH: paths, IS_DELETE: pa.repeat(pa.scalar(True), len(keys))})

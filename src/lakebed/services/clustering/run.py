@@ -45,10 +45,9 @@ from lakebed.transaction.plans import REMOVABLE
 from lakebed.transaction.rollback import groups_of_commit, targets_of_rollbacks
 from lakebed.transaction.section import Section, instant_path
 from lakebed.write.checks import check_schema, check_writable
-from lakebed.write.context import write_context
 from lakebed.write.execute import deleted_if_refused, find_rival_files
 from lakebed.write.rows.schema import declared_schema
-from lakebed.write.values import WriteContext
+from lakebed.write.values import WriteContext, write_context
 
 _SERVICE = "clustering"
 _SORT_AND_SIZE = "SortAndSizeExecutionStrategy"

@@ -23,7 +23,7 @@ from lakebed.transaction.markers import write_markers
 from lakebed.transaction.plans import is_cancelled
 from lakebed.write.files.base import base_file_table, constant, file_schema, store_base_file, with_entries
 from lakebed.write.files.merge import read_stored
-from lakebed.write.rows.numbered import numbered_texts
+from lakebed.write.rows.columns import numbered_texts
 from lakebed.write.values import NOT_COUNTED, WriteContext
 
 

@@ -23,7 +23,7 @@ from lakebed.timeline import Timeline
 from lakebed.transaction.pending import pending_rivals
 from lakebed.transaction.section import Section
 from lakebed.transaction.times import instant_ms
-from lakebed.write.room import logs_inserts
+from lakebed.write.assign import logs_inserts
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 _MEASURES = {"log_size": "TOTAL_LOG_FILES_SIZE", "log_count": "TOTAL_LOG_FILES"}

@@ -35,10 +35,9 @@ from lakebed.transaction.pending import pending_rivals
 from lakebed.transaction.plans import REMOVABLE
 from lakebed.transaction.section import Section, instant_path
 from lakebed.write.checks import check_writable
-from lakebed.write.context import make_context
 from lakebed.write.execute import deleted_if_refused, find_rival_files
 from lakebed.write.rows.schema import declared_schema
-from lakebed.write.values import WriteContext
+from lakebed.write.values import WriteContext, make_context
 
 _TRIES = 3
 

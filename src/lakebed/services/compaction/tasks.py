@@ -23,10 +23,10 @@ from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lakebed.read.file_slice import SliceParts, SliceTask, load_parts
-from lakebed.read.merge import Folded, Merged, fold_logs, merge_counted
+from lakebed.read.merge import Folded, MergedRows, fold_logs, merge_counted
 from lakebed.transaction.markers import write_markers
 from lakebed.transaction.plans import is_cancelled
-from lakebed.write.files.base import base_file_table, constant, dismiss, file_schema, store_base_file
+from lakebed.write.files.base import base_file_table, constant, file_schema, release_slice, store_base_file
 from lakebed.write.files.log import log_stats, store_log_file
 from lakebed.write.files.log_blocks import RecordBlock, encode_delete_blocks, encode_record_block, whole_blocks
 from lakebed.write.rows.columns import joined
@@ -71,7 +71,7 @@ def compact_slice(task: CompactionTask) -> tuple[FileFacts, ...]:
     context, file_slice = task.context, task.file_slice
     schema = pa.schema([*(pa.field(*column) for column in _STORED_META), *file_schema(context)])
     parts = task.load_parts(schema, with_base=True)
-    dismiss(context, file_slice)
+    release_slice(context, file_slice)
     merged = merge_counted(parts.base, parts.logs, parts.rules, schema)
     token = new_write_token(task.number)
     name = encode_base_file_name(file_slice.group.file_id, token, context.instant)
@@ -103,7 +103,7 @@ def _whole_table(rows: pa.Table, partition: str) -> pa.Table:
     return base_file_table([*kept, constant(partition, count), constant("", count)], data)
 
 
-def _base_file_stat(file_slice: FileSlice, name: str, parts: SliceParts, merged: Merged) -> WriteStat:
+def _base_file_stat(file_slice: FileSlice, name: str, parts: SliceParts, merged: MergedRows) -> WriteStat:
     base = file_slice.base
     return WriteStat(
         file_id=file_slice.group.file_id,

@@ -1,8 +1,8 @@
-"""Writing base files: rows to Parquet as Apache Hudi's Avro writer has it, and what a commit says of the file.
+"""Writing base files: rows to Parquet in the layout of Apache Hudi's Avro writer, and the facts that a commit needs.
 
-Columns are optional or required as the Avro schema says, decimals are fixed-length bytes, timestamps microseconds. The
-footer has the Avro schema, the range of record keys and a bloom filter over them. Lists have the three levels of the
-Parquet format, where Hudi writes the two of its forerunners; readers, Hudi's own among them, take either.
+Columns are optional or required as in the Avro schema, decimals are fixed-length bytes, timestamps microseconds. The
+footer contains the Avro schema, the smallest and largest record key, and a Bloom filter over all keys. Lists have the
+three levels of the Parquet format; Hudi writes the older two-level form, and readers accept both.
 """
 
 from __future__ import annotations
@@ -28,33 +28,32 @@ from lakebed.index.keys import ordering_numbers
 from lakebed.index.written import base_file_stats, wants_filters
 from lakebed.model.commit import WriteStat
 from lakebed.model.files import FileGroupId, FileSlice
-from lakebed.model.words import FILE_NAME, META_COLUMNS, RECORD_KEY
-from lakebed.read.conform import conform_table
+from lakebed.model.words import FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from lakebed.read.columns import conform_table
 from lakebed.storage.confirm import create_file
 from lakebed.transaction.markers import write_markers
-from lakebed.write.files.meta_columns import meta_columns
-from lakebed.write.files.parquet_columns import column_options, known_options
-from lakebed.write.files.scratch import encode_file, parquet_bytes_max
+from lakebed.write.files.encoding import cached_options, column_options, encode_file, parquet_bytes_max
+from lakebed.write.rows.columns import joined, numbered_texts
 from lakebed.write.values import IS_DELETE, NOT_COUNTED, FileSizing, WriteContext, WriteTask
 
 _ROW_GROUP_BYTES = 128 << 20
-"""Bytes of a row group in Arrow memory: what a reader holds at once."""
+"""Bytes of a row group in Arrow memory; a reader holds one at a time."""
 _PAGE_ROWS = 5_000
-"""Rows per page: a quarter of Arrow's default, since a lookup decodes one page per column. Costs 0.5 % in size."""
+"""Rows per page: a quarter of Arrow's default, because a lookup decodes one page per column. Costs 0.5 % in size."""
 _SAMPLE_SHARE = 8
-"""Share of a file's rows that is compressed first, to estimate how many rows fill the target size."""
+"""One in this many rows of a file is compressed first, to estimate how many rows fill the target size."""
 
 
 def create_base_file(task: WriteTask) -> tuple[FileFacts, ...]:
-    """A file group with the task's rows, or several, with the same id but for its counter, if they are too many.
+    """Writes the task's rows to a new file group; if there are too many, to several whose ids differ in the counter.
 
-    Deletes among the rows have nothing to delete, and without other rows no file is made.
+    Deletes are dropped, and without other rows no file is written.
     """
     context = task.context
     rows = _without_deletes(task.rows.read())
     if not rows.num_rows:
         return ()
-    # The file name is replaced in each file; one call for all keeps sequence numbers apart.
+    # One call for all files keeps sequence numbers unique; the file name is filled in later.
     meta = meta_columns(rows, context.instant, task.number, "")
     pieces = tuple(_cut(base_file_table(meta, data_columns(rows, context)), context.files))
     stats = [
@@ -74,7 +73,7 @@ def new_stat(task: WriteTask, group: FileGroupId) -> WriteStat:
 
 @dataclass(frozen=True, slots=True)
 class KnownKeys:
-    """Record keys of a file: a Bloom filter over all of them, and some that include the smallest and the largest."""
+    """Facts on the record keys of a file: a Bloom filter, and some keys, among them the smallest and the largest."""
 
     bloom: BloomFilter
     outer: pa.Array
@@ -83,9 +82,9 @@ class KnownKeys:
 def store_base_file(
     context: WriteContext, table: pa.Table, stat: WriteStat, keys: KnownKeys | None = None
 ) -> FileFacts:
-    """Writes all columns of `table` to the path in `stat`, which is given back with the number of rows and the size.
+    """Writes all columns of `table` to the path in `stat`; returns `stat` with row count and size, and other facts.
 
-    The column of file names is filled in here. Known `keys` need not be looked through again.
+    Fills in the column of file names. With `keys`, the key column is not scanned again.
     """
     name = stat.path.rpartition("/")[2]
     table = _with_file_name(table, name)
@@ -102,14 +101,14 @@ def store_base_file(
     return stats.facts(stat, bloom_text=encoded.bloom if wants_filters(context.config) else None)
 
 
-def dismiss(context: WriteContext, read: FileSlice) -> None:
+def release_slice(context: WriteContext, read: FileSlice) -> None:
     """Frees the memory of a slice that has been `read`, before the file that replaces it is encoded."""
     for path in read.paths:
         context.storage.dismiss(path)
 
 
 def with_entries(written: FileFacts, rows: pa.Table, context: WriteContext) -> FileFacts:
-    """The file, and the record keys of `rows` as those whose index entries are to be written."""
+    """Adds the record keys of `rows` to the facts of a file, to get index entries."""
     ordering = context.entry_ordering
     numbers = ordering_numbers(rows, ordering) if ordering is not None else None
     return replace(written, inserted_keys=rows[RECORD_KEY].combine_chunks(), ordering=numbers)
@@ -121,25 +120,41 @@ def base_file_table(meta: Sequence[pa.Array | pa.ChunkedArray], data: pa.Table) 
     return pa.table([*meta, *data.columns], schema=pa.schema([*fields, *data.schema]))
 
 
+def meta_columns(rows: pa.Table, instant: str, task_number: int, file_name: str) -> list[pa.Array]:
+    """Commit time, sequence number, record key, partition path and file name of prepared rows of one partition.
+
+    Sequence numbers start at 0, so one call must serve all rows of a task. Constant columns are dictionaries of one
+    value.
+    """
+    count = rows.num_rows
+    return [
+        constant(instant, count, np.int8),
+        numbered_texts(f"{instant}_{task_number}_", 0, count),
+        joined(rows[RECORD_KEY]),
+        constant(_partition(rows), count, np.int8),
+        constant(file_name, count, np.int8),
+    ]
+
+
 def data_columns(rows: pa.Table, context: WriteContext) -> pa.Table:
-    """The data columns of prepared rows, as files have them; columns that are not given are null."""
+    """The data columns of prepared rows in the schema of files; missing columns are null."""
     return conform_table(rows, file_schema(context), path=f"the rows of {context.instant}")
 
 
 def file_schema(context: WriteContext) -> pa.Schema:
-    """The data columns that files of the table have."""
+    """The schema of data columns in files."""
     dropped = context.config.partition_fields if context.config.drops_partition_columns else ()
     return pa.schema([field.remove_metadata() for field in context.schema if field.name not in dropped])
 
 
-def constant(value: str, count: int) -> pa.Array:
-    """One text for all rows."""
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([value], pa.string()))
+def constant(text: str, count: int, index: type[np.signedinteger[Any]] = np.int32) -> pa.Array:
+    """The same text for all rows, as a dictionary."""
+    return pa.DictionaryArray.from_arrays(np.zeros(count, index), pa.array([text], pa.string()))
 
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """The bytes of a base file, its Parquet metadata, and the bloom filter in its footer."""
+    """The bytes of a base file, its Parquet metadata, and the Bloom filter in its footer."""
 
     data: memoryview
     footer: Any
@@ -153,12 +168,12 @@ def _encode(table: pa.Table, context: WriteContext, keys: KnownKeys | None) -> _
         every = pa.concat_arrays(table[RECORD_KEY].chunks) if table.num_rows else pa.array([], pa.string())
         entries = footer_metadata(every, context.avro_json)
     footers: list[Any] = []
-    options = known_options(table, context.files.compression, context.encodings) | _page_options()
+    options = cached_options(table, context.files.compression, context.encodings) | _page_options()
     rows_max = max(1, table.num_rows * _ROW_GROUP_BYTES // max(table.nbytes, 1))
 
     def write(sink: pa.NativeFile) -> None:
         with pq.ParquetWriter(sink, table.schema, store_schema=False, metadata_collector=footers, **options) as writer:
-            if table.num_rows:  # A row group without rows is an error to some readers.
+            if table.num_rows:  # Some readers fail on an empty row group.
                 writer.write_table(table, row_group_size=rows_max)
             writer.add_key_value_metadata(entries)
 
@@ -168,7 +183,7 @@ def _encode(table: pa.Table, context: WriteContext, keys: KnownKeys | None) -> _
 
 @cache
 def _page_options() -> dict[str, Any]:
-    """Pages that begin with the same rows in all columns, and an index of them; older Arrow cannot count rows."""
+    """Options for a page index and pages of equal row counts; older releases of Arrow cannot limit rows per page."""
     can_count = "max_rows_per_page" in signature(pq.ParquetWriter.__init__).parameters
     return {"write_page_index": True} | ({"max_rows_per_page": _PAGE_ROWS} if can_count else {})
 
@@ -187,7 +202,7 @@ def _without_deletes(rows: pa.Table) -> pa.Table:
 
 
 def _cut(table: pa.Table, files: FileSizing) -> Iterator[pa.Table]:
-    """The rows of each file: as few files as the target size allows, of about equal size."""
+    """Splits rows into as few files as the target size allows, of about equal size."""
     count = 1
     if table.nbytes > files.target_bytes:
         sample = table.slice(0, max(1, table.num_rows * files.target_bytes // table.nbytes // _SAMPLE_SHARE))
@@ -217,3 +232,9 @@ def _check_nulls(table: pa.Table) -> None:
                 f"column {field.name} would become null in some rows, which the table's schema does not allow",
                 hint="give a value for it in every new row, or make the column nullable first",
             )
+
+
+def _partition(rows: pa.Table) -> str:
+    paths = rows[PARTITION_PATH].unique()
+    assert len(paths) <= 1, paths
+    return str(paths[0].as_py()) if len(paths) else ""

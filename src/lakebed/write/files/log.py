@@ -1,4 +1,4 @@
-"""Appending to a file group of a merge-on-read table: one new log file with its updates, inserts and deletes."""
+"""Appends log files to file groups of a merge-on-read table: one per task, with updates, inserts and deletes."""
 
 from __future__ import annotations
 
@@ -27,30 +27,31 @@ from lakebed.storage.confirm import create_files
 from lakebed.transaction.markers import write_markers
 from lakebed.write.files.base import with_entries
 from lakebed.write.files.log_blocks import (
+    LogLot,
     RecordBlock,
     encode_delete_blocks,
     encode_record_block,
     ordering_values,
     plan_record_blocks,
+    prepare_lot,
 )
-from lakebed.write.files.log_lot import LogLot, prepare_lot
 from lakebed.write.plan import Picked
 from lakebed.write.rows.columns import joined
 from lakebed.write.values import DELETED, IS_DELETE, IS_INSERT, NOT_COUNTED, POSITION, WriteContext, WriteTask
 
 T = TypeVar("T")
 _VERSION = 1
-"""Version of a log file. Hudi starts version 2 when a file exceeds a size limit; ours are written in one piece."""
+"""Version of new log files. Hudi starts version 2 when a file exceeds a size limit; ours are written at once."""
 _LOT_BYTES = 4 << 20
-"""Bytes of log files per store call, made by a separate thread while others are being encoded."""
+"""Bytes of log files per batch, which a separate thread stores while others are encoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogDraft:
-    """An encoded log file that is not stored yet, with the facts that indexes need of its rows.
+    """An encoded log file that is not stored yet, with the facts for indexes.
 
-    Of so many records, which are no deletes, those that may get index entries are in `records`, with the columns that
-    these are made of; `doubtful` are new keys that an older log file deletes, maybe until later than they are from.
+    `count` is the number of records without deletes. `records` are those that may get index entries, with the columns
+    needed for them. `doubtful` are new keys that an older log file deletes, perhaps with a greater ordering value.
     """
 
     task: WriteTask
@@ -64,7 +65,7 @@ class LogDraft:
 
 
 def append_log_file(task: WriteTask) -> tuple[FileFacts, ...]:
-    """Writes one log file with what the task's rows do to their file group; none if there are no rows."""
+    """Writes one log file with the task's rows; none if there are no rows."""
     return append_log_files([task], begin_lot([task]), lambda: None)[0]
 
 
@@ -77,9 +78,9 @@ def begin_lot(tasks: Sequence[WriteTask]) -> Future[LogLot | None]:
 def append_log_files(
     tasks: Sequence[WriteTask], lot_begun: Future[LogLot | None], beside: Callable[[], T]
 ) -> tuple[tuple[FileFacts, ...], T]:
-    """As `append_log_file`, for tasks of one write, on threads. Files are stored several at once: a sync serves all.
+    """Like `append_log_file`, for all tasks of a write, on threads. Files are stored in batches, which share syncs.
 
-    `beside` runs once all files have been begun; its result is returned, too.
+    `beside` runs once all files have been started; its result is returned too.
     """
     results: list[T] = []
 
@@ -96,7 +97,7 @@ def append_log_files(
             lot += [] if draft is None else [draft]
             if sum(len(each.data) for each in lot) >= _LOT_BYTES:
                 if len(stored) > 1:
-                    stored[-2].result()  # No more than two lots wait.
+                    stored[-2].result()  # At most two batches wait.
                 stored.append(begin_aside(_store, lot))
                 lot = []
         last = _store(lot)
@@ -106,7 +107,7 @@ def append_log_files(
 def _draft(task: WriteTask, lot: LogLot | None = None) -> LogDraft | None:
     """The log file of a task; None if there are no rows.
 
-    It has one data block, unless rows are many or have only some of the table's columns, then delete blocks.
+    It has one data block, or several for many rows or partial updates, then delete blocks.
     """
     if lot is not None and isinstance(task.rows, Picked):
         return _draft_of(lot, task, task.rows)
@@ -132,7 +133,7 @@ def _draft(task: WriteTask, lot: LogLot | None = None) -> LogDraft | None:
 
 
 def _draft_of(lot: LogLot, task: WriteTask, rows: Picked) -> LogDraft | None:
-    """As `_draft`, for rows of a lot."""
+    """Like `_draft`, for rows of a lot."""
     if not rows.count:
         return None
     block = lot.encode(task, rows.assignment.rows)
@@ -146,7 +147,7 @@ def _draft_of(lot: LogLot, task: WriteTask, rows: Picked) -> LogDraft | None:
 
 
 def _gathered(context: WriteContext, rows: Picked) -> Mapping[str, bytes]:
-    """What indexes want of the rows; only the columns that they ask for are taken out of the lot."""
+    """The values that indexes want from the rows; takes only the columns that they need from the lot."""
     if not context.wanted:
         return {}
     asked = {column for wanted in context.wanted for column in wanted.columns}
@@ -155,7 +156,7 @@ def _gathered(context: WriteContext, rows: Picked) -> Mapping[str, bytes]:
 
 
 def _store(drafts: Sequence[LogDraft]) -> tuple[FileFacts, ...]:
-    """Stores log files of one write, whose markers are written."""
+    """Stores log files of one write; their markers are written already."""
     if not drafts:
         return ()
     _create_files(drafts[0].task.context.storage, {_path(draft.task): draft.data for draft in drafts})
@@ -177,15 +178,15 @@ def _written(draft: LogDraft) -> FileFacts:
 
 
 def _entry_columns(context: WriteContext) -> tuple[str, ...]:
-    """The columns that say which index entries a row gets."""
+    """The columns that index entries need."""
     return (RECORD_KEY, IS_INSERT, *((context.entry_ordering.field,) if context.entry_ordering else ()))
 
 
 def _entered(records: pa.Table, gone: pa.Array, context: WriteContext) -> pa.Table:
-    """The rows whose index entries are to be written: new ones and, where entries are kept current, updates.
+    """The rows that get index entries: those with new keys and, if entries carry current ordering values, updates.
 
-    New keys that are `gone` have none. An update that loses against a greater value that is stored is a lower bound of
-    that.
+    New keys that are `gone` get none. If the stored row has a greater ordering value and wins, the update's value is
+    still a valid lower bound.
     """
     is_new, ordering = records[IS_INSERT], context.entry_ordering
     if len(gone):
@@ -197,7 +198,7 @@ def _entered(records: pa.Table, gone: pa.Array, context: WriteContext) -> pa.Tab
 
 
 def _with_is_insert(task: WriteTask) -> pa.Table:
-    """The task's rows; where tagging did not say it, no key of a file slice is new, and every key of a new group."""
+    """The task's rows with `IS_INSERT`; by default, keys are new only if the file group is new."""
     rows = task.rows.read()
     if IS_INSERT in rows.column_names:
         return rows
@@ -205,7 +206,7 @@ def _with_is_insert(task: WriteTask) -> pa.Table:
 
 
 def _split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Updates and inserts, and deletes."""
+    """Splits rows into records (updates and inserts) and deletes."""
     if IS_DELETE not in rows.column_names:
         return rows, rows.slice(0, 0)
     return rows.filter(pc.invert(rows[IS_DELETE])), rows.filter(rows[IS_DELETE])
@@ -281,12 +282,12 @@ def _write_stat(draft: LogDraft, inserts: int, updates: int) -> WriteStat:
 
 
 def log_stats(task: WriteTask, blocks: Sequence[RecordBlock], name: str) -> FileStats:
-    """What indexes want of the records of all blocks."""
+    """The statistics that indexes want of the records of all blocks."""
     return log_file_stats([block.rows for block in blocks], name, task.context.stats_columns, task.context.wanted)
 
 
 def _gone(draft: LogDraft) -> pa.Array:
-    """New keys that are not there: a delete in an older log file outlives an insert with a lower ordering value."""
+    """New keys that stay deleted: a delete in an older log file wins against an insert with a lower ordering value."""
     doubtful = draft.doubtful
     if not len(doubtful):
         return doubtful
@@ -294,21 +295,21 @@ def _gone(draft: LogDraft) -> pa.Array:
 
 
 def _revived(records: pa.Table) -> pa.Table:
-    """The records of keys that log files have deleted."""
+    """The records whose keys log files have deleted."""
     if POSITION not in records.column_names:
         return records.slice(0, 0)
     return records.filter(pc.equal(records[POSITION], DELETED))
 
 
 def _doubtful(task: WriteTask, revived: pa.Array) -> pa.Array:
-    """Those of the keys that may stay deleted: none where what is written later counts."""
+    """The keys that may stay deleted; none with commit-time ordering."""
     if not len(revived) or merge_rules(task.context.config) is Rules.COMMIT_TIME:
         return revived.slice(0, 0)
     return revived
 
 
 def _deleted_keys(task: WriteTask, deletes: pa.Table, log: LogFile) -> pa.Array | None:
-    """Keys that were there and no longer are."""
+    """Keys that the deletes remove from the table."""
     if not deletes.num_rows:
         return None
     present = deletes.filter(pc.invert(deletes[IS_INSERT]))
@@ -320,7 +321,7 @@ def _deleted_keys(task: WriteTask, deletes: pa.Table, log: LogFile) -> pa.Array 
 
 
 def _find_keys(task: WriteTask, keys: pa.Array, log: LogFile) -> pa.Array:
-    """Which of the keys are there after the new log file: a delete spares records with a greater ordering value."""
+    """The keys that exist after the new log file: a delete loses to a record with a greater ordering value."""
     context = task.context
     schema = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *context.schema])
     wanted = frozenset(keys.to_pylist())

@@ -1,7 +1,7 @@
-"""Updating a file group of a copy-on-write table: its rows and the incoming ones become a new base file.
+"""Updates a file group of a copy-on-write table: stored and incoming rows become a new base file.
 
-Rows keep their places: an update stands where the row stood that it replaces, new rows follow. So columns that a file
-was sorted by stay nearly sorted, and compress and prune as before.
+Rows keep their order: an update takes the position of the row that it replaces, and new rows follow. So a sorted file
+stays nearly sorted, and compresses and prunes as before.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,12 +18,12 @@ from lakebed.format.arrow import without_unused
 from lakebed.format.bloom import BloomKind, bloom_capacity, extend_bloom
 from lakebed.format.parquet_footer import BaseFileFooter, decode_parquet_footer
 from lakebed.index.facts import FileFacts
+from lakebed.kernels.buffers import Bools, Int64s
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileSlice
 from lakebed.model.words import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
-from lakebed.read.base_file import PARQUET
-from lakebed.read.derived import key_copy
-from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.read.columns import key_copy
+from lakebed.read.file_slice import PARQUET, SliceTask, read_slice
 from lakebed.read.merge import Rules, merge_rules
 from lakebed.transaction.markers import write_markers
 from lakebed.write.files.base import (
@@ -32,35 +31,32 @@ from lakebed.write.files.base import (
     base_file_table,
     constant,
     data_columns,
-    dismiss,
     file_schema,
+    meta_columns,
     new_stat,
+    release_slice,
     store_base_file,
     with_entries,
 )
-from lakebed.write.files.meta_columns import meta_columns
 from lakebed.write.rows.columns import joined
-from lakebed.write.tag.places import find_places
+from lakebed.write.tag.files import find_places
 from lakebed.write.values import IS_DELETE, IS_INSERT, POSITION, WriteContext, WriteTask
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
 _PARTITION_FIELDS = "hoodie.table.partition.fields"
 
 
 def merge_base_file(task: WriteTask) -> tuple[FileFacts, ...]:
-    """The file group's next base file: what its slice holds, changed by the task's rows.
+    """Writes the file group's next base file: the rows of its slice merged with the task's rows.
 
-    Which of two rows of a key stays is for the table's merge rules to say; a row that loses changes nothing. If nothing
-    is left the file has no rows. Rows that are added blindly are added, whatever their keys.
+    The table's merge rules decide between rows of the same key. The new file may have no rows. Blind inserts are added
+    whatever their keys.
     """
     context, before = task.context, _slice_of(task)
     incoming = task.rows.read()
     footer = _read_footer(context, before)
     stored = read_stored(context, before, footer)
-    dismiss(context, before)
+    release_slice(context, before)
     merge = _append(stored, incoming) if task.is_blind else _merge(stored, incoming, context.config)
     stat = new_stat(task, task.group)
     stat = replace(
@@ -76,14 +72,14 @@ def merge_base_file(task: WriteTask) -> tuple[FileFacts, ...]:
     inserted, deleted = keys.take(pa.array(merge.inserts)), keys.take(pa.array(merge.deletes))
     known = None if len(deleted) else _known_keys(footer, inserted)
     columns = dict(zip(stored.column_names, stored.columns, strict=True))
-    del stored  # Each column goes once it is merged: the others, and the encoder, need the memory.
+    del stored  # Each column is freed once it is merged: the rest needs the memory.
     table = _merged_table(task, columns, incoming, merge)
     written = store_base_file(context, table, stat, known)
     return (replace(with_entries(written, _entered(incoming, merge, context), context), deleted_keys=deleted),)
 
 
 def _entered(incoming: pa.Table, merge: _Merge, context: WriteContext) -> pa.Table:
-    """The rows whose index entries are to be written, with the columns that these are made of."""
+    """The rows that get index entries, with the columns that these need."""
     ordering = context.entry_ordering
     is_current = ordering is not None and ordering.is_current
     columns = [name for name in (RECORD_KEY, ordering and ordering.field) if name in incoming.column_names]
@@ -92,7 +88,7 @@ def _entered(incoming: pa.Table, merge: _Merge, context: WriteContext) -> pa.Tab
 
 
 def _read_footer(context: WriteContext, before: FileSlice) -> BaseFileFooter | None:
-    """The footer of the base file, if this is Parquet and all that the slice consists of."""
+    """The footer of the base file, if it is Parquet and the slice has no log files."""
     if before.base is None or before.logs or before.base.extension != PARQUET:
         return None
     path = before.path(before.base.name)
@@ -101,9 +97,9 @@ def _read_footer(context: WriteContext, before: FileSlice) -> BaseFileFooter | N
 
 
 def _known_keys(footer: BaseFileFooter | None, inserted: pa.Array) -> KnownKeys | None:
-    """What the footer of the base file says of its keys, and new ones: looking through all again is slow.
+    """The keys known from the footer of the base file, extended by new ones, which is faster than a scan of all keys.
 
-    None if the file has no key range, or no filter over exactly its rows that can be extended.
+    None if the footer has no key range, or no Bloom filter over exactly its rows that can be extended.
     """
     bloom = footer.bloom if footer is not None else None
     if footer is None or bloom is None or footer.key_min is None or footer.key_max is None:
@@ -111,35 +107,35 @@ def _known_keys(footer: BaseFileFooter | None, inserted: pa.Array) -> KnownKeys 
     if bloom.kind is not BloomKind.DYNAMIC or bloom.key_count != footer.rows:
         return None
     if bloom_capacity(footer.rows + len(inserted)) > bloom.capacity:
-        return None  # One that is made for so many keys has fewer rows to look through.
+        return None  # The keys outgrow this filter; a new one is built from all keys.
     outer = pa.concat_arrays([pa.array([footer.key_min, footer.key_max], pa.string()), inserted.cast(pa.string())])
     return KnownKeys(extend_bloom(bloom, inserted), outer)
 
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """Where the rows of the new file come from.
+    """The source of each row of the new file.
 
-    `sources` has a number per row: stored rows count from 0, incoming ones follow. `kept` has the stored row that was
-    there before, -1 for a new row. `inserts`, `updates` and `deletes` are numbers of incoming rows.
+    `sources` has a number per row: stored rows count from 0, incoming ones follow. `kept` has the number of the stored
+    row at that position, -1 for a new row. `inserts`, `updates` and `deletes` are numbers of incoming rows.
     """
 
-    sources: Ints
-    kept: Ints
-    inserts: Ints
-    deletes: Ints
-    updates: Ints
+    sources: Int64s
+    kept: Int64s
+    inserts: Int64s
+    deletes: Int64s
+    updates: Int64s
 
     @property
     def only_adds(self) -> bool:
-        """Whether all stored rows stay as they are."""
+        """Whether all stored rows are unchanged."""
         return not len(self.updates) and not len(self.deletes)
 
 
 def _merge(stored: pa.Table, incoming: pa.Table, config: TableConfig) -> _Merge:
     places = _known_places(incoming)
     if places is None:
-        # Plain inserts may repeat a key inside a file: an update then changes the first of them, as in Apache Hudi.
+        # Plain inserts may repeat a key within a file; an update then changes the first, as in Apache Hudi.
         places = find_places(joined(stored[RECORD_KEY]), joined(incoming[RECORD_KEY]))
     is_delete = _is_delete(incoming)
     is_new = places < 0
@@ -169,25 +165,24 @@ def _append(stored: pa.Table, incoming: pa.Table) -> _Merge:
     return _Merge(sources, kept, inserts, np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def _known_places(incoming: pa.Table) -> Ints | None:
-    """The place of each incoming key among the stored ones, as tagging found it; None if it did not find all.
+def _known_places(incoming: pa.Table) -> Int64s | None:
+    """The position of each incoming key among the stored rows, from tagging; None if some are unknown.
 
-    Where log files lie on top of a base file, rows have other places than there, and tagging says none. Nor does it for
-    the only file of a partition, where it does not look for keys.
+    They are unknown if the slice has log files, and for the only file of a partition, where tagging looks up no keys.
     """
     if POSITION not in incoming.schema.names or IS_INSERT not in incoming.schema.names:
         return None
-    places: Ints = incoming[POSITION].to_numpy()
+    places: Int64s = incoming[POSITION].to_numpy()
     is_unknown = (places < 0) & ~incoming[IS_INSERT].to_numpy()
     return None if is_unknown.any() else places
 
 
 def _accepted(
-    stored: pa.Table, incoming: pa.Table, places: Ints, is_delete: Bools, rules: Rules, ordering: Sequence[str]
+    stored: pa.Table, incoming: pa.Table, places: Int64s, is_delete: Bools, rules: Rules, ordering: Sequence[str]
 ) -> Bools:
-    """Whether each incoming row, of those with a place, wins against the stored row there.
+    """Whether each incoming row that has a position wins against the stored row there.
 
-    By event time a row loses to a greater ordering value. A delete without any ordering value always wins.
+    With event-time ordering, a row loses to a greater ordering value. A delete without ordering value always wins.
     """
     rows = np.flatnonzero(places >= 0)
     if rules is not Rules.EVENT_TIME or not ordering:
@@ -214,7 +209,7 @@ def _check_deletes_only(is_delete: Bools, missing: Sequence[str]) -> None:
 
 
 def _at_least(ours: Sequence[pa.Array], theirs: Sequence[pa.Array]) -> Bools:
-    """Whether ordering values are not less than others; fields compare one after the other."""
+    """Where `ours` are not less than `theirs`; several fields compare lexicographically."""
     result = np.ones(len(ours[0]), bool)
     undecided = result.copy()
     for left, right in zip(ours, theirs, strict=True):
@@ -225,7 +220,7 @@ def _at_least(ours: Sequence[pa.Array], theirs: Sequence[pa.Array]) -> Bools:
 
 
 def _compare(left: pa.Array, right: pa.Array) -> tuple[Bools, Bools]:
-    """Where values are greater than others, and where they are equal; null is the lowest value, NaN the highest."""
+    """Where `left` is greater than `right`, and where they are equal; null is lowest, NaN highest."""
     is_greater = pc.or_(pc.fill_null(pc.greater(left, right), False), pc.and_not(left.is_valid(), right.is_valid()))
     is_equal = pc.or_(pc.fill_null(pc.equal(left, right), False), pc.and_(left.is_null(), right.is_null()))
     if pa.types.is_floating(left.type):
@@ -236,9 +231,9 @@ def _compare(left: pa.Array, right: pa.Array) -> tuple[Bools, Bools]:
 
 
 def _merged_table(task: WriteTask, stored: dict[str, pa.ChunkedArray], incoming: pa.Table, merge: _Merge) -> pa.Table:
-    """All columns of the new file. A column that the incoming rows do not have keeps its stored values.
+    """All columns of the new file. A column that the incoming rows lack keeps its stored values.
 
-    Stored columns are taken out as they are used.
+    Removes columns from `stored` as they are merged.
     """
     context, count = task.context, len(merge.sources)
     _, seqnos, *_ = meta_columns(incoming, context.instant, task.number, "")
@@ -265,7 +260,7 @@ def _merged_table(task: WriteTask, stored: dict[str, pa.ChunkedArray], incoming:
 
 
 def _gather_keys(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.ChunkedArray:
-    """Record keys: an update has the one that stood there. Not copied to one array: they are most of a file."""
+    """Record keys, which updates do not change. Chunked, because one array would copy most of the file."""
     inserted = incoming.take(pa.array(merge.inserts))
     kept = stored if not len(merge.deletes) else stored.take(pa.array(merge.kept[merge.kept >= 0]))
     return pa.chunked_array([*kept.chunks, inserted])
@@ -278,15 +273,14 @@ def _gather(stored: pa.ChunkedArray, incoming: pa.Array, merge: _Merge) -> pa.Ar
         gathered = joined(pa.chunked_array([*stored.chunks, incoming.take(pa.array(merge.inserts))]))
     else:
         gathered = joined(pa.chunked_array([*stored.chunks, incoming])).take(pa.array(merge.sources))
-    # The Parquet writer stores all of a dictionary, and its bounds.
+    # The Parquet writer stores unused dictionary values too, and includes them in min/max.
     return without_unused(gathered) if pa.types.is_dictionary(gathered.type) else gathered
 
 
 def read_stored(context: WriteContext, file_slice: FileSlice, footer: BaseFileFooter | None = None) -> pa.Table:
-    """The rows of a slice: who wrote them when, their keys, and the data columns in the types that they are to have.
+    """Reads a slice for merging: commit time, sequence number, record key, and data columns in the file schema.
 
-    Text that repeats itself, as the footer of a slice without logs tells, comes as dictionaries, from which it is also
-    written.
+    Columns of repetitive text, according to the footer, are read as dictionaries, which are also written as such.
     """
     meta = [(COMMIT_TIME, _REPEATED), (COMMIT_SEQNO, pa.string()), (RECORD_KEY, pa.string())]
     repetitive = frozenset() if footer is None else footer.repetitive
@@ -295,14 +289,14 @@ def read_stored(context: WriteContext, file_slice: FileSlice, footer: BaseFileFo
         for field in file_schema(context)
     ]
     schema = pa.schema([*(pa.field(*column) for column in meta), *data])
-    # A reader takes partition columns from the path; what is copied to a new file is what the old one says.
+    # Reads would take partition columns from the path; the new file must contain what the old one contains.
     as_stored = {key: value for key, value in context.config.properties.items() if key != _PARTITION_FIELDS}
     config = TableConfig(as_stored, context.config.path)
     return read_slice(SliceTask(context.storage, config, file_slice, schema, tuple(schema.names), context.counts))
 
 
 def _slice_of(task: WriteTask) -> FileSlice:
-    assert task.file_slice is not None, "there is something to merge into"
+    assert task.file_slice is not None, "a merge has a file slice"
     return task.file_slice
 
 

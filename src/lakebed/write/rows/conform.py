@@ -1,4 +1,4 @@
-"""Giving incoming rows exactly a table's columns and types, without losing a digit on the way."""
+"""Casts incoming rows to the columns and types of a table, without loss."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from lakebed.errors import InvalidInputError
 
 
 def conform_batch(batch: pa.RecordBatch, schema: pa.Schema, *, first_row: int = 0) -> pa.RecordBatch:
-    """`batch` with the columns of `schema`; those that it lacks are null.
+    """Casts `batch` to `schema`; missing columns are null.
 
-    Raises InvalidInputError for a value that its column cannot hold as it is, and for a null where none may be;
-    `first_row` is the number of the batch's first row in what the caller was given.
+    Raises InvalidInputError for a value that its column cannot hold exactly, and for a null in a required column.
+    `first_row` is the number of the batch's first row in the whole input.
     """
     columns = []
     for field in schema:
@@ -65,7 +65,7 @@ def _conform_child(values: pa.Array, field: pa.Field, column: str) -> pa.Array:
 def _cast(values: pa.Array, wanted: pa.DataType, column: str) -> pa.Array:
     try:
         if pat.is_float32(values.type) and pat.is_float64(wanted):
-            # As Apache Hudi does: 1.1 stays 1.1, and does not become 1.100000023841858.
+            # As in Apache Hudi: 1.1 stays 1.1 and does not become 1.100000023841858.
             values = pc.cast(values, pa.string())
         return pc.cast(values, wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -77,11 +77,11 @@ def _cast(values: pa.Array, wanted: pa.DataType, column: str) -> pa.Array:
 def _advice(given: pa.DataType, wanted: pa.DataType) -> str:
     if pat.is_timestamp(given) and pat.is_timestamp(wanted):
         return f"round the times to {wanted.unit} first, e.g. with pyarrow.compute.floor_temporal"
-    return "cast the column before writing, so that what is lost is your choice"
+    return "cast the column before writing, to choose what is lost"
 
 
 def _check_nulls(values: pa.Array, field: pa.Field, column: str, first_row: int) -> None:
-    """Raises InvalidInputError if a value is null that must not be."""
+    """Raises InvalidInputError for a null in a required column or field."""
     if not field.nullable and values.null_count:
         row = first_row + pc.index(pc.is_null(values), True).as_py()
         raise _null_found(column, f"in row {row}")
@@ -96,12 +96,12 @@ def _check_parts(values: pa.Array, kind: pa.DataType, column: str, first_row: in
             if not field.nullable and child.null_count > values.null_count:
                 is_missing = pc.and_(pc.is_null(child), pc.is_valid(values))
                 raise _null_found(f"{column}.{field.name}", f"in row {first_row + pc.index(is_missing, True).as_py()}")
-            # Where the struct itself is null, so are its children, and that is fine.
+            # Children of a null struct may be null.
             inner = child.drop_null() if child.null_count else child
             _check_nulls(inner, field, f"{column}.{field.name}", first_row)
         return
     if pat.is_map(kind):
-        # A copy that starts at zero and has no null, so that its items are those of maps that are there.
+        # Copies the maps to offset zero without nulls, so that `items` has no others.
         items, field, name = pa.concat_arrays([values.drop_null()]).items, kind.item_field, f"{column}{{}}"
     else:
         items, field, name = values.flatten(), kind.value_field, f"{column}[]"
@@ -123,9 +123,9 @@ def _has_required_parts(kind: pa.DataType) -> bool:
 
 
 def _without_hidden_nulls(values: pa.Array, *, required: bool) -> pa.Array:
-    """The same values; what is `required` has no null of its own where the struct that holds it is null.
+    """Removes nulls of `required` fields below null structs.
 
-    Spark gives such nulls. Nobody sees them, but writers that look at a field without its struct refuse them.
+    Spark produces such nulls. They are invisible, but writers that check a field without its struct refuse them.
     """
     kind = values.type
     values = pa.concat_arrays([values]) if values.offset and pat.is_nested(kind) else values

@@ -1,4 +1,4 @@
-"""What a write is given, and where it therefore runs: Arrow and pandas in this process, Spark on its cluster."""
+"""Input of a write, which decides where it runs: Arrow and pandas in this process, Spark DataFrames on Spark."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ if TYPE_CHECKING:
 
 
 _DRIVER_BYTES = 256 << 20
-"""Bytes of rows up to which the driver writes them itself: Spark jobs would take longer than the work."""
+"""Bytes of rows up to which the driver writes them itself, which is faster than Spark jobs."""
 _READER_BYTES = 1 << 30
-"""Bytes of prepared rows of a reader kept in memory; if there are more, all are staged."""
+"""Bytes of prepared rows of a reader that are kept in memory; if there are more, all are staged."""
 
 
 class Input(Protocol):
-    """Rows that are about to be written. They are evaluated once."""
+    """Rows to write. They are evaluated once."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Their columns, without meta columns."""
+        """Columns without meta columns."""
         ...
 
     @property
     def jobs(self) -> int:
-        """How many Spark jobs the work on them took so far."""
+        """Number of Spark jobs so far."""
         ...
 
     @property
     def gaps(self) -> Mapping[str, int]:
-        """Columns that some of the rows lack, and the first row that does."""
+        """Columns that some rows lack, with the first row that lacks each."""
         ...
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -61,13 +61,13 @@ class Input(Protocol):
         ...
 
     def prepare(self, storage: Storage, plan: PreparePlan) -> RowSource:
-        """What gives the prepared rows once the write has begun. Rows at hand are checked before it begins."""
+        """A function that returns the prepared rows once the write has begun. Rows in memory are checked before."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowInput:
-    """Rows in this process. Beyond `bytes_max` they are not held: a reader may have more than there is room for."""
+    """Rows in this process. Beyond `bytes_max` they are staged: a reader may have more than fits into memory."""
 
     schema: pa.Schema
     source: Iterator[pa.RecordBatch]
@@ -76,7 +76,7 @@ class ArrowInput:
 
     @property
     def jobs(self) -> int:
-        """None: nothing runs on Spark."""
+        """Zero: nothing runs on Spark."""
         return 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -84,9 +84,9 @@ class ArrowInput:
         return self.source
 
     def prepare(self, storage: Storage, plan: PreparePlan) -> RowSource:
-        """Prepares the rows at once: what is wrong with them shows before anything is written.
+        """Prepares the rows at once, so that invalid rows are reported before anything is written.
 
-        Rows that are more than can be held are staged once the write has begun.
+        Rows that do not fit into memory are staged once the write has begun.
         """
         tables = prepared_tables(self.source, plan)
         held, is_all = _held(tables, self.bytes_max)
@@ -104,7 +104,7 @@ class ArrowInput:
 
 @dataclass(frozen=True, slots=True)
 class SparkInput:
-    """A DataFrame. Workers prepare its rows and stage them, so that it is evaluated once, whatever it is made of."""
+    """A DataFrame. Workers prepare and stage its rows, so that it is evaluated only once."""
 
     schema: pa.Schema
     frame: DataFrame
@@ -112,20 +112,20 @@ class SparkInput:
 
     @property
     def jobs(self) -> int:
-        """How many Spark jobs there were so far."""
+        """Number of Spark jobs so far."""
         return self.engine.jobs
 
     @property
     def gaps(self) -> Mapping[str, int]:
-        """None: rows of a frame have all of its columns."""
+        """Empty: rows of a DataFrame have all columns."""
         return {}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, brought to the driver."""
+        """The rows, collected on the driver."""
         yield from self.frame.toArrow().to_batches()
 
     def prepare(self, storage: Storage, plan: PreparePlan) -> RowSource:
-        """Stages the rows once the write has begun; what is wrong with them then ends the write."""
+        """Stages the rows once the write has begun; invalid rows then fail the write."""
 
         def staged(instant: InstantTime, split: Split) -> Prepared | Staged:
             shelf = shelf_of(storage, instant)
@@ -140,7 +140,7 @@ class SparkInput:
 
 
 def open_input(rows: object) -> Input:
-    """Rows of any kind that a write takes; InvalidInputError for others."""
+    """Input from rows of any supported type; raises InvalidInputError for others."""
     if _is_spark_frame(rows):
         return _open_frame(rows)
     schema, batches = arrow_batches(rows)
@@ -149,7 +149,7 @@ def open_input(rows: object) -> Input:
 
 
 def _held(tables: Iterator[pa.Table], bytes_max: int | None) -> tuple[list[pa.Table], bool]:
-    """The first tables, as many as may be held, and whether these are all."""
+    """The first tables, up to the limit, and whether these are all."""
     held, size = [], 0
     for table in tables:
         held.append(table)
@@ -160,7 +160,7 @@ def _held(tables: Iterator[pa.Table], bytes_max: int | None) -> tuple[list[pa.Ta
 
 
 def _let_go(held: list[pa.Table]) -> Iterator[pa.Table]:
-    """The tables, which are no longer held."""
+    """Yields the tables, and releases each."""
     while held:
         yield held.pop(0)
 

@@ -1,6 +1,6 @@
-"""Partition paths of incoming rows, as Apache Hudi's key generators spell them.
+"""Partition paths of incoming rows, in the format of Apache Hudi's key generators.
 
-Rows of a batch share few partitions, so values are made distinct first and only the distinct ones are spelled.
+Rows of a batch share few partitions, so only distinct values are formatted.
 """
 
 from __future__ import annotations
@@ -21,23 +21,22 @@ from lakebed.format.hfile.arrow import binary_buffers
 from lakebed.format.record_keys import has_value_text, value_texts
 from lakebed.kernels.key_numbers import number_few
 from lakebed.model.config import KeyGenerator, TableConfig
-from lakebed.write.rows.keys import find_column, find_field, get_key_generator
-from lakebed.write.rows.names import suggest_names
+from lakebed.write.rows.keys import find_column, find_field, get_key_generator, suggest_names
 from lakebed.write.rows.time_paths import TimeFormat, parse_time_format, time_texts
 
 _TO_ESCAPE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 _SLASHED = "hoodie.datasource.write.slash.separated.date.partitioning"
 _SLASHED_EXTRACTOR = "SlashEncodedDayPartitionValueExtractor"
-Ints = npt.NDArray[np.integer]
+_Codes = npt.NDArray[np.integer]
 _FEW_PATHS = 1024
-"""Distinct texts above which Arrow's own dictionaries are as fast."""
+"""Number of distinct texts above which Arrow's dictionary encoding is as fast."""
 PATHS = pa.dictionary(pa.int32(), pa.string())
 """The type of partition paths in prepared rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathPlan:
-    """How paths are made; without `fields` the table is not partitioned. `times` says how a time is spelled."""
+    """How paths are built; without `fields` the table is not partitioned. `times` is the format of times."""
 
     fields: tuple[str, ...]
     is_hive_style: bool
@@ -46,7 +45,7 @@ class PathPlan:
 
 
 def plan_paths(config: TableConfig, schema: pa.Schema) -> PathPlan:
-    """How paths are made of columns `schema`; raises if a partition column is missing or cannot be one."""
+    """Plans the paths of rows with columns `schema`; raises for a missing or unsuitable partition column."""
     generator = get_key_generator(config)
     fields = () if generator is KeyGenerator.NON_PARTITION else config.partition_fields
     times = parse_time_format(config) if generator is KeyGenerator.TIMESTAMP else None
@@ -70,7 +69,7 @@ def plan_paths(config: TableConfig, schema: pa.Schema) -> PathPlan:
 def partition_paths(batch: pa.RecordBatch, plan: PathPlan, *, first_row: int = 0) -> pa.Array:
     """The partition path of every row, as a dictionary; '' if the table is not partitioned.
 
-    A value that would leave the folder of its own raises InvalidInputError.
+    Raises InvalidInputError for a value that is no valid folder.
     """
     if not plan.fields:
         return pa.DictionaryArray.from_arrays(np.zeros(batch.num_rows, np.int32), pa.array([""]))
@@ -83,8 +82,8 @@ def partition_paths(batch: pa.RecordBatch, plan: PathPlan, *, first_row: int = 0
     return pa.DictionaryArray.from_arrays(codes.astype(np.int32, copy=False), pa.array(texts, pa.string()))
 
 
-def _segments(values: pa.Array, name: str, plan: PathPlan, first_row: int) -> tuple[Ints, list[str]]:
-    """For each row the number of its path segment, and the distinct segments."""
+def _segments(values: pa.Array, name: str, plan: PathPlan, first_row: int) -> tuple[_Codes, list[str]]:
+    """The code of each row's path segment, and the distinct segments."""
     encoded = _encode(values, name, plan, first_row)
     texts = [_segment(text, name, plan) for text in encoded.dictionary.to_pylist()]
     if plan.times is None and not encoded.null_count and len({*texts}) == len(texts):
@@ -103,7 +102,7 @@ def _segments(values: pa.Array, name: str, plan: PathPlan, first_row: int) -> tu
 
 
 def _encode(values: pa.Array, name: str, plan: PathPlan, first_row: int) -> pa.Array:
-    """The values' texts as a dictionary; null and empty ones may both occur."""
+    """The texts of the values, as a dictionary; both null and empty texts may occur."""
     if plan.times is not None:
         return time_texts(values, plan.times, name, first_row=first_row)
     encoded = _made_distinct(values)
@@ -111,7 +110,7 @@ def _encode(values: pa.Array, name: str, plan: PathPlan, first_row: int) -> pa.A
 
 
 def _made_distinct(values: pa.Array) -> pa.DictionaryArray:
-    """Values as a dictionary in order of appearance."""
+    """Values as a dictionary, in order of appearance."""
     if pat.is_string(values.type) and not values.null_count:
         found = number_few(*binary_buffers(values), _FEW_PATHS)
         if found is not None:
@@ -127,13 +126,13 @@ def _segment(text: str | None, name: str, plan: PathPlan) -> str:
     return f"{name}={value}" if plan.is_hive_style else value
 
 
-def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
-    """Codes of the numbers that occur, and these numbers in the order of their codes."""
+def _distinct(numbers: _Codes) -> tuple[_Codes, _Codes]:
+    """Codes of the numbers, and the distinct numbers in the order of their codes."""
     encoded = pa.array(numbers).dictionary_encode()
     return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_numpy()
 
 
-def _check_segments(codes: Ints, segments: Sequence[str], name: str, plan: PathPlan, first_row: int) -> None:
+def _check_segments(codes: _Codes, segments: Sequence[str], name: str, plan: PathPlan, first_row: int) -> None:
     if plan.times is not None:
         return
     for code, segment in enumerate(segments):
@@ -143,8 +142,8 @@ def _check_segments(codes: Ints, segments: Sequence[str], name: str, plan: PathP
             raise _refused(codes, code, segment, f"of column {name!r} that looks like several", first_row)
 
 
-def _check_folder(codes: Ints, paths: Sequence[str], first_row: int) -> None:
-    """A path must be a folder below the table's, and not that of its metadata."""
+def _check_folder(codes: _Codes, paths: Sequence[str], first_row: int) -> None:
+    """Raises InvalidInputError unless each path is a folder within the table, outside `.hoodie`."""
     for code, path in enumerate(paths):
         parts = path.split("/")
         if not {"", ".", ".."}.isdisjoint(parts) or parts[0] == ".hoodie" or "\0" in path:
@@ -153,7 +152,7 @@ def _check_folder(codes: Ints, paths: Sequence[str], first_row: int) -> None:
             raise _refused(codes, code, path, "of several lines, which markers cannot tell apart", first_row)
 
 
-def _refused(codes: Ints, code: int, path: str, why: str, first_row: int) -> InvalidInputError:
+def _refused(codes: _Codes, code: int, path: str, why: str, first_row: int) -> InvalidInputError:
     row = first_row + int(np.argmax(codes == code))
     return InvalidInputError(
         f"row {row} is for {path!r}, a partition path {why}",
@@ -162,7 +161,7 @@ def _refused(codes: Ints, code: int, path: str, why: str, first_row: int) -> Inv
 
 
 def _check_type(name: str, kind: pa.DataType, config: TableConfig) -> None:
-    """Refuses columns whose paths Apache Hudi itself reads back as other values, or writes in more than one way."""
+    """Refuses columns whose paths Apache Hudi reads back as other values, or writes in several ways."""
     is_unreadable = pat.is_timestamp(kind) or pat.is_binary(kind) or pat.is_fixed_size_binary(kind)
     if is_unreadable or not has_value_text(kind):
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Preparing rows: record key and partition path of each, and the table's columns in the table's types."""
+"""Prepares rows: record key, partition path, and the table's columns in the table's types."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.config import TableConfig
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, MergeMode
 from lakebed.options import SET_NULL
+from lakebed.read.file_slice import IS_DELETED
 from lakebed.write.rows.conform import conform_batch
-from lakebed.write.rows.keys import KeyPlan, find_field, plan_keys, record_keys
+from lakebed.write.rows.keys import KeyPlan, find_field, make_keys, plan_keys
 from lakebed.write.rows.partition_paths import PATHS, PathPlan, partition_paths, plan_paths
-from lakebed.write.rows.schema import IS_DELETED, evolve_schema, missing_columns
+from lakebed.write.rows.schema import evolve_schema, missing_columns
 from lakebed.write.values import IS_DELETE
 
 
@@ -30,10 +31,10 @@ class Deletes(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PreparePlan:
-    """How batches of one write become prepared rows; made once, used by every task.
+    """How the batches of a write are prepared; made once, used by every task.
 
-    `columns` are the data columns of prepared rows, `sources` those and the ones that keys and paths are made of.
-    `required` names columns that the table requires to have values, and that these rows make nullable if they have not.
+    `columns` are the data columns of prepared rows; `sources` also include those that keys and paths are built from.
+    `required` are columns that are required in the table, and become nullable if these rows have nulls.
     """
 
     columns: pa.Schema
@@ -50,7 +51,7 @@ class PreparePlan:
         return pa.schema([pa.field(RECORD_KEY, pa.string()), pa.field(PARTITION_PATH, PATHS), *self.columns, *flag])
 
 
-def plan_rows(
+def plan_prepare(
     config: TableConfig,
     table: pa.Schema,
     incoming: pa.Schema,
@@ -59,11 +60,10 @@ def plan_rows(
     deletes: bool = False,
     fills: bool = False,
 ) -> PreparePlan:
-    """How rows with `incoming` columns are prepared for a table with columns `table`, which grow where they must.
+    """Plans how rows with `incoming` columns are prepared for a table with columns `table`, which may evolve.
 
-    A `partial` update gives values for some columns; otherwise columns that are not given are null if `fills`, and an
-    error if not. For `deletes`, only the columns of keys and paths matter. Raises InvalidInputError if the rows cannot
-    be written.
+    A `partial` update gives values for some columns; otherwise missing columns are null if `fills`, else an error. For
+    `deletes`, only the columns of keys and paths matter. Raises InvalidInputError if the rows cannot be written.
     """
     named = (*config.key_fields, *config.partition_fields)
     if deletes:
@@ -88,7 +88,7 @@ def plan_rows(
 
 
 def check_gaps(table: pa.Schema, gaps: Mapping[str, int], *, is_partial: bool) -> None:
-    """Raises InvalidInputError if one of the rows lacks a column of the table that others bring; see `first_gaps`."""
+    """Raises InvalidInputError if a row lacks a column of the table that other rows have; see `first_gaps`."""
     for name, row in gaps.items():
         if name in table.names and name != IS_DELETED:
             keep = "write it in a call of its own, with partial=True, to keep the value that is stored"
@@ -99,9 +99,9 @@ def check_gaps(table: pa.Schema, gaps: Mapping[str, int], *, is_partial: bool) -
 
 
 def prepare_batch(batch: pa.RecordBatch, plan: PreparePlan, *, first_row: int = 0) -> pa.Table:
-    """The prepared rows of a batch, in its order; `first_row` numbers its rows in errors."""
+    """Prepares the rows of a batch, in order; `first_row` is the number of its first row, for errors."""
     rows = conform_batch(batch, plan.sources, first_row=first_row)
-    keys = record_keys(rows, plan.keys, first_row=first_row)
+    keys = make_keys(rows, plan.keys, first_row=first_row)
     paths = partition_paths(rows, plan.paths, first_row=first_row)
     columns = [keys, paths, *(rows.column(name) for name in plan.columns.names)]
     if plan.deletes is Deletes.ALL:
@@ -122,7 +122,7 @@ def _check_given(config: TableConfig, table: pa.Schema, incoming: pa.Schema, *, 
             if find_field(incoming, name) is None:
                 raise InvalidInputError(
                     f"the rows lack the ordering column {name!r}",
-                    hint="add it: it decides whether the update is newer than what the table has",
+                    hint="add it: it decides whether the update is newer than the stored row",
                 )
 
 
@@ -137,13 +137,13 @@ def _lacking(missing: Sequence[str], *, keeps: bool) -> InvalidInputError:
 
 
 def _filled(evolved: pa.Schema, given: pa.Schema, fixed: Iterable[str]) -> pa.Schema:
-    """The columns of whole rows: those that are not given are null."""
+    """The columns of whole rows: missing ones are nullable."""
     kept = {*given.names, *fixed}
     return pa.schema([field if field.name in kept else field.with_nullable(True) for field in evolved])
 
 
 def _heads(names: Iterable[str]) -> frozenset[str]:
-    """The columns that named fields are in."""
+    """The columns that contain the named fields."""
     return frozenset(name.partition(".")[0] for name in names)
 
 

@@ -1,12 +1,13 @@
-"""A table's columns: what a new table stores, and how columns grow with the rows that are written.
+"""A table's columns: the types that it stores, and schema evolution.
 
-Rows may bring columns that the table lacks, which are added, wider numbers, which widen the column, and nulls, which
-make it nullable, as in Apache Hudi. Nothing is renamed, narrowed or dropped.
+As in Apache Hudi, incoming rows may add columns, widen the type of a number, or make a column nullable. Nothing is
+renamed, narrowed or dropped.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
 import pyarrow as pa
@@ -16,10 +17,7 @@ from lakebed.errors import InvalidInputError
 from lakebed.format.avro.schema import avro_schema
 from lakebed.model.config import TableConfig
 from lakebed.model.words import META_COLUMNS
-from lakebed.write.rows.stored_types import check_names, is_any_list, is_text, stored_field, stored_type
-
-IS_DELETED = "_hoodie_is_deleted"
-"""A column of incoming rows: those where it is true are deletes. It is not stored unless the table has it."""
+from lakebed.read.file_slice import IS_DELETED
 
 _NOT_A_NAME = re.compile(r"^[^A-Za-z_]|[^A-Za-z0-9_]")
 _WIDER = {
@@ -27,28 +25,47 @@ _WIDER = {
     pa.int64(): (pa.float32(), pa.float64()),
     pa.float32(): (pa.float64(),),
 }
+_DECIMAL_DIGITS_MAX = 38
+_AS_IS = (pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32())
+_BECOMES = {
+    pa.int8(): pa.int32(),
+    pa.int16(): pa.int32(),
+    pa.uint8(): pa.int32(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+    pa.date64(): pa.date32(),
+}
+_HINTS = {
+    pa.null(): "give it a type, even if every value is null: pa.nulls(n, pa.string())",
+    pa.uint64(): "cast it to int64, or to decimal128(20, 0) if it has values beyond",
+}
 
 
 def table_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns of a new table for rows of that schema; what a table cannot store raises InvalidInputError."""
+    """The columns of a new table for rows of this schema; raises InvalidInputError for what a table cannot store."""
     check_names(schema.names)
     stored = pa.schema([stored_field(field, field.name) for field in schema if field.name != IS_DELETED])
-    avro_schema(stored, name="record", namespace="")  # It refuses names that Avro cannot have.
+    avro_schema(stored, name="record", namespace="")  # Raises for names that are invalid in Avro.
     return stored
 
 
 def nullable_schema(schema: pa.Schema) -> pa.Schema:
-    """The same columns, all of which may be null, and so may be what they consist of."""
+    """The same columns, all nullable, including nested fields."""
     return pa.schema([_nullable(field) for field in schema])
 
 
 def evolve_schema(
     table: pa.Schema, incoming: pa.Schema, *, keep: Collection[str] = (), required: Collection[str] = ()
 ) -> pa.Schema:
-    """The columns of the table once it holds rows with `incoming` columns, which may be some of its columns only.
+    """The columns of the table after a write of rows with `incoming` columns, which may be a part of the columns.
 
-    Columns in `keep`, those of keys and partition paths, may change only in ways that leave the text of values alone.
-    A column may be null if it may be in the table or in the rows; those in `required` only if it may be in the table.
+    Columns in `keep` (keys and partition paths) change type only if the text of values stays the same. A column becomes
+    nullable if it is nullable in the rows, except for those in `required`.
     """
     check_spelling(table.names, incoming.names)
     added = [field for field in incoming if field.name not in table.names and field.name != IS_DELETED]
@@ -61,9 +78,9 @@ def evolve_schema(
 
 
 def check_spelling(table: Iterable[str], given: Iterable[str]) -> None:
-    """Raises InvalidInputError for a given column that differs from one of the table in case alone.
+    """Raises InvalidInputError for a given column that differs from one of the table only in case.
 
-    Case counts in keys and columns, as for Apache Hudi, but engines that ignore it could not read both columns.
+    Names are case sensitive, as in Apache Hudi, but engines that ignore case could not read both columns.
     """
     known = {*table}
     by_case = {name.casefold(): name for name in known}
@@ -71,18 +88,18 @@ def check_spelling(table: Iterable[str], given: Iterable[str]) -> None:
         if name not in known and name.casefold() in by_case:
             spelled = by_case[name.casefold()]
             raise InvalidInputError(
-                f"the rows have a column {name!r}, which the table spells {spelled!r}",
+                f"the rows have a column {name!r}, which is {spelled!r} in the table",
                 hint=f"rename it to {spelled!r}: column names are case sensitive",
             )
 
 
 def missing_columns(table: pa.Schema, incoming: pa.Schema) -> list[str]:
-    """What rows with `incoming` columns lack of the table's: columns, and fields inside of those that are given."""
+    """Columns of the table, and fields within given columns, that rows with `incoming` columns lack."""
     missing: list[str] = []
     for field in table:
         if field.name in incoming.names:
             missing += _missing_parts(field.type, incoming.field(field.name).type, field.name)
-        elif field.name != IS_DELETED:  # Without this mark a row is no delete: nothing is lost.
+        elif field.name != IS_DELETED:  # Rows without this column are no deletes.
             missing.append(field.name)
     return missing
 
@@ -104,7 +121,7 @@ def _missing_parts(table: pa.DataType, given: pa.DataType, column: str) -> Itera
 
 
 def declared_schema(schema: pa.Schema, config: TableConfig, *, meta_columns: bool) -> str:
-    """The Avro JSON of a table's columns under the record name that Apache Hudi gives it, after meta columns or not."""
+    """The Avro schema of a table as JSON, with Apache Hudi's record name; with or without meta columns."""
     table = _NOT_A_NAME.sub("__", config.name)
     meta = [pa.field(name, pa.string()) for name in META_COLUMNS] if meta_columns else []
     return avro_schema(pa.schema([*meta, *schema]), name=f"{table}_record", namespace=f"hoodie.{table}")
@@ -124,19 +141,19 @@ def _evolved(field: pa.Field, incoming: pa.Schema, keep: Collection[str], requir
 
 
 def _new_field(field: pa.Field, column: str) -> pa.Field:
-    """A field that is new to the table: nullable, as the rows that are there have no value for it."""
+    """A field that is new to the table: nullable, because stored rows have no value for it."""
     return stored_field(field, column).with_nullable(True)
 
 
 def _join_types(table: pa.DataType, incoming: pa.DataType, column: str) -> pa.DataType:
-    """The type of a column of type `table` that is to hold `incoming` values as well."""
-    if incoming == table or pat.is_null(incoming):  # Nulls alone, as frames have them, fit every column.
+    """The type for values of both types; raises InvalidInputError if there is none."""
+    if incoming == table or pat.is_null(incoming):  # A column of nulls only fits every type.
         return table
     if pat.is_struct(table) and pat.is_struct(incoming):
         return _join_structs(table, incoming, column)
     if pat.is_list(table) and is_any_list(incoming):
         return pa.list_(_join_fields(table.value_field, incoming.value_field, f"{column}[]"))
-    if pat.is_map(table) and pat.is_map(incoming) and is_text(incoming.key_type):
+    if pat.is_map(table) and pat.is_map(incoming) and is_string_type(incoming.key_type):
         return pa.map_(table.key_type, _join_fields(table.item_field, incoming.item_field, f"{column}{{}}"))
     given = stored_type(incoming, column)
     joined = _join_scalars(table, given)
@@ -173,7 +190,7 @@ def _join_structs(table: pa.DataType, given: pa.DataType, column: str) -> pa.Dat
     fields = []
     for field in table:
         place = given.get_field_index(field.name)
-        # Where a field is not given it is null.
+        # A missing field is null.
         joined = _join_fields(field, given[place], f"{column}.{field.name}") if place >= 0 else _nullable(field)
         fields.append(joined)
     return pa.struct([*fields, *(_new_field(field, f"{column}.{field.name}") for field in added)])
@@ -185,7 +202,7 @@ def _join_scalars(table: pa.DataType, given: pa.DataType) -> pa.DataType | None:
     if given in _WIDER.get(table, ()):
         return given
     if pat.is_timestamp(table) and pat.is_timestamp(given) and bool(table.tz) == bool(given.tz):
-        return table  # Other engines also make tables of milliseconds.
+        return table  # Tables of other engines may have milliseconds.
     if pat.is_fixed_size_binary(table) and pat.is_binary(given):
         return table
     if pat.is_decimal(table) and pat.is_decimal(given):
@@ -202,6 +219,66 @@ def _wider_decimal(table: pa.DataType, given: pa.DataType) -> pa.DataType | None
 
 def _advice(table: pa.DataType, given: pa.DataType) -> str:
     if pat.is_timestamp(table) and pat.is_timestamp(given):
-        to_do = "say which zone the times are in" if table.tz else "drop the zone, once the times are in the one meant"
+        to_do = "give the times a zone" if table.tz else "convert the times to one zone and drop the zone"
         return f"{to_do}: the table's type is {table}"
     return f"cast the column to {table}, or write it under another name"
+
+
+def stored_field(field: pa.Field, column: str) -> pa.Field:
+    """The field with the type that a table stores for it; `column` is its full name, for errors."""
+    return pa.field(field.name, stored_type(field.type, column), nullable=field.nullable)
+
+
+def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
+    """The type that a table stores for values of type `kind`; raises InvalidInputError if there is none."""
+    if kind in _AS_IS:
+        return kind
+    if kind in _BECOMES:
+        return _BECOMES[kind]
+    if pat.is_dictionary(kind) or pat.is_run_end_encoded(kind):
+        return stored_type(kind.value_type, column)
+    if pat.is_timestamp(kind):
+        return pa.timestamp("us", "UTC" if kind.tz else None)
+    if pat.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pat.is_decimal(kind) and kind.precision <= _DECIMAL_DIGITS_MAX and 0 <= kind.scale <= kind.precision:
+        return pa.decimal128(kind.precision, kind.scale)
+    if pat.is_struct(kind) and kind.num_fields:
+        check_names((field.name for field in kind), within=column)
+        return pa.struct([stored_field(field, f"{column}.{field.name}") for field in kind])
+    if is_any_list(kind):
+        return pa.list_(stored_field(kind.value_field.with_name("item"), f"{column}[]"))
+    if pat.is_map(kind) and is_string_type(kind.key_type):
+        return pa.map_(pa.string(), stored_field(kind.item_field.with_name("value"), f"{column}{{}}"))
+    raise _unsupported(kind, column)
+
+
+def check_names(names: Iterable[str], *, within: str = "") -> None:
+    """Raises InvalidInputError if two names are equal or differ only in case, which Spark ignores."""
+    repeated = [name for name, count in Counter(name.lower() for name in names).items() if count > 1]
+    if repeated:
+        where = f" in {within!r}" if within else ""
+        raise InvalidInputError(
+            f"several columns{where} are named {repeated[0]!r} if case is ignored, as in other engines",
+            hint="rename all but one; column names must be spelled as in the table",
+        )
+
+
+def is_any_list(kind: pa.DataType) -> bool:
+    """Whether it is a list type that can be stored if its items can."""
+    return pat.is_list(kind) or pat.is_large_list(kind) or pat.is_fixed_size_list(kind)
+
+
+def is_string_type(kind: pa.DataType) -> bool:
+    """Whether it is a string type, or a dictionary of strings."""
+    kind = kind.value_type if pat.is_dictionary(kind) else kind
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def _unsupported(kind: pa.DataType, column: str) -> InvalidInputError:
+    hint = _HINTS.get(kind, "cast it to a type that Hudi tables have, e.g. to string")
+    if pat.is_decimal(kind):
+        hint = f"cast it to a decimal of at most {_DECIMAL_DIGITS_MAX} digits with a scale from 0 to its precision"
+    if pat.is_map(kind):
+        hint = "maps need keys of type string"
+    return InvalidInputError(f"column {column!r} of type {kind} cannot be stored in a Hudi table", hint=hint)

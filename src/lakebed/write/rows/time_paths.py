@@ -1,8 +1,8 @@
-"""Partition paths of the timestamp-based key generator: a time in some form, spelled by a pattern in some zone.
+"""Partition paths of the timestamp-based key generator: a time, formatted by a pattern in a time zone.
 
-The rules are Apache Hudi's, odd ones included: a null counts as one unit after 1970, fractions are cut towards zero,
-and a date counts as the number of its days. Where Apache Hudi would take the zone of the machine that writes, which
-another machine cannot know, the write is refused.
+The rules are Apache Hudi's, even odd ones: null means one unit after 1970, fractions are truncated, and a date means
+its number of days. Where Apache Hudi would use the local zone of the writing machine, which differs between machines,
+the write is refused.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MS_MIN, _MS_MAX = -62135596800000, 253402300799999  # The years 1 to 9999.
 
 @dataclass(frozen=True, slots=True)
 class TimeFormat:
-    """How times are read and spelled: numbers of `unit_us`, or texts after `inputs`. A zone of None is not stated."""
+    """How times are parsed (numbers of `unit_us`, or texts by the patterns `inputs`) and formatted."""
 
     unit_us: int | None
     inputs: tuple[TimePattern, ...]
@@ -53,7 +53,7 @@ class TimeFormat:
 
 
 def parse_time_format(config: TableConfig) -> TimeFormat:
-    """What the table's configuration says; UnsupportedTableError if lakebed cannot follow it."""
+    """The time format in the table's configuration; raises UnsupportedTableError if not supported."""
     kind = _setting(config, "timestamp.type").upper()
     unit = _TYPES.get(kind)
     if kind == "SCALAR":
@@ -71,14 +71,14 @@ def parse_time_format(config: TableConfig) -> TimeFormat:
     )
     if not _states_zones(how):
         raise UnsupportedTableError(
-            f"{config.path}: times in partition paths are in the zone of whichever machine writes them",
+            f"{config.path}: times in partition paths are in the local zone of the writing machine",
             hint="set hoodie.keygen.timebased.timezone in the table's properties to the zone that its writers have",
         )
     return how
 
 
 def time_texts(values: pa.Array, how: TimeFormat, column: str, *, first_row: int = 0) -> pa.Array:
-    """The text of each value, as a dictionary without nulls."""
+    """Formats each value, as a dictionary without nulls."""
     if how.unit_us is not None:
         times = _local(_instants(values, how.unit_us, column), how.output_zone or "UTC")
     else:
@@ -92,7 +92,7 @@ def time_texts(values: pa.Array, how: TimeFormat, column: str, *, first_row: int
 
 
 def _instants(values: pa.Array, unit_us: int, column: str) -> pa.Array:
-    """Milliseconds since 1970 of numbers of a unit."""
+    """Converts numbers of a unit to milliseconds since 1970."""
     kind = values.type
     if pat.is_timestamp(kind) and unit_us != 1:
         raise InvalidInputError(
@@ -126,14 +126,14 @@ def _checked(millis: pa.Array, column: str) -> pa.Array:
 
 
 def _local(instants: pa.Array, zone: str) -> pa.Array:
-    """Instants as times of a zone."""
+    """Instants as local times of a zone."""
     if zone == "UTC":
         return instants
     return pc.local_timestamp(pc.cast(pc.assume_timezone(instants, "UTC"), pa.timestamp("ms", zone)))
 
 
 def _states_zones(how: TimeFormat) -> bool:
-    """Whether nothing depends on the zone of the machine; texts without one need none, if none is asked for."""
+    """Whether the result is independent of the machine's zone."""
     if how.unit_us is not None:
         return how.output_zone is not None
     return how.output_zone is None or how.input_zone is not None or _has_offsets(how)
@@ -144,7 +144,7 @@ def _has_offsets(how: TimeFormat) -> bool:
 
 
 def _parsed(values: pa.Array, how: TimeFormat, column: str, first_row: int) -> pa.Array:
-    """Times read from texts, as times of the zone that they are spelled in."""
+    """Parses texts into local times of the output zone."""
     if not pat.is_string(values.type):
         raise InvalidInputError(f"the partition column {column!r} is of type {values.type}", hint="give it text")
     encoded = pc.fill_null(values, _when_null(how)).dictionary_encode()
@@ -158,15 +158,15 @@ def _parsed(values: pa.Array, how: TimeFormat, column: str, first_row: int) -> p
     if pc.any(unread).as_py():
         place = pc.index(unread, True).as_py()
         raise InvalidInputError(
-            f"row {first_row + place}: column {column!r} is {values[place].as_py()!r}, not a time after the pattern "
+            f"row {first_row + place}: column {column!r} is {values[place].as_py()!r}, not a time in the pattern "
             f"{' or '.join(pattern.text for pattern in how.inputs)}",
-            hint="give the time as the table's pattern has it",
+            hint="give times in the table's pattern",
         )
     return _moved(times, offsets, how, column).take(codes)
 
 
 def _moved(times: pa.Array, offsets: pa.Array, how: TimeFormat, column: str) -> pa.Array:
-    """Times of the zone that was read, or is stated for input, as times of the zone for output."""
+    """Converts local times from the input zone, or their own offsets, to the output zone."""
     target = how.output_zone or how.input_zone
     if target is None:
         return times
@@ -185,7 +185,7 @@ def _moved(times: pa.Array, offsets: pa.Array, how: TimeFormat, column: str) -> 
 
 
 def _when_null(how: TimeFormat) -> str:
-    """What a null is read as: the first millisecond of 1970, as the first pattern spells it."""
+    """The text that stands for null: one millisecond after 1970, in the first input pattern."""
     moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=1)
     return spell_time(moment.astimezone(_tzinfo(how.input_zone or how.output_zone or "UTC")), how.inputs[0])
 
@@ -209,7 +209,7 @@ def _input_patterns(config: TableConfig) -> tuple[TimePattern, ...]:
 
 
 def _zone(config: TableConfig, name: str) -> str | None:
-    """The zone as Arrow names it; names of Java alone are refused, as their meaning has changed over time."""
+    """The zone's name in Arrow; names that only Java knows are refused, because their meaning has changed."""
     if not name:
         return None
     if name in ("UTC", "GMT", "Z", "Etc/UTC", "Etc/GMT"):

@@ -1,6 +1,6 @@
-"""Patterns of dates and times, as the timestamp-based key generator knows them: `yyyy/MM/dd`, `yyyy-MM-dd'T'HH:mm:ssZ`.
+"""Date and time patterns of the timestamp-based key generator: `yyyy/MM/dd`, `yyyy-MM-dd'T'HH:mm:ssZ`.
 
-A pattern is parsed into tokens once; columns of times are then spelled or read token by token.
+A pattern is parsed into tokens once; columns of times are then formatted or parsed token by token.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from lakebed.errors import UnsupportedTableError
 
 _PIECES = re.compile(r"(?P<letters>([A-Za-z])\2*)|'(?P<quoted>(?:[^']|'')*)'|(?P<other>[^A-Za-z']+)")
 _READ = {"y": 9, "M": 2, "d": 2, "H": 2, "m": 2, "s": 2, "S": 9, "Z": 0}
-"""Letters of patterns for reading, with the most digits that they take."""
+"""Letters of input patterns, with the maximum number of digits."""
 _SPELLED = frozenset("yMdDHhkKmsS")
 _ZONE = r"Z|[+-]\d{2}:?\d{2}"
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of a pattern: a `letter` so many times, or literal text."""
+    """A token of a pattern: a repeated `letter`, or literal text."""
 
     text: str
     letter: str = ""
 
     @property
     def width(self) -> int:
-        """How often the letter stands there: the least digits that are spelled."""
+        """How often the letter is repeated: the minimum number of digits."""
         return len(self.text)
 
 
@@ -49,7 +49,7 @@ class TimePattern:
 
     @property
     def unit_ms(self) -> int:
-        """The span that the pattern does not divide further, in milliseconds."""
+        """The resolution of the pattern, in milliseconds."""
         for letters, unit in (("S", 1), ("s", 1000), ("m", 60_000), ("HhkK", 3_600_000)):
             if not self.letters.isdisjoint(letters):
                 return unit
@@ -57,7 +57,7 @@ class TimePattern:
 
 
 def parse_output_pattern(text: str, *, path: str) -> TimePattern:
-    """A pattern that times are spelled with; one that is not supported raises UnsupportedTableError."""
+    """Parses a pattern for formatting; raises UnsupportedTableError if it is not supported."""
     pattern = _parse(text, path)
     for token in pattern.tokens:
         is_known = not token.letter or (token.letter in _SPELLED and (token.letter != "M" or token.width <= 2))
@@ -67,7 +67,7 @@ def parse_output_pattern(text: str, *, path: str) -> TimePattern:
 
 
 def parse_input_pattern(text: str, *, path: str) -> TimePattern:
-    """A pattern that times are read with; one that is not supported raises UnsupportedTableError."""
+    """Parses a pattern for parsing; raises UnsupportedTableError if it is not supported."""
     pattern = _parse(text, path)
     for token in pattern.tokens:
         is_known = not token.letter or (token.letter in _READ and (token.letter not in "yM" or _is_plain(token)))
@@ -80,12 +80,12 @@ def parse_input_pattern(text: str, *, path: str) -> TimePattern:
 
 
 def spell_times(times: pa.Array, pattern: TimePattern) -> pa.Array:
-    """Times of day and date without a zone, in milliseconds, as text."""
+    """Formats local times in milliseconds."""
     return pc.binary_join_element_wise(*(_spelled(times, token) for token in pattern.tokens), "")
 
 
 def spell_time(moment: datetime, pattern: TimePattern) -> str:
-    """One time as an input pattern would read it."""
+    """Formats one time by an input pattern."""
     numbers = {"y": moment.year, "M": moment.month, "d": moment.day}
     numbers |= {"H": moment.hour, "m": moment.minute, "s": moment.second}
     texts = {"S": f"{moment.microsecond:06d}000", "Z": moment.strftime("%z")}
@@ -101,9 +101,9 @@ def spell_time(moment: datetime, pattern: TimePattern) -> str:
 
 
 def read_times(texts: pa.Array, pattern: TimePattern) -> tuple[pa.Array, pa.Array]:
-    """Times without a zone in milliseconds, and the minutes that their zone is ahead of UTC (null if none is given).
+    """Parses texts into local times in milliseconds, and their offsets from UTC in minutes (null if not given).
 
-    Null where the text does not follow the pattern, or names a day or time that does not exist.
+    Null for a text that does not match the pattern, or is a day or time that does not exist.
     """
     parts = pc.extract_regex(texts, _regex(pattern.tokens))
     found = {letter: pc.struct_field(parts, letter) for letter in pattern.letters - {""}}
@@ -159,7 +159,7 @@ def _number(times: pa.Array, token: Token) -> pa.Array:
 
 
 def _regex(tokens: Sequence[Token]) -> str:
-    """Numbers take up to as many digits as they can have, but exactly their own where another number follows."""
+    """A number matches up to its maximum of digits, but exactly its width if another number follows."""
     pieces = []
     for token, after in zip(tokens, (*tokens[1:], Token("")), strict=True):
         if not token.letter:
@@ -181,7 +181,7 @@ def _to_times(texts: pa.Array) -> pa.Array:
     try:
         return pc.cast(texts, pa.timestamp("ms"))
     except pa.ArrowInvalid:
-        # Some text is wrong, and the caller wants to know which: few are left to look at, as texts are distinct.
+        # Some text is invalid, and the caller wants to know which; distinct texts are few, so a loop is fine.
         return pa.array([_to_time(text) for text in texts.to_pylist()], pa.timestamp("ms"))
 
 

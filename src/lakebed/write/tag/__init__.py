@@ -1,1 +1,1 @@
-"""Tagging: which incoming rows are of keys that the table has, and in which file groups those are."""
+"""Tagging: finds the file groups that hold the keys of incoming rows."""

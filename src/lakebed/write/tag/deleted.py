@@ -1,8 +1,8 @@
-"""Keys that log files delete: if a record index tells everyone where keys are, they come back in other file groups.
+"""Keys that log files delete. With a shared record index, a row of such a key is inserted into another file group.
 
-Apache Hudi writes new keys to base files, so none ever lies over a delete. Ours may be added to log files. If the
-delete has a later ordering value, such a row would not be seen; if the row in the base file has one, Apache Hudi would
-show that row again, though it was deleted. Without such an index keys stay with the file group that deleted them.
+Apache Hudi writes new keys to base files, never on top of a delete; lakebed may add them to log files. There, a delete
+with a greater ordering value would hide the row; and if the deleted row in the base file has a greater value, Apache
+Hudi would show it again. Without such an index, keys stay in the file group that deleted them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from lakebed.engine.engines import Engine
 from lakebed.format.arrow import text_array
 from lakebed.format.log.blocks import decode_deletes, decode_records
 from lakebed.format.log.file import BlockKind, LogBlock, block_kinds, decode_log_file
+from lakebed.kernels.buffers import Int64s
 from lakebed.model.files import FileSlice, LogFile
 from lakebed.model.words import RECORD_KEY
 from lakebed.read.file_slice import IS_DELETED
@@ -27,7 +28,7 @@ from lakebed.read.merge import Rules, merge_rules
 from lakebed.storage import Storage
 from lakebed.write.assign import Space
 from lakebed.write.rows.columns import joined
-from lakebed.write.tag.files import FindTask, Ints
+from lakebed.write.tag.files import FindTask
 from lakebed.write.values import DELETED, WriteContext
 
 Spaces = Mapping[str, Sequence[Space]]
@@ -35,15 +36,15 @@ Spaces = Mapping[str, Sequence[Space]]
 
 @dataclass(frozen=True, slots=True)
 class FreeRows:
-    """Takes rows for small files: those whose keys their log files do not delete, which are `known` for some."""
+    """Takes rows for small files, without keys that their log files delete; for some files these are `known`."""
 
     context: WriteContext
     slices: Sequence[FileSlice]
     keys: pa.ChunkedArray
     known: Mapping[int, pa.Array]
 
-    def __call__(self, space: Space, rows: Ints) -> tuple[Ints, Ints]:
-        """The rows that go to the file, and the others."""
+    def __call__(self, space: Space, rows: Int64s) -> tuple[Int64s, Int64s]:
+        """Splits rows into those that go to the file, and the rest."""
         deleted = self.known.get(space.target)
         if deleted is None:
             deleted = _barred_keys(self.slices[space.target], self.context)
@@ -57,13 +58,13 @@ class FreeRows:
 
 def free_rows(
     rows: pa.Table,
-    inserts: Mapping[str, Ints],
+    inserts: Mapping[str, Int64s],
     spaces: Spaces,
     slices: Sequence[FileSlice],
     context: WriteContext,
     engine: Engine,
 ) -> FreeRows:
-    """What takes new rows for small files; log files of those that are surely asked for are read at once."""
+    """Plans which new rows small files take; reads the log files of those that will be used."""
     asked = [
         space.target
         for partition, numbers in inserts.items()
@@ -77,22 +78,22 @@ def free_rows(
 def spaces_without_deletes(
     spaces: Spaces, slices: Sequence[FileSlice], context: WriteContext, engine: Engine
 ) -> dict[str, list[Space]]:
-    """The small files whose log files delete nothing: for rows whose keys are not at hand."""
+    """The small files whose log files delete no key, for rows whose keys are not in memory."""
     targets = [space.target for some in spaces.values() for space in some if slices[space.target].logs]
     found = engine.map([slices[target] for target in targets], partial(_barred_keys, context=context))
     left_out = {target for target, keys in zip(targets, found, strict=True) if len(keys)}
     return {name: [space for space in some if space.target not in left_out] for name, some in spaces.items()}
 
 
-def find_deleted(task: FindTask) -> tuple[Ints, Ints]:
-    """Indices of the keys that log files of the slice, which has none of them now, delete; and the position of such."""
+def find_deleted(task: FindTask) -> tuple[Int64s, Int64s]:
+    """Indices of keys, absent from the slice, that its log files delete; and the position `DELETED` for each."""
     deleted = _deleted_keys(task.scan.file_slice, task.scan.storage, task.scan.schema)
     found = np.flatnonzero(pc.is_in(task.keys, value_set=deleted).to_numpy(zero_copy_only=False))
     return found, np.full(len(found), DELETED)
 
 
 def _barred_keys(file_slice: FileSlice, context: WriteContext) -> pa.Array:
-    """The keys that must not be added to log files of a slice: deleted ones, unless what is written later counts."""
+    """The keys that must not be added to log files of a slice: deleted ones; none with commit-time ordering."""
     if not file_slice.logs or merge_rules(context.config) is Rules.COMMIT_TIME:
         return text_array([])
     return _deleted_keys(file_slice, context.storage, context.schema)
@@ -105,7 +106,7 @@ def _deleted_keys(file_slice: FileSlice, storage: Storage, schema: pa.Schema) ->
 
 
 def _first(spaces: Sequence[Space], count: int) -> Iterator[Space]:
-    """The first of the spaces, until they have room for so many rows."""
+    """The first spaces, enough for `count` rows."""
     for space in spaces:
         if count <= 0:
             return
@@ -114,14 +115,14 @@ def _first(spaces: Sequence[Space], count: int) -> Iterator[Space]:
 
 
 class _Deleted:
-    """The keys that a log file deletes, as this process remembers them: every write to a slice asks."""
+    """The keys that a log file deletes, cached because every write to its slice needs them."""
 
     def __init__(self, keys: pa.Array) -> None:
         self.keys = keys
 
     @property
     def nbytes(self) -> int:
-        """About what they take in memory."""
+        """Approximate size in memory, in bytes."""
         return 256 + int(self.keys.nbytes)
 
 
@@ -131,7 +132,7 @@ def _deleted_by(storage: Storage, path: str, log: LogFile, *, is_marked: bool) -
 
 
 def _load(storage: Storage, path: str, log: LogFile, *, is_marked: bool) -> pa.Array:
-    """The file is read only if it has deletes; records `is_marked` may be some, too."""
+    """Reads the file only if it may have deletes; `is_marked`: its records may be soft deletes."""
     if not is_marked and BlockKind.DELETE not in block_kinds(storage.source(path, log.size)):
         return text_array([])
     found = (keys for block in decode_log_file(storage.get(path), path=path) for keys in _deletes_of(block, path))

@@ -1,4 +1,4 @@
-"""Tagging: which file groups hold the keys of incoming rows, found by a join on the key column of candidate files."""
+"""Tagging without a record index: incoming rows are joined with the key columns of the files that may hold them."""
 
 from __future__ import annotations
 
@@ -6,64 +6,62 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.format.hfile.arrow import binary_buffers
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.index.key_batches import ProbeCounts
+from lakebed.kernels.buffers import Int64s
+from lakebed.kernels.key_numbers import place_keys
 from lakebed.kernels.ordering import group_rows
 from lakebed.model.files import FileSlice
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.read.file_slice import SliceTask, read_keys, read_slice
 from lakebed.write.rows.columns import joined
-from lakebed.write.tag.places import find_places
 from lakebed.write.values import DELETED
 
-Ints = npt.NDArray[np.int64]
-
 _ASKED_BYTES_MIN = 16 << 20
-"""The keys of a smaller file are read in the time that reading a footer, and its filter, takes."""
+"""Minimum bytes of a file whose footer is read first; the keys of a smaller one are read as fast as its footer."""
 _NOWHERE = -3
 _ASKED_FIRST = 64
-"""Keys out of many: if the filter of a file knows one of them, the others need not be asked for."""
+"""Number of keys that are probed first; if the Bloom filter has one of them, the file is read anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """Where incoming rows live: row `rows[i]` is in file slice `targets[i]`, at `positions[i]` of its base file.
+    """Locations of incoming rows: the key of `rows[i]` is in slice `targets[i]`, at `positions[i]` of its base file.
 
-    A row that no slice holds is not mentioned, one that several hold once for each. Position -1 is unknown: the row may
-    even be new to the slice, which a merge finds out. Position `DELETED`: log files of the slice have deleted the key.
+    A row has no tag if its key is in no slice, and one per slice that has it. Position -1 is unknown; the key may even
+    be new to the slice, which the merge finds out. Position `DELETED`: log files of the slice have deleted the key.
     """
 
-    rows: Ints
-    targets: Ints
-    positions: Ints
+    rows: Int64s
+    targets: Int64s
+    positions: Int64s
 
 
 NO_TAGS = Tags(*(np.empty(0, np.int64) for _ in range(3)))
-"""No row is anywhere yet."""
+"""No row has a location."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """Rows to write, with their tags, and what it took to find them in the record index.
+    """Rows to write, with their tags, and counts of the lookup in the record index (None if it was not used).
 
-    They are the rows that came in, unless some move to another partition or are found to be late. Without `counts` the
-    index was not asked.
+    They are the incoming rows, except that some may move to another partition, or be dropped as late.
     """
 
     rows: pa.Table
     tags: Tags
     counts: ProbeCounts | None = None
-    moved: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    """Rows that are inserted where they are to be, and deleted where they were, by another row."""
+    moved: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    """Rows that move: inserted here; another row deletes the key in its old partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindTask:
-    """Which of `keys` a file slice holds. `prune` first asks the key range and bloom filter of its base file."""
+    """Finds which of `keys` are in a file slice. `prune` first checks key range and Bloom filter of its base file."""
 
     scan: SliceTask
     keys: pa.Array
@@ -72,15 +70,15 @@ class FindTask:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file slice that may hold keys: its number, the task that looks, and the rows whose keys it looks for."""
+    """A file slice that may hold keys: its number, the task that looks them up, and the numbers of their rows."""
 
     number: int
     task: FindTask
-    rows: Ints
+    rows: Int64s
 
 
 def plan_finds(rows: pa.Table, scans: Sequence[SliceTask], *, everywhere: bool, prune: bool) -> tuple[Candidate, ...]:
-    """Candidates for the keys of `rows`: slices of the key's own partition, or `everywhere`.
+    """Candidates for the keys of `rows`: slices of the row's partition, or of all if `everywhere`.
 
     `scans` read the record key of every slice of the snapshot.
     """
@@ -98,11 +96,11 @@ def plan_finds(rows: pa.Table, scans: Sequence[SliceTask], *, everywhere: bool, 
     return tuple(candidates)
 
 
-def find_keys(task: FindTask) -> tuple[Ints, Ints]:
-    """Indices of the keys that the slice holds, and their row numbers in its base file; -1 where logs lie on top.
+def find_keys(task: FindTask) -> tuple[Int64s, Int64s]:
+    """Indices of the keys that the slice holds, and their row numbers in its base file; -1 if the slice has log files.
 
-    A key that logs have deleted is still the slice's: its base file may have it, where others would find it, and a row
-    that is older than the delete must not be seen.
+    A key that log files have deleted still belongs to the slice: other engines may find it in the base file, and a row
+    that is older than the delete must not become visible.
     """
     if task.scan.file_slice.logs:
         return _find_under_logs(task)
@@ -117,7 +115,7 @@ def find_keys(task: FindTask) -> tuple[Ints, Ints]:
     return candidates[found], places[found]
 
 
-def _find_under_logs(task: FindTask) -> tuple[Ints, Ints]:
+def _find_under_logs(task: FindTask) -> tuple[Int64s, Int64s]:
     stored = read_keys(task.scan)
     positions = np.where(find_places(stored.live, task.keys) >= 0, -1, _NOWHERE)
     missing = np.flatnonzero(positions == _NOWHERE)
@@ -128,13 +126,13 @@ def _find_under_logs(task: FindTask) -> tuple[Ints, Ints]:
     return found, positions[found]
 
 
-def all_rows(candidate: Candidate) -> tuple[Ints, Ints]:
-    """As `find_keys`, where nobody looks: every row may be in the slice, wherever."""
+def all_rows(candidate: Candidate) -> tuple[Int64s, Int64s]:
+    """Like `find_keys` without looking: every row may be in the slice, at an unknown position."""
     return np.arange(len(candidate.rows)), np.full(len(candidate.rows), -1)
 
 
-def join_finds(candidates: Sequence[Candidate], found: Sequence[tuple[Ints, Ints]]) -> Tags:
-    """The tags that the results of the candidates' tasks amount to."""
+def join_finds(candidates: Sequence[Candidate], found: Sequence[tuple[Int64s, Int64s]]) -> Tags:
+    """Combines the results of the candidates' tasks into tags."""
     if not candidates:
         return NO_TAGS
     pairs = list(zip(candidates, found, strict=True))
@@ -148,9 +146,9 @@ def join_finds(candidates: Sequence[Candidate], found: Sequence[tuple[Ints, Ints
 
 
 def _settled(tags: Tags, partitions: Mapping[int, str]) -> Tags:
-    """Tags without those of slices that have deleted a key which lives in another, or which another has deleted, too.
+    """Drops the tags of slices that have deleted a key if another slice has the key.
 
-    Of several slices of a partition that have deleted a key, the first has it.
+    Of several slices of a partition that have deleted the same key, the first keeps its tag.
     """
     deleted = np.flatnonzero(tags.positions == DELETED)
     if not len(deleted):
@@ -163,8 +161,8 @@ def _settled(tags: Tags, partitions: Mapping[int, str]) -> Tags:
     return Tags(tags.rows[kept], tags.targets[kept], tags.positions[kept])
 
 
-def rows_by_partition(rows: pa.Table, numbers: Ints | None = None) -> dict[str, Ints]:
-    """Row numbers, ascending, of each partition path that occurs; of those of the `numbers`, if there are any."""
+def rows_by_partition(rows: pa.Table, numbers: Int64s | None = None) -> dict[str, Int64s]:
+    """Ascending row numbers by partition path, of all rows or of those in `numbers`."""
     encoded = joined(rows[PARTITION_PATH].unify_dictionaries())
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     order, bounds = group_rows(codes if numbers is None else codes[numbers], len(encoded.dictionary))
@@ -178,13 +176,13 @@ def rows_by_partition(rows: pa.Table, numbers: Ints | None = None) -> dict[str, 
 
 
 def _is_worth_asking(file_slice: FileSlice) -> bool:
-    """Whether a footer tells all keys of a slice, and takes much less time to read than they do."""
+    """Whether reading the footer can save time: it covers all keys of the slice, and the file is large."""
     base = file_slice.base
     return base is not None and not file_slice.logs and (base.size is None or base.size > _ASKED_BYTES_MIN)
 
 
-def _may_hold(task: FindTask) -> Ints:
-    """The keys that the base file may hold, by its key range and bloom filter."""
+def _may_hold(task: FindTask) -> Int64s:
+    """The keys that the base file may hold, by its key range and Bloom filter."""
     base = task.scan.file_slice.base
     assert base is not None, "a slice without logs has a base file"
     path = task.scan.file_slice.path(base.name)
@@ -193,15 +191,33 @@ def _may_hold(task: FindTask) -> Ints:
     bloom, every = footer.bloom, np.arange(len(task.keys))
     if bloom is None or footer.key_min is None or footer.key_max is None:
         return every
-    # A file that surely holds some key is read anyway, and looking a key up in what was read is quicker than asking.
+    # A file with some of the keys is read anyway, and then a join is faster than probing the filter.
     few = every[:: max(1, len(every) // _ASKED_FIRST)]
     if len(few) < len(every) and bloom.might_contain_many(task.keys.take(pa.array(few))).any():
         return every
-    # Bounds are in the order of Java strings, which is that of UTF-8 unless a bound has a character above U+D7FF.
+    # Bounds are ordered as Java strings, which differs from UTF-8 only for characters above U+D7FF.
     if max(footer.key_min + footer.key_max, default="") > "\ud7ff":
         return np.flatnonzero(bloom.might_contain_many(task.keys))
     inside = pc.and_(pc.greater_equal(task.keys, footer.key_min), pc.less_equal(task.keys, footer.key_max))
-    candidates: Ints = np.flatnonzero(inside.to_numpy(zero_copy_only=False))
+    candidates: Int64s = np.flatnonzero(inside.to_numpy(zero_copy_only=False))
     if not len(candidates):
         return candidates
     return candidates[bloom.might_contain_many(task.keys.take(pa.array(candidates)))]
+
+
+def find_places(stored: pa.Array, wanted: pa.Array) -> Int64s:
+    """Joins keys: the position of each wanted key among the stored ones, the first of several; -1 if absent.
+
+    Of equal wanted keys, only the first gets a position.
+    """
+    if stored.null_count or wanted.null_count:
+        return _find_with_nulls(stored, wanted)
+    return place_keys(*binary_buffers(stored), *binary_buffers(wanted))
+
+
+def _find_with_nulls(stored: pa.Array, wanted: pa.Array) -> Int64s:
+    numbers = pc.fill_null(pc.index_in(stored, value_set=wanted), -1).to_numpy(zero_copy_only=False)
+    found = np.flatnonzero(numbers >= 0)[::-1]
+    places = np.full(len(wanted), -1)
+    places[numbers[found]] = found  # Of repeated indices the last assignment wins, here that of the first position.
+    return places

@@ -1,9 +1,9 @@
-"""Tagging through the record index: where it says that keys live, without reading a data file.
+"""Tagging through the record index: which file group holds each key, without reading a data file.
 
-An index over the whole table also finds keys in other partitions than the one their row is for. Such a row moves: it
-becomes a delete where the key was, and an insert where it is to be, in one commit. If the table has an ordering, the
-stored row may be newer; then the incoming one is late, and is left out. Entries that carry ordering values tell most of
-that (see `late_rows`); the stored row is read where they do not.
+A global index also finds keys in another partition than that of the incoming row. Such a row moves: one commit deletes
+it there and inserts it here. If the table has an ordering field, the stored row may be newer; the incoming one is then
+late and is dropped. An entry that carries an ordering value is a lower bound of the stored row's value: an incoming row
+below it is late (`drop_late`). Without such a value the stored row is read.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.engine.engines import Engine
 from lakebed.errors import InvalidInputError
+from lakebed.format.arrow import pc
+from lakebed.format.metadata.ordering_values import NO_ORDERING
 from lakebed.index.key_batches import Locations, ProbeCounts, ShardCache, locate_everywhere, locate_keys
-from lakebed.index.keys import KeyShards, is_partitioned
+from lakebed.index.keys import KeyShards, is_partitioned, ordering_numbers
+from lakebed.kernels.buffers import Bools, Int64s
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId
 from lakebed.model.index import EntryOrdering
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY, MergeMode
 from lakebed.read.file_slice import SliceTask, read_slice
+from lakebed.write.rows.arrange import combine_duplicates
 from lakebed.write.rows.columns import joined
-from lakebed.write.rows.dedupe import combine_duplicates
-from lakebed.write.tag.files import Ints, Tagged, Tags
-from lakebed.write.tag.late import Timely, drop_late
+from lakebed.write.tag.files import Tagged, Tags
 from lakebed.write.values import IS_DELETE
 
 _NUMBER = "lakebed.number"
@@ -35,9 +36,9 @@ _NUMBER = "lakebed.number"
 
 @dataclass(frozen=True, slots=True)
 class KeyIndex:
-    """The record index of a snapshot whose slices `scans` read. If it `moves` rows, those whose partition changed.
+    """The record index of a snapshot whose slices `scans` read. `moves`: rows whose partition changed are moved.
 
-    `ordering`: entries carry ordering values, and whether these are surely those of the stored rows.
+    `ordering` is set if entries carry ordering values, and says whether these equal those of the stored rows.
     """
 
     metadata: KeyShards
@@ -55,10 +56,10 @@ class KeyIndex:
 
 
 def tag_by_index(rows: pa.Table, index: KeyIndex, *, everywhere: bool = False) -> Tagged:
-    """Rows with the slices that hold their keys: each key in its own partition, or wherever it is."""
+    """Tags rows with the slices that hold their keys, in the row's partition or, if `everywhere`, in any."""
     numbers, found = _locate(rows, index, everywhere=everywhere)
     targets = _slice_numbers(found.places, index.scans)[found.codes]
-    # An entry of a file group that is no longer there is as good as none.
+    # Ignores entries of file groups that no longer exist.
     known = targets >= 0
     tags = Tags(numbers[known], targets[known], np.full(int(known.sum()), -1))
     if everywhere:
@@ -72,13 +73,13 @@ def tag_by_index(rows: pa.Table, index: KeyIndex, *, everywhere: bool = False) -
 
 
 def find_taken(keys: pa.Array, partitions: pa.Array, metadata: KeyShards, cache: ShardCache) -> pa.Array:
-    """Those of the keys that have an entry: another write was faster to insert them."""
+    """The keys that have an index entry by now, because another write inserted them."""
     found = locate_keys(metadata, keys, partitions, cache=cache)
     return keys.filter(pa.array(found.codes >= 0))
 
 
-def _locate(rows: pa.Table, index: KeyIndex, *, everywhere: bool) -> tuple[Ints, Locations]:
-    """The numbers of the rows that the index knows, and where it says that they are."""
+def _locate(rows: pa.Table, index: KeyIndex, *, everywhere: bool) -> tuple[Int64s, Locations]:
+    """The numbers of the rows whose keys are in the index, and their locations."""
     keys = joined(rows[RECORD_KEY])
     if everywhere:
         return locate_everywhere(index.metadata, keys, cache=index.cache)
@@ -87,10 +88,40 @@ def _locate(rows: pa.Table, index: KeyIndex, *, everywhere: bool) -> tuple[Ints,
     return numbers, found.take(numbers)
 
 
-def _slice_numbers(places: Sequence[FileGroupId], scans: Sequence[SliceTask]) -> Ints:
+def _slice_numbers(places: Sequence[FileGroupId], scans: Sequence[SliceTask]) -> Int64s:
     """The number of the slice of each file group; -1 if there is none."""
     numbers = {scan.file_slice.group: number for number, scan in enumerate(scans)}
     return np.array([*(numbers.get(place, -1) for place in places), -1], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Timely:
+    """Rows without the `late` ones, which are counted; `is_newer`: tagged rows known to be newer than stored ones."""
+
+    rows: pa.Table
+    tags: Tags
+    is_newer: Bools
+    late: int
+
+
+def drop_late(rows: pa.Table, tags: Tags, bounds: Int64s, ordering: EntryOrdering | None) -> Timely:
+    """Drops rows below the bound of their entry. `bounds` has one per tag; a row has at most one tag.
+
+    A row stays if its own value or its entry's is unknown, but does not count as newer.
+    """
+    if ordering is None or (bounds == NO_ORDERING).all():
+        return Timely(rows, tags, np.zeros(len(bounds), bool), 0)
+    numbers = pc.fill_null(ordering_numbers(rows, ordering), NO_ORDERING).to_numpy(zero_copy_only=False)[tags.rows]
+    is_known = (numbers != NO_ORDERING) & (bounds != NO_ORDERING)
+    is_late = is_known & (numbers < bounds)
+    is_newer = is_known & ordering.is_current
+    if not is_late.any():
+        return Timely(rows, tags, is_newer, 0)
+    kept = np.ones(rows.num_rows, bool)
+    kept[tags.rows[is_late]] = False
+    new_number = np.cumsum(kept) - 1
+    left = Tags(new_number[tags.rows[~is_late]], tags.targets[~is_late], tags.positions[~is_late])
+    return Timely(rows.filter(pa.array(kept)), left, is_newer[~is_late], int(is_late.sum()))
 
 
 def _move_rows(timely: Timely, index: KeyIndex) -> Tagged:
@@ -126,19 +157,19 @@ def _has_ordering(config: TableConfig) -> bool:
     return config.merge_mode is MergeMode.EVENT_TIME_ORDERING and bool(config.ordering_fields)
 
 
-def _is_elsewhere(rows: pa.Table, tags: Tags, scans: Sequence[SliceTask]) -> npt.NDArray[np.bool_]:
-    """Which tagged rows are for another partition than the one their key is in; deletes are for any."""
+def _is_elsewhere(rows: pa.Table, tags: Tags, scans: Sequence[SliceTask]) -> Bools:
+    """Which tagged rows are for another partition than that of their key. Deletes are for any partition."""
     paths = _paths(rows)
     codes = {path: code for code, path in enumerate(paths.dictionary.to_pylist())}
     stored = np.array([*(codes.get(scan.file_slice.group.partition, -1) for scan in scans), -1], np.int64)
-    differs: npt.NDArray[np.bool_] = paths.indices.to_numpy()[tags.rows] != stored[tags.targets]
+    differs: Bools = paths.indices.to_numpy()[tags.rows] != stored[tags.targets]
     if IS_DELETE in rows.column_names:
         differs &= ~rows[IS_DELETE].to_numpy()[tags.rows]
     return differs
 
 
-def _is_late(rows: pa.Table, moved: Ints, targets: Ints, index: KeyIndex) -> npt.NDArray[np.bool_]:
-    """Which of the moved rows are older than what is stored under their keys, which is read."""
+def _is_late(rows: pa.Table, moved: Int64s, targets: Int64s, index: KeyIndex) -> Bools:
+    """Which of the moved rows are older than the stored rows, which are read."""
     ordering = index.config.ordering_fields
     columns = [RECORD_KEY, *ordering]
     incoming = rows.select(columns).take(pa.array(moved)).append_column(_NUMBER, pa.array(np.arange(len(moved))))
@@ -151,8 +182,8 @@ def _is_late(rows: pa.Table, moved: Ints, targets: Ints, index: KeyIndex) -> npt
     return is_late[:-1]
 
 
-def _stored(keys: pa.ChunkedArray, targets: Ints, columns: Sequence[str], index: KeyIndex) -> pa.Table:
-    """What is stored under keys, read from the slices that have them."""
+def _stored(keys: pa.ChunkedArray, targets: Int64s, columns: Sequence[str], index: KeyIndex) -> pa.Table:
+    """Reads the stored rows of keys from their slices."""
     tasks = []
     for target in np.unique(targets):
         here = keys.filter(pa.array(targets == target)).to_pylist()
@@ -161,7 +192,7 @@ def _stored(keys: pa.ChunkedArray, targets: Ints, columns: Sequence[str], index:
 
 
 def _check_whole(rows: pa.Table, index: KeyIndex) -> None:
-    """A row that moves is written anew, so it must have all columns."""
+    """Raises InvalidInputError if moved rows, which are inserted whole, lack a column."""
     missing = [name for name in index.scans[0].schema.names if name not in rows.column_names]
     missing = [name for name in missing if not name.startswith("_hoodie_")]
     if missing:
@@ -172,14 +203,14 @@ def _check_whole(rows: pa.Table, index: KeyIndex) -> None:
 
 
 def _flagged(rows: pa.Table) -> pa.Table:
-    """Rows with a column that says which are deletes."""
+    """Rows with the column `IS_DELETE`."""
     if IS_DELETE in rows.column_names:
         return rows
     return rows.append_column(pa.field(IS_DELETE, pa.bool_()), pa.repeat(pa.scalar(False), rows.num_rows))
 
 
 def _as_deletes(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Deletes of rows that move. They apply once and for all: a key that comes back later is not measured by them."""
+    """Deletes for rows that move, without ordering values, so that they do not hide rows that move back later."""
     rows = _flagged(rows)
     for name in config.ordering_fields:
         at = rows.column_names.index(name)

@@ -1,7 +1,7 @@
-"""Tagging through a record index that knows the newest partitions only; see decision 17.
+"""Tagging through a record index that covers only the newest partitions; see decision 17.
 
-Rows for partitions outside its window are handled as the index was made for: scanned for, taken for new, or refused.
-Deletes by key alone may be of any partition: what lies outside is scanned for them.
+Rows for partitions outside its window are handled by the index's policy: looked up in files, taken as new, or refused.
+Deletes by key may concern any partition, so partitions outside are scanned for them.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ import pyarrow as pa
 
 from lakebed.errors import InvalidInputError
 from lakebed.index.key_batches import ProbeCounts
+from lakebed.kernels.buffers import Int64s
 from lakebed.model.index import IndexWindow
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
 from lakebed.read.file_slice import SliceTask
 from lakebed.write.plan import TagRule, find_in_files, key_scans
 from lakebed.write.rows.columns import joined
 from lakebed.write.tag.deleted import find_deleted
-from lakebed.write.tag.files import Candidate, FindTask, Ints, Tagged, Tags, join_finds, rows_by_partition
+from lakebed.write.tag.files import Candidate, FindTask, Tagged, Tags, join_finds, rows_by_partition
 from lakebed.write.tag.index import KeyIndex, tag_by_index
 
 _NO_ROWS = np.empty(0, np.int64)
 
 
 def tag_in_window(rows: pa.Table, index: KeyIndex, window: IndexWindow, *, everywhere: bool = False) -> Tagged:
-    """Rows with the slices that hold their keys: by the index inside the window, as it says outside."""
+    """Tags rows: by the index inside the window, by its policy outside."""
     if everywhere:
         return _find_everywhere(rows, index, window)
     paths = rows[PARTITION_PATH].unify_dictionaries().combine_chunks()
@@ -50,9 +51,9 @@ def tag_in_window(rows: pa.Table, index: KeyIndex, window: IndexWindow, *, every
 
 
 def _with_deleted(tagged: Tagged, index: KeyIndex) -> Tagged:
-    """Rows that the index does not know, too, with the slices whose log files have deleted their keys.
+    """Also tags rows that are not in the index, with slices whose log files have deleted their keys.
 
-    Base files may still have these keys, and other engines, which do not know the index, find them there.
+    Base files may still have these keys, and other engines, which do not use the index, find them there.
     """
     rows, tags = tagged.rows, tagged.tags
     unknown = np.setdiff1d(np.arange(rows.num_rows), tags.rows)
@@ -91,8 +92,8 @@ def _find_in(rows: pa.Table, scans: Sequence[SliceTask], index: KeyIndex) -> Tag
 
 
 def _joined(inside: Tagged, outside: Tagged) -> Tagged:
-    """Both kinds of rows, those inside first."""
-    shifted: Ints = outside.tags.rows + inside.rows.num_rows
+    """Concatenates tagged rows, those inside the window first."""
+    shifted: Int64s = outside.tags.rows + inside.rows.num_rows
     counts = (inside.counts or ProbeCounts()) + ProbeCounts(outside=outside.rows.num_rows)
     return replace(
         inside,

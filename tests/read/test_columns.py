@@ -7,7 +7,7 @@ import pytest
 
 import lakebed
 from lakebed.model.config import TableConfig
-from lakebed.read.derived import plan_columns
+from lakebed.read.columns import plan_columns
 
 SCHEMA = pa.schema(
     [
