@@ -24,7 +24,8 @@ settings.load_profile("lakebed")
 
 DATA = Path(__file__).parent / "data" / "hudi"
 
-
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of every JVM that tests start: none lives long enough for what its second compiler makes to pay."""
 LONG = ("model_based", "simulation", "soak")
 """Folders whose tests take minutes."""
 
@@ -51,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Tests start no compiler: what serves is what lay ready before. Files go to memory if it has room."""
     wanted = config.getoption("--kernels")
+    os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK_JVM)
     os.environ[choice.VARIABLE] = "plain" if wanted == "plain" else "off"
     if wanted == "compiled" and not choice.is_ready():
         raise pytest.UsageError("no compiled code lies ready: run `lakebed warm-up`")
