@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+import memory_folder
 from implementations import IMPLEMENTATIONS, using
 from lakebed.kernels import choice
 
@@ -23,7 +24,8 @@ settings.load_profile("lakebed")
 
 DATA = Path(__file__).parent / "data" / "hudi"
 
-
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of every JVM that tests start: none lives long enough for what its second compiler makes to pay."""
 LONG = ("model_based", "simulation", "soak")
 """Folders whose tests take minutes."""
 
@@ -48,11 +50,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests start no compiler: what serves is what lay ready before."""
+    """Tests start no compiler: what serves is what lay ready before. Files go to memory if it has room."""
     wanted = config.getoption("--kernels")
+    os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK_JVM)
     os.environ[choice.VARIABLE] = "plain" if wanted == "plain" else "off"
     if wanted == "compiled" and not choice.is_ready():
         raise pytest.UsageError("no compiled code lies ready: run `lakebed warm-up`")
+    if config.option.basetemp is None:  # Workers have that of the process which started them.
+        config.add_cleanup(memory_folder.use())
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,17 @@ def cache_of_this_run(tmp_path_factory: pytest.TempPathFactory):
     """Key tables of tests go where tests write, not into the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAKEBED_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk():
+    """Tests see that a sync is asked for and of what; how long a disk takes for it is not theirs.
+
+    `storage/test_local.py` syncs for real.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", os.fstat)
         yield
 
 

@@ -128,7 +128,7 @@ def test_spark_runs_on_the_wheel_where_the_machine_has_no_java(tmp_path: Path) -
     tools.mkdir()
     for tool in ("bash", "sh", "dirname", "basename", "uname"):
         (tools / tool).symlink_to(shutil.which(tool) or tool)
-    environment = {"PATH": str(tools), "HOME": str(tmp_path)}
+    environment = {"PATH": str(tools), "HOME": str(tmp_path), "JDK_JAVA_OPTIONS": os.environ["JDK_JAVA_OPTIONS"]}
     run = subprocess.run(
         [sys.executable, "-c", ON_THE_WHEEL], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -64,6 +64,7 @@ def run_job(folder: Path, code: str, **environment: str) -> str:
     known = {
         "HOME": str(folder),
         "JAVA_HOME": str(ensure_java_home()),
+        "JDK_JAVA_OPTIONS": os.environ["JDK_JAVA_OPTIONS"],
         "LAKEBED_CACHE_DIR": os.environ["LAKEBED_CACHE_DIR"],
         "PATH": "/usr/bin:/bin",
         "PYTHONPATH": os.pathsep.join(filter(None, path)),

@@ -24,10 +24,10 @@ from lakebed.services.savepoint import delete_savepoint, savepoint
 from lakebed.services.values import ServiceContext
 from lakebed.timeline import Archive
 from lakebed.transaction import archive as archiving
+from tables import TRIPS as SCHEMA
 
 pytestmark = pytest.mark.interop
 
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 CITIES = ("oslo", "lima", "rome")
 FRUGAL = {
     "hoodie.clean.automatic": "true",

@@ -24,8 +24,8 @@ from lakebed.table import TableHandle, open_handle
 from lakebed.table.transactions import open_ports, open_transactions
 from lakebed.timeline.config import load_config
 from lakebed.transaction.transactions import Transactions
+from tables import TRIPS as SCHEMA
 
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 CITIES = ("oslo", "lima")
 STATISTICS = {"hoodie.metadata.index.column.stats.enable": "true"}
 _NUMBERS = itertools.count()

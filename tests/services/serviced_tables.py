@@ -27,8 +27,8 @@ from lakebed.transaction.locks.local import InProcessLock
 from lakebed.transaction.locks.waiting import Patience
 from lakebed.transaction.ports import Ports
 from lakebed.transaction.transactions import Transactions
+from tables import TRIPS as SCHEMA
 
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 BY_HAND = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
 CITIES = ("oslo", "lima", "rome")
 Rows = list[dict[str, Any]]

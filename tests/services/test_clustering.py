@@ -47,6 +47,7 @@ from services.clustering_tables import (
     rows_of,
     service_context,
 )
+from tables import copied
 
 
 @pytest.fixture(params=["cow", "mor"])
@@ -54,11 +55,18 @@ def table_type(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Tables with eight small files in two partitions."""
+    root = tmp_path_factory.mktemp("originals")
+    for table_type in ("cow", "mor"):
+        fill(new_table(root / table_type, table_type))
+    return {table_type: root / table_type for table_type in ("cow", "mor")}
+
+
 @pytest.fixture
-def path(tmp_path: Path, table_type: str) -> Path:
-    """A table with eight small files in two partitions."""
-    fill(new_table(tmp_path / "t", table_type))
-    return tmp_path / "t"
+def path(originals: dict[str, Path], tmp_path: Path, table_type: str) -> Path:
+    return copied(originals, table_type, tmp_path / "t")
 
 
 def scheduled(path: Path, **asked: Any) -> InstantTime:

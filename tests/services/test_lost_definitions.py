@@ -16,8 +16,8 @@ import lakebed
 from lakebed.cli.app import app
 from lakebed.services.doctor.doctor import open_doctor_at
 from lakebed.services.doctor.finding import Finding, FindingKind, Remedy
+from tables import TRIPS as SCHEMA
 
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 HINT = "lakebed doctor .* --repair"
 INDEX_JSON = ".hoodie/.index_defs/index.json"
 

@@ -29,6 +29,7 @@ from lakebed.table import open_handle
 from lakebed.write.columnar import ColumnarPlane
 from observers import Recorded
 from services.worlds import made, rows
+from tables import copied
 
 MDT = ".hoodie/metadata"
 GLOBAL, PARTITIONED, WINDOWED = "record", "record_partitioned", "record_windowed"
@@ -39,13 +40,24 @@ SECONDS = 60
 """After so long a test gives up waiting for a thread."""
 
 
+ORIGINALS: dict[str, Path] = {}
+"""Tables without a record index, by type."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def originals(tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = tmp_path_factory.mktemp("originals")
+    for table_type in ("cow", "mor"):
+        made(root / table_type, table_type)
+        ORIGINALS[table_type] = root / table_type
+
+
 class World:
     """A table with a record index of two shards, and a model of its rows; keys move to another city if it is global."""
 
     def __init__(self, path: Path, kind: str, table_type: str = "mor", ordering: str = "off") -> None:
-        self.path, self.is_global = path, kind == GLOBAL
+        self.path, self.is_global = copied(ORIGINALS, table_type, path), kind == GLOBAL
         self.asked: str | None = None
-        made(path, table_type)
         indexes = open_table(path, options={"lakebed.record.index.ordering": ordering}).indexes
         indexes.create("record_index", kind=kind, shards=2, window=3 if kind == WINDOWED else None)
         found = self.table.to_arrow(columns=["id", "city", "ts"]).to_pylist()

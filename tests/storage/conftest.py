@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,12 +14,6 @@ from lakebed.storage.faults import FaultyStorage
 from storage.fake_s3 import Fake, start
 
 _NAMES = itertools.count()
-
-
-@pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests see that a sync is asked for and of what; how long a disk takes for it is not theirs."""
-    monkeypatch.setattr("os.fsync", os.fstat)
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ DONE, REFUSED, UNKNOWN = Outcome.DONE, Outcome.REFUSED, Outcome.UNKNOWN
 TICKET = Ticket("20240101000000000", "1")
 STEPS = ("open", "write", "fsync", "close", "link", "replace", "unlink", "mkdir", "rmdir", "listdir")
 """The calls to the system that writes are made of."""
+SYNC = os.fsync
+"""The call of the system: while tests run, nothing waits for the disk."""
 
 
 @pytest.fixture
@@ -65,6 +67,14 @@ def test_a_create_is_synced_before_and_after_it_gets_its_name(storage: Storage) 
     storage.create("p/warm", b"")
     names = count_calls(lambda: storage.create("p/f", b"data"))
     assert [name for name in names if name not in ("open", "close")] == ["write", "fsync", "link", "fsync", "unlink"]
+
+
+def test_the_disk_takes_all_that_it_is_asked_to_sync(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", SYNC)
+    assert storage.create("p/old", b"old") is DONE
+    assert {*storage.create_all({"p/1": b"x", "p/2": b"x"}).values()} == {DONE}
+    assert storage.replace("p/old", b"new") is DONE
+    assert storage.delete("p/old") is DONE
 
 
 def test_files_that_are_created_together_share_the_sync_of_their_folder(storage: Storage) -> None:

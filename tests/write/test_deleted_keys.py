@@ -11,8 +11,8 @@ import pytest
 
 import lakebed
 from lakebed.model.words import PARTITION_PATH, RECORD_KEY
+from tables import TRIPS as SCHEMA
 
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 MARK = "_hoodie_is_deleted"
 _NUMBERS = itertools.count()
 

@@ -17,8 +17,8 @@ from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
 from lakebed.table import open_handle
 from lakebed.write.columnar import ColumnarPlane
+from tables import TRIPS as SCHEMA
 
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 KINDS = ("cow", "mor")
 STAY = {"hoodie.record.index.update.partition.path": "false"}
 _NUMBERS = itertools.count()

@@ -6,7 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,8 +17,7 @@ from lakebed.metadata.shard import StoredValue
 from lakebed.model.metadata import ColumnStats
 from lakebed.storage import cache
 from lakebed.storage.cache import FileCache
-
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
+from tables import TRIPS as SCHEMA
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from lakebed.index.record.probe import read_record_index
 from lakebed.metadata import MetadataTable
 from lakebed.model.index import EntryOrdering
 from lakebed.table import open_handle
+from tables import TRIPS as SCHEMA
 
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 KINDS = ("cow", "mor")
 OPTION = "lakebed.record.index.ordering"
 UTC = timezone.utc

@@ -20,8 +20,8 @@ from lakebed.read.scan import plan_scan, read_arrow
 from lakebed.table import open_handle
 from lakebed.write.assign import Space, small_files
 from lakebed.write.values import FileSizing
+from tables import TRIPS as SCHEMA
 
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 CITIES = ("oslo", "lima")
 INDEXES = (("record",), ("record_partitioned",))
 _NUMBERS = itertools.count()

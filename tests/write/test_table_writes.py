@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import lakebed
+from tables import TRIPS as SCHEMA
 
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 CITIES = ("oslo", "lima", "rome")
 Rows = dict[tuple[str, str], dict[str, Any]]
 

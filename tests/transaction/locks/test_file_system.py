@@ -18,11 +18,6 @@ from transaction.locks.fakes import FakeBackground, FakeClock, tokens
 ONCE = Patience(wait_s=0)
 
 
-@pytest.fixture(autouse=True)
-def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
-
-
 class World:
     """A table's folder, at the machine's own time, for files have that."""
 

@@ -50,8 +50,7 @@ def s3() -> Iterator[Fake]:
 
 
 @pytest.fixture(params=["memory", "local", "s3"])
-def world(request: pytest.FixtureRequest, s3: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
+def world(request: pytest.FixtureRequest, s3: Fake, tmp_path: Path) -> World:
     if request.param == "s3":
         s3.reset()
         return World(open_storage("s3://bucket/orders", s3.options))
