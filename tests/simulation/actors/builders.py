@@ -6,12 +6,6 @@ as it would be without it.
 
 from __future__ import annotations
 
-from tests.simulation.actor import Actor, never, register
-from tests.simulation.client import Client
-from tests.simulation.invariants import require
-from tests.simulation.setup import Setup
-from tests.simulation.table import BUILT, merge_entries, shard_of_key
-
 from lakebed.errors import LakebedError
 from lakebed.format.file_names import encode_log_file_name
 from lakebed.format.properties import PARTITION_METAFILE
@@ -22,6 +16,12 @@ from lakebed.model.words import Action, State
 from lakebed.storage.confirm import create_file, delete_file
 from lakebed.transaction.config import change_config
 from lakebed.transaction.section import METADATA
+
+from ..actor import Actor, never, register
+from ..client import Client
+from ..invariants import require
+from ..setup import Setup
+from ..table import BUILT, merge_entries, shard_of_key
 
 SHARDS = 3
 BUILD = InstantTime("00000000000000007")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.simulation.actor import Actor, never, register
-from tests.simulation.client import Client
-
 from lakebed.errors import InvalidInputError, LakebedError
+
+from ..actor import Actor, never, register
+from ..client import Client
 
 
 def run_cleaner(client: Client, rounds: int, delay_ms: int) -> None:

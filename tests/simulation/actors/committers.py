@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.simulation.actor import Actor, register
-from tests.simulation.checker import Told
-from tests.simulation.client import Client
-from tests.simulation.writes import SimPlane
-
 from lakebed.errors import CommitUnknownError, LakebedError
 from lakebed.write.recommit import recommit
+
+from ..actor import Actor, register
+from ..checker import Told
+from ..client import Client
+from ..writes import SimPlane
 
 _FOLDER = ".hoodie/.temp"
 

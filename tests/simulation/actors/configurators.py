@@ -6,10 +6,6 @@ comes after a crash in between restores it first.
 
 from __future__ import annotations
 
-from tests.simulation.actor import Actor, once, register
-from tests.simulation.client import Client
-from tests.simulation.table import STATS, encode_entries
-
 from lakebed.errors import LakebedError
 from lakebed.format.properties import encode_properties
 from lakebed.metadata.bootstrap import group_ids
@@ -17,6 +13,10 @@ from lakebed.model.commit import CommitMetadata
 from lakebed.storage.confirm import create_file, delete_file
 from lakebed.timeline.config import BACKUP, PROPERTIES
 from lakebed.transaction.section import METADATA, Section
+
+from ..actor import Actor, once, register
+from ..client import Client
+from ..table import STATS, encode_entries
 
 _BUILT_AT = "00000000000000003"
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from tests.simulation.actor import Actor, register
-from tests.simulation.client import Client
-from tests.simulation.index import sim_codec
-from tests.simulation.table import INDEX
-
 from lakebed.errors import LakebedError
 from lakebed.index.build import IndexRequest
 from lakebed.options import IndexOptions
@@ -14,6 +9,11 @@ from lakebed.services.indexing.create import create_index
 from lakebed.services.indexing.drop import drop_index
 from lakebed.services.indexing.steps import settle
 from lakebed.timeline.config import load_config
+
+from ..actor import Actor, register
+from ..client import Client
+from ..index import sim_codec
+from ..table import INDEX
 
 
 def run_indexer(client: Client, rounds: int, delay_ms: int) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from tests.simulation.actor import Actor, register
-from tests.simulation.client import Client
-
 from lakebed.errors import LakebedError, TableRestoredError, WriteConflictError
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action
@@ -14,6 +11,9 @@ from lakebed.services.restore import restore
 from lakebed.services.savepoint import delete_savepoint, savepoint
 from lakebed.timeline import load_timeline
 from lakebed.timeline.config import load_config
+
+from ..actor import Actor, register
+from ..client import Client
 
 
 def run_keeper(client: Client, delay_ms: int) -> None:

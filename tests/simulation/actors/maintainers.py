@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tests.simulation.actor import Actor, register
-from tests.simulation.client import Client
-
 from lakebed.errors import LakebedError
 from lakebed.metadata.upkeep.maintenance import is_due, maintain_metadata
 from lakebed.timeline import load_timeline
 from lakebed.timeline.config import load_config
 from lakebed.transaction.section import METADATA
+
+from ..actor import Actor, register
+from ..client import Client
 
 
 def run_maintainer(client: Client, rounds: int, delay_ms: int) -> None:

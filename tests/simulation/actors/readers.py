@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.simulation.actor import Actor, never, register
-from tests.simulation.checker import Read
-from tests.simulation.client import Client
-from tests.simulation.invariants import require
-
 from lakebed.errors import CorruptTableError, LakebedError
+
+from ..actor import Actor, never, register
+from ..checker import Read
+from ..client import Client
+from ..invariants import require
 
 
 def run_reader(client: Client, rounds: int, delay_ms: int) -> None:

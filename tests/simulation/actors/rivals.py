@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from tests.simulation.actor import Actor, never, register
-from tests.simulation.client import Client
-from tests.simulation.invariants import require
-from tests.simulation.setup import Setup
-
 from lakebed.errors import LakebedError
 from lakebed.model.instant import Instant
 from lakebed.model.words import Action, State
@@ -17,6 +12,10 @@ from lakebed.timeline import load_timeline
 from lakebed.timeline.config import load_config
 from lakebed.transaction.section import Section
 
+from ..actor import Actor, never, register
+from ..client import Client
+from ..invariants import require
+from ..setup import Setup
 from .services import execute_plan, plan_service
 
 

@@ -8,11 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from tests.simulation.actor import Actor, register
-from tests.simulation.checker import Told, Write
-from tests.simulation.client import Client
-from tests.simulation.invariants import PLANS
-
 from lakebed.errors import CommitUnknownError, LakebedError, ServiceCancelledError
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
@@ -26,6 +21,11 @@ from lakebed.services.compaction.plan import CompactionOptions, LogCompactionOpt
 from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from lakebed.timeline import load_timeline
 from lakebed.timeline.config import load_config
+
+from ..actor import Actor, register
+from ..checker import Told, Write
+from ..client import Client
+from ..invariants import PLANS
 
 KEPT = Retention(commits=1)
 OFTEN = ArchiveLimits(min_commits=1, max_commits=2, merged_files=2)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tests.simulation.actor import Actor, once, register
-from tests.simulation.checker import Told, Write
-from tests.simulation.client import Client
-from tests.simulation.table import DuplicateKeyError
-from tests.simulation.writes import SimPlane, SimRequest
-
 from lakebed.errors import CommitUnknownError, CorruptTableError, LakebedError
 from lakebed.write.writer import Writer
+
+from ..actor import Actor, once, register
+from ..checker import Told, Write
+from ..client import Client
+from ..table import DuplicateKeyError
+from ..writes import SimPlane, SimRequest
 
 
 def run_writer(client: Client, operations: Iterable[str]) -> None:
