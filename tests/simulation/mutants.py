@@ -919,7 +919,7 @@ def _rules_without_added_groups() -> dict[Any, Any]:
     return {pair: naive.get(rule, rule) for pair, rule in conflicts.RULES.items()}
 
 
-mutant("ticket kept", "a rollback leaves the ticket of a process that was about to execute its target")(
+mutant("ticket kept", "a rollback leaves the ticket of a process that was about to execute its target", with_executors)(
     lambda: ((Rollbacks, "_finish", _finish_without_tickets),)
 )
 mutant("asked once", "the lock is given back while a completed file may still appear", with_silence)(
