@@ -323,7 +323,7 @@ def test_one_whose_files_are_gone_is_refused(tmp_path: Path) -> None:
     check_all(table)
 
 
-def test_the_process_that_was_taken_for_dead_cannot_commit(tmp_path: Path) -> None:
+def test_the_process_that_was_taken_for_dead_learns_that_its_write_is_committed(tmp_path: Path) -> None:
     table = filled(tmp_path, "mor")
     context = context_of(table)
     held: list[bytes] = []
@@ -338,8 +338,8 @@ def test_the_process_that_was_taken_for_dead_cannot_commit(tmp_path: Path) -> No
 
     writes = TableWrites(context.handle, context.transactions, WriteOptions())
     writes._writer = Writer(context.handle, context.transactions, Paused(WriteOptions()))
-    with pytest.raises(RolledBackError):
-        writes.upsert([row(0, 2), row(1, 2), row(5, 2)])
+    result = writes.upsert([row(0, 2), row(1, 2), row(5, 2)])
+    assert result.completed_at == table.timeline.commits()[-1].completed_at
     assert values(table) == UPSERT
     assert not table.timeline.pending()
     check_all(table)

@@ -113,11 +113,11 @@ def check_pruning(table: lakebed.Table) -> None:
 
 def before_commit(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
     """The next write does some work once its files are there, before it commits."""
-    commit = Transactions.commit
+    complete = Transactions.complete
 
     def work_first(*arguments: Any, **named: Any) -> Any:
         monkeypatch.undo()
         work()
-        return commit(*arguments, **named)
+        return complete(*arguments, **named)
 
-    monkeypatch.setattr(Transactions, "commit", work_first)
+    monkeypatch.setattr(Transactions, "complete", work_first)

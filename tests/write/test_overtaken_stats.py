@@ -149,16 +149,16 @@ def test_a_write_is_seen_though_one_that_was_overtaken_added_statistics_ahead_of
     table: lakebed.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Requested in the order 1, 2, 3 they complete in the order 2, 1, 3."""
-    commit, gates = Transactions.commit, {name: (threading.Event(), threading.Event()) for name in ("1", "3")}
+    complete, gates = Transactions.complete, {name: (threading.Event(), threading.Event()) for name in ("1", "3")}
 
     def gated(*arguments: Any, **named: Any) -> Any:
         reached, go = gates.get(threading.current_thread().name, (None, None))
         if reached is not None and go is not None:
             reached.set()
             assert go.wait(60)
-        return commit(*arguments, **named)
+        return complete(*arguments, **named)
 
-    monkeypatch.setattr(Transactions, "commit", gated)
+    monkeypatch.setattr(Transactions, "complete", gated)
     threads = {}
     for name, ts in (("1", 30), ("2", 40), ("3", 50)):
         threads[name] = threading.Thread(target=lambda ts=ts: opened(tmp_path).upsert(rows(ts)), name=name)

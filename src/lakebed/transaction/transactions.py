@@ -144,8 +144,8 @@ class Transactions:
     ) -> InstantTime:
         """Completes an instant of any kind with its metadata, unless `check` raises; returns the completion time.
 
-        Without a `metadata_table` writer the instant adds nothing to the metadata table. If another process has taken
-        the instant over and completed it, that is as good.
+        Without a `metadata_table` writer the instant adds nothing to the metadata table. If another process has taken a
+        write over and completed it, that is as good.
         """
         losses = 0
         while losses < _TRIES:
@@ -208,8 +208,11 @@ class Transactions:
         attempt.heartbeat.stop()
 
     def _find_completion(self, section: Section, attempt: Attempt) -> InstantTime | None:
-        """When another process completed the instant from its prepared value; None if none has."""
-        if attempt.in_state(State.INFLIGHT) in section.timeline.pending():
+        """When another process completed the write from its prepared value; None if none has.
+
+        A service that another process has executed is another attempt, with files of its own.
+        """
+        if attempt.action in SERVICES or attempt.in_state(State.INFLIGHT) in section.timeline.pending():
             return None
         completed_at = section.timeline.completion_of(attempt.instant)
         if completed_at is None:
