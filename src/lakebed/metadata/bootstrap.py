@@ -71,11 +71,6 @@ def reserved_instant(number: int) -> InstantTime:
     return InstantTime(f"{number:017d}")
 
 
-def is_reserved(instant: InstantTime) -> bool:
-    """Whether an instant built a partition, and is of no write."""
-    return instant.startswith("00000")
-
-
 def group_ids(mdt_partition: str, count: int) -> tuple[str, ...]:
     """File ids of all shards of a partition, in shard order."""
     return tuple(group_file_id(mdt_partition, index) for index in range(count))

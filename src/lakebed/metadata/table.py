@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -16,7 +16,7 @@ from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileSlice, LogFile
 from lakebed.model.index import WINDOW_KEPT, IndexDefinition
-from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.instant import Instant, InstantTime, is_reserved
 from lakebed.model.words import Action, State
 from lakebed.storage import Storage
 from lakebed.storage.cache import FileCache
@@ -81,6 +81,17 @@ class MetadataTable:
         self._slices: dict[str, tuple[FileSlice, ...]] = {}
         self._shards: dict[tuple[str, str], Shard] = {}
         self._unconfirmed: set[str] = set()
+        self.do_without(self._find_built_later(), "it was built from a newer state of the table than this reader sees")
+
+    def _find_built_later(self) -> Iterator[str]:
+        """Partitions that were built after a write that this reader does not see: they may point to its file groups."""
+        seen = self._data_timeline.last_completed_at or InstantTime("")
+        builds = [i for i in self.timeline.commits() if is_reserved(i.requested_at) and (i.completed_at or "") > seen]
+        late = _completed_later(self._storage, self._config, self._data_timeline, self.timeline) if builds else ()
+        first = min((i.completed_at or InstantTime("") for i in late), default=None)
+        for build in builds:
+            if first is not None and build.completed_at is not None and build.completed_at > first:
+                yield from self.documents.commit(build).write_stats
 
     def _look_at(self, timeline: Timeline) -> None:
         """Uses this timeline of the MDT; the data timeline decides which of its instants are visible."""

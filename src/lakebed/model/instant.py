@@ -39,3 +39,8 @@ class Instant:
     def is_completed(self) -> bool:
         """Whether the instant has completed."""
         return self.state is State.COMPLETED
+
+
+def is_reserved(instant: InstantTime) -> bool:
+    """Whether an instant built a partition, and is of no write."""
+    return instant.startswith("00000")

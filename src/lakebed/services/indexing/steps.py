@@ -16,12 +16,12 @@ from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.index_definitions import decode_index_definitions, encode_index_definitions
 from lakebed.format.metadata.keys import group_index
 from lakebed.format.timeline.metadata import decode_index_plan, encode_commit, encode_index_commit, encode_index_plan
-from lakebed.metadata.bootstrap import is_reserved, reserved_instant
+from lakebed.metadata.bootstrap import reserved_instant
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import CommitMetadata, IndexedPartition, IndexPlan, WriteStat, stats_by_partition
 from lakebed.model.config import LOST_PARTITIONS
 from lakebed.model.index import IndexDefinition
-from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.instant import Instant, InstantTime, is_reserved
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Ticket
 from lakebed.storage.confirm import delete_file, replace_shared_file
