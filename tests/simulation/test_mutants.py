@@ -56,7 +56,7 @@ FIRST_KILLS = {
     "H22": 1,
     "H39": 1,
     "H40": 17,
-    "H42": 1479,
+    "H42": 2212,
     "H43": 9,
     "plan begun twice": 5,
     "cancelled": 21,
