@@ -128,7 +128,7 @@ class CommitEntries:
         if ahead and is_late:
             self._write_ahead(section, change, replace(update, partitions=ahead), extra)
         ready = self._ahead.keys.ready_for(change, update) if self._ahead.keys is not None else None
-        written = self._write(section, change, update, extra, ready)
+        written = self._write(section, change, update, extra, beside=self._ahead.tables, ready=ready)
         for stat in written.write_stats.get(FILES, ()) if prepared.changes_rows else ():
             note_added(metadata, change.added, stat.path)
         if not others and not is_late and obliged.building.isdisjoint(ahead):
@@ -141,6 +141,8 @@ class CommitEntries:
         change: MetadataChange,
         update: Update,
         extra: Mapping[str, str],
+        *,
+        beside: NewTables | None = None,
         ready: Ready | None = None,
     ) -> CommitMetadata:
         stats = write_change(
@@ -149,7 +151,7 @@ class CommitEntries:
             update,
             token=self._codec.new_token(0),
             created_ms=section.ports.clock.now_ms(),
-            beside=self._ahead.tables if update.instant == self._prepared.instant else None,
+            beside=beside,
             ready=ready,
             encode=self._codec.encode,
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from functools import lru_cache
 
-from lakebed.errors import CorruptTableError, InvalidInputError
+from lakebed.errors import CorruptTableError, InvalidInputError, StorageUnavailableError
 from lakebed.format.properties import check_table_checksum, decode_properties, encode_properties
 from lakebed.model.config import TableConfig
 from lakebed.storage import Storage
@@ -16,6 +16,8 @@ PROPERTIES = ".hoodie/hoodie.properties"
 BACKUP = ".hoodie/hoodie.properties.backup"
 CHECKSUM = ".hoodie/.hoodie.properties.crc"
 """Hadoop's checksum file on local disks; deleted first, because it describes the old bytes."""
+_TRIES = 5
+"""How often `rewrite_config` tries; only a process that lost the lock can make one try fail."""
 
 
 def load_config(storage: Storage) -> TableConfig:
@@ -55,13 +57,21 @@ def encode_config(properties: Mapping[str, str], now_ms: int) -> bytes:
 
 
 def rewrite_config(storage: Storage, now_ms: int) -> None:
-    """Writes the file anew with the same properties: a compare-and-swap on the version before it fails from now on."""
-    while True:
+    """Writes the file again with the same properties, so that a compare-and-swap on the version before it fails.
+
+    A torn file is replaced by its backup.
+    """
+    for _ in range(_TRIES):
         stored = storage.find_with_etag(PROPERTIES)
-        config = decode_config(stored[0], PROPERTIES) if stored is not None else load_config(storage)
-        data = encode_config(config.properties, now_ms)
+        data = encode_config(load_config(storage).properties, now_ms)
         delete_file(storage, CHECKSUM)
-        if stored is None and create_file(storage, PROPERTIES, data):
+        if (
+            create_file(storage, PROPERTIES, data)
+            if stored is None
+            else swap_file(storage, PROPERTIES, data, stored[1])
+        ):
             return
-        if stored is not None and swap_file(storage, PROPERTIES, data, stored[1]):
-            return
+    raise StorageUnavailableError(
+        f"{storage.url}: {PROPERTIES} changed {_TRIES} times while this process held the table lock",
+        hint="another engine changes it without the lock: stop that, then run the call again",
+    )

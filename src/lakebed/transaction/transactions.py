@@ -43,10 +43,6 @@ from lakebed.transaction.section import (
 _TRIES = 3
 
 
-def _accept(section: Section) -> None:
-    del section
-
-
 class MetadataWriter(Protocol):
     """Writes what a commit adds to the metadata table; called in the commit section, with the final table config."""
 
@@ -140,7 +136,7 @@ class Transactions:
         attempt: Attempt,
         data: bytes,
         metadata_table: MetadataWriter | None,
-        check: Callable[[Section], None] = _accept,
+        check: Callable[[Section], None],
     ) -> InstantTime:
         """Completes an instant of any kind with its metadata, unless `check` raises; returns the completion time.
 
