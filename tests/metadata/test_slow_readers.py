@@ -50,3 +50,22 @@ def test_a_reader_whose_slices_are_gone_is_told_so(tmp_path: Path, monkeypatch: 
     with pytest.raises(SnapshotExpiredError, match="compacted and cleaned"):
         _ = state.files
     assert open_table(tmp_path / "t").to_arrow().num_rows == 27
+
+
+@pytest.mark.parametrize("how", ["rebuild", "reshard", "drop and create"])
+def test_a_reader_does_without_an_index_that_is_newer_than_its_snapshot(tmp_path: Path, how: str) -> None:
+    """Keys have moved to a file group that it does not see: by the index their rows would be nowhere."""
+    table = _table(tmp_path / "t")
+    state = open_table(tmp_path / "t")._handle.state()  # Its metadata table is opened later.
+    table.overwrite(ROWS, whole_table=True)
+    if how == "reshard":
+        table.indexes.reshard("record_index", shards=3)
+    elif how == "rebuild":
+        table.indexes.create("record_index", rebuild=True)
+    else:
+        table.indexes.drop("record_index")
+        table.indexes.create("record_index")
+    assert isinstance(state.metadata, MetadataTable)
+    assert not state.metadata.has("record_index")
+    assert isinstance(metadata := open_table(tmp_path / "t")._handle.state().metadata, MetadataTable)
+    assert metadata.has("record_index")

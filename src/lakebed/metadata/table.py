@@ -16,7 +16,7 @@ from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileSlice, LogFile
 from lakebed.model.index import WINDOW_KEPT, IndexDefinition
-from lakebed.model.instant import Instant, InstantTime, is_reserved
+from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Storage
 from lakebed.storage.cache import FileCache
@@ -27,6 +27,8 @@ from lakebed.view import latest_slices
 from lakebed.view.slices import Completions
 
 ROOT = ".hoodie/metadata/"
+BUILD_OPERATION = "BULK_INSERT_PREPPED"
+"""Operation of a delta commit that builds an MDT partition or gives it other shards, as in Hudi."""
 _PROPERTIES = f"{ROOT}.hoodie/hoodie.properties"
 _LOOKS = 3
 """Maximum number of attempts to list slices if the MDT is cleaned meanwhile."""
@@ -85,13 +87,15 @@ class MetadataTable:
 
     def _find_built_later(self) -> Iterator[str]:
         """Partitions that were built after a write that this reader does not see: they may point to its file groups."""
-        seen = self._data_timeline.last_completed_at or InstantTime("")
-        builds = [i for i in self.timeline.commits() if is_reserved(i.requested_at) and (i.completed_at or "") > seen]
-        late = _completed_later(self._storage, self._config, self._data_timeline, self.timeline) if builds else ()
-        first = min((i.completed_at or InstantTime("") for i in late), default=None)
-        for build in builds:
-            if first is not None and build.completed_at is not None and build.completed_at > first:
-                yield from self.documents.commit(build).write_stats
+        late = _completed_later(self._storage, self._config, self._data_timeline, self.timeline)
+        if not late:
+            return
+        first, writes = min(i.completed_at or "" for i in late), {i.requested_at for i in late}
+        after = (i for i in self.timeline.commits() if (i.completed_at or "") > first and i.requested_at not in writes)
+        for instant in after:
+            commit = self.documents.commit(instant)
+            if commit.operation == BUILD_OPERATION:
+                yield from commit.write_stats
 
     def _look_at(self, timeline: Timeline) -> None:
         """Uses this timeline of the MDT; the data timeline decides which of its instants are visible."""

@@ -18,6 +18,7 @@ from lakebed.index.kinds import empty_partitions, kind_of, named_partitions
 from lakebed.index.names import default_kinds, new_table_words, other_names, switched_word
 from lakebed.metadata.bootstrap import EmptyPartition, bootstrap_empty, metadata_properties
 from lakebed.metadata.files import FILES
+from lakebed.metadata.table import BUILD_OPERATION
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.index import IndexDefinition
@@ -236,7 +237,7 @@ def _create_metadata_table(
         completed_at = shift_time(date, number)
         metadata = CommitMetadata(
             write_stats={partition.partition: partition.stats},
-            operation="BULK_INSERT_PREPPED",
+            operation=BUILD_OPERATION,
             extra_metadata=extra,
         )
         for state in (State.REQUESTED, State.INFLIGHT):

@@ -17,7 +17,7 @@ from lakebed.format.index_definitions import decode_index_definitions, encode_in
 from lakebed.format.metadata.keys import group_index
 from lakebed.format.timeline.metadata import decode_index_plan, encode_commit, encode_index_commit, encode_index_plan
 from lakebed.metadata.bootstrap import reserved_instant
-from lakebed.metadata.table import ROOT
+from lakebed.metadata.table import BUILD_OPERATION, ROOT
 from lakebed.model.commit import CommitMetadata, IndexedPartition, IndexPlan, WriteStat, stats_by_partition
 from lakebed.model.config import LOST_PARTITIONS
 from lakebed.model.index import IndexDefinition
@@ -109,7 +109,7 @@ def complete_commit(
     section: Section, ticket: Ticket, instant: InstantTime, stats: Sequence[WriteStat], extra: Mapping[str, str]
 ) -> None:
     """Publishes a delta commit of the metadata table that wrote base files of one partition."""
-    metadata = CommitMetadata(stats_by_partition(stats), operation="BULK_INSERT_PREPPED", extra_metadata=extra)
+    metadata = CommitMetadata(stats_by_partition(stats), operation=BUILD_OPERATION, extra_metadata=extra)
     done = Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, section.next_time())
     _publish(section, ticket, done, encode_commit(metadata, replace=False), ROOT)
 
