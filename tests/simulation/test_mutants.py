@@ -46,7 +46,7 @@ FIRST_KILLS = {
     "time taken": 35,
     "merge pending": 13,
     "merge late": 36,
-    "merge below": 894,
+    "merge below": 1523,
     "merge ahead": 195,
     "undo merged": 18,
     "H15": 282,
