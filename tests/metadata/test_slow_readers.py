@@ -12,7 +12,10 @@ from lakebed.errors import SnapshotExpiredError
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.upkeep import maintenance
 from lakebed.metadata.upkeep.clean import plan_clean
+from lakebed.model.instant import is_reserved
+from lakebed.read.lookup import lookup_keys
 from lakebed.table import TableState
+from lakebed.transaction.archive import archive
 
 ROWS = pa.table({"id": ["a", "b"], "v": [1, 2]})
 
@@ -69,3 +72,33 @@ def test_a_reader_does_without_an_index_that_is_newer_than_its_snapshot(tmp_path
     assert not state.metadata.has("record_index")
     assert isinstance(metadata := open_table(tmp_path / "t")._handle.state().metadata, MetadataTable)
     assert metadata.has("record_index")
+
+
+def test_a_reader_does_without_an_index_that_was_built_again_and_archived_before_it_listed_the_files(
+    tmp_path: Path,
+) -> None:
+    """The instant of a build is older than all others, so archived ones and later ones look alike."""
+    table = _table(tmp_path / "t")
+    _write(tmp_path / "t", 2)
+    _archive_builds(tmp_path / "t")
+    state = _look(tmp_path / "t")
+    table.indexes.drop("record_index")
+    table.overwrite(ROWS, whole_table=True)
+    table.indexes.create("record_index")
+    _archive_builds(tmp_path / "t")
+    assert isinstance(state.metadata, MetadataTable)
+    assert state.metadata.slices("record_index")
+    assert lookup_keys(state, ["new0"]).num_rows == 1
+    assert state.metadata.find_dropped() == frozenset()  # It was done without.
+    _write(tmp_path / "t", 1)
+    again = open_table(tmp_path / "t")._handle.state()
+    assert isinstance(again.metadata, MetadataTable)
+    assert again.metadata.slices("record_index")
+    assert again.metadata.find_dropped() == frozenset()
+
+
+def _archive_builds(path: Path) -> None:
+    """Moves what built indexes into the archive of the metadata table, as if much had been written since."""
+    with open_table(path)._transactions.section() as section:
+        built = [i for i in section.metadata_timeline.completed() if is_reserved(i.requested_at)]
+        archive(section, built, ".hoodie/metadata/")

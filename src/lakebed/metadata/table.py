@@ -16,7 +16,7 @@ from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, FileSlice, LogFile
 from lakebed.model.index import WINDOW_KEPT, IndexDefinition
-from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.instant import Instant, InstantTime, is_reserved
 from lakebed.model.words import Action, State
 from lakebed.storage import Storage
 from lakebed.storage.cache import FileCache
@@ -137,15 +137,37 @@ class MetadataTable:
         return partition in self.ready and (partition in self.definitions or not needs_columns(partition))
 
     def find_dropped(self) -> frozenset[str]:
-        """Partitions that were ready in this snapshot and are no longer in the table config.
+        """Partitions that were ready in this snapshot and have been dropped since, even if they were built again.
 
         The config is read once after partitions were listed: an index still named then was complete when it was listed.
         """
         if not self._unconfirmed:
             return frozenset()
         named = load_config(self._storage).metadata_partitions
-        self._unconfirmed.clear()
-        return frozenset(self.ready).difference(named, self.stale)
+        listed, self._unconfirmed = self._unconfirmed, set()
+        return frozenset(self.ready).difference(named, self.stale) | self._find_built_again(listed)
+
+    def _find_built_again(self, listed: Iterable[str]) -> frozenset[str]:
+        """Those of the listed partitions that were built by an instant that completed after this snapshot.
+
+        Builds reserve the oldest instants. So one that is not on the timeline of the snapshot may be archived, forgotten
+        by the archive, or new. Only if it may be new, the timeline is loaded again.
+        """
+        seen = self.timeline.last_completed_at or ""
+        unknown = {partition: self._unknown_builds(self._slices.get(partition, ()), seen) for partition in listed}
+        if not any(unknown.values()):
+            return frozenset()
+        now = Snapshot(load_timeline(self._storage, self._config, ROOT), Archive(self._storage, self._config, ROOT))
+        return frozenset(
+            partition
+            for partition, instants in unknown.items()
+            if any((now.completion_of(instant) or "") > seen for instant in instants)
+        )
+
+    def _unknown_builds(self, slices: Iterable[FileSlice], seen: str) -> list[InstantTime]:
+        """Reserved instants of files of which it is not known that they had completed when this snapshot was taken."""
+        builds = {i for each in slices for part in parts_of(each) if is_reserved(i := _instant_of(part))}
+        return [i for i in builds if not i < (self._snapshot.completion_of(i) or "") <= seen]
 
     def has_changed(self) -> bool:
         """Whether the MDT was written to, or lost a partition, since this snapshot."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 from lakebed.errors import LakebedError
 from lakebed.format.file_names import encode_log_file_name
 from lakebed.format.properties import PARTITION_METAFILE
-from lakebed.format.timeline.metadata import encode_index_plan
+from lakebed.format.timeline.metadata import decode_index_plan, encode_index_plan
 from lakebed.model.commit import IndexedPartition, IndexPlan
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage.confirm import create_file, delete_file
 from lakebed.transaction.config import change_config
-from lakebed.transaction.section import METADATA
+from lakebed.transaction.section import METADATA, Section
 
 from ..actor import Actor, never, register
 from ..client import Client
@@ -88,7 +88,15 @@ def give_up_build(client: Client) -> None:
         for state in ("inflight", "requested"):
             delete_file(client.storage, f"{METADATA}.hoodie/timeline/{BUILD}.deltacommit.{state}")
         for plan in [i for i in section.timeline.pending() if i.action is Action.INDEXING]:
-            section.remove_pending(plan.requested_at, Action.INDEXING)
+            if _is_own(section, plan):
+                section.remove_pending(plan.requested_at, Action.INDEXING)
+
+
+def _is_own(section: Section, plan: Instant) -> bool:
+    """Indexers of ours leave plans, too."""
+    path = section.path(Instant(plan.requested_at, Action.INDEXING, State.REQUESTED))
+    planned = decode_index_plan(section.ports.storage.get(path), path=path)
+    return any(each.partition == BUILT for each in planned.partitions)
 
 
 def _count(setup: Setup) -> int:
