@@ -150,24 +150,24 @@ class MetadataTable:
     def _find_built_again(self, listed: Iterable[str]) -> frozenset[str]:
         """Those of the listed partitions that were built by an instant that completed after this snapshot.
 
-        Builds reserve the oldest instants. So one that is not on the timeline of the snapshot may be archived, forgotten
+        Builds take the oldest instants. So one that is not on the timeline of the snapshot may be archived, forgotten
         by the archive, or new. Only if it may be new, the timeline is loaded again.
         """
-        seen = self.timeline.last_completed_at or ""
-        unknown = {partition: self._unknown_builds(self._slices.get(partition, ()), seen) for partition in listed}
+        unknown = {partition: self._unknown_builds(self._slices.get(partition, ())) for partition in listed}
         if not any(unknown.values()):
             return frozenset()
+        seen = self.timeline.last_completed_at or ""
         now = Snapshot(load_timeline(self._storage, self._config, ROOT), Archive(self._storage, self._config, ROOT))
-        return frozenset(
-            partition
-            for partition, instants in unknown.items()
-            if any((now.completion_of(instant) or "") > seen for instant in instants)
-        )
+        newer = {p for p, builds in unknown.items() if any((now.completion_of(i) or "") > seen for i in builds)}
+        return frozenset(newer)
 
-    def _unknown_builds(self, slices: Iterable[FileSlice], seen: str) -> list[InstantTime]:
+    def _unknown_builds(self, slices: Iterable[FileSlice]) -> list[InstantTime]:
         """Reserved instants of files of which it is not known that they had completed when this snapshot was taken."""
-        builds = {i for each in slices for part in parts_of(each) if is_reserved(i := _instant_of(part))}
-        return [i for i in builds if not i < (self._snapshot.completion_of(i) or "") <= seen]
+        files = (file for each in slices for file in (each.base, *each.logs) if file is not None)
+        builds = {file.instant for file in files if is_reserved(file.instant)}
+        seen = self.timeline.last_completed_at or ""
+        unlisted = (i for i in builds if self.timeline.completion_of(i) is None)
+        return [i for i in unlisted if not i < (self._snapshot.completion_of(i) or "") <= seen]
 
     def has_changed(self) -> bool:
         """Whether the MDT was written to, or lost a partition, since this snapshot."""
