@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,8 +23,8 @@ _ROOT = Path(__file__).parents[2]
 _CHUNK = 25_000
 _FAILURES_MAX = 20
 """With more, the run ends: they have something in common."""
-_WALL_SECONDS_MAX = 120.0
-"""How long a child may say nothing, on a machine with other work."""
+_IDLE_SECONDS_MAX = 60.0
+"""How long a child may use no processor time."""
 
 
 @dataclass(slots=True)
@@ -74,7 +75,7 @@ def _run_child(
     env = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryFile() as errors:
         child = subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, stderr=errors, text=True, env=env)
-        watch = _Watch(child, progress)
+        watch = _Watch(child)
         is_done = False
         for line in child.stdout or ():
             said = json.loads(line)
@@ -105,21 +106,31 @@ def _fail(report: Report, codec: str, seed: int, number: int, why: str, tell: Ca
 
 
 class _Watch:
-    """Ends a child that waits for something that does not come."""
+    """Ends a child that waits for something that does not come: one that has used no processor time for long.
 
-    def __init__(self, child: subprocess.Popen[str], progress: str) -> None:
-        from threading import Event, Thread
+    One that does use it, on a machine with other work, has a limit of its own.
+    """
 
-        self._child, self._progress, self._done = child, progress, Event()
-        Thread(target=self._run, daemon=True).start()
+    def __init__(self, child: subprocess.Popen[str]) -> None:
+        self._child, self._done = child, threading.Event()
+        threading.Thread(target=self._run, daemon=True).start()
 
     def stop(self) -> None:
         self._done.set()
 
     def _run(self) -> None:
-        seen = b""
-        while not self._done.wait(_WALL_SECONDS_MAX):
-            now = Path(self._progress).read_bytes()
-            if now == seen:
+        seen: int | None = None
+        while not self._done.wait(_IDLE_SECONDS_MAX):
+            now = _cpu_ticks(self._child.pid)
+            if now is not None and now == seen:
                 self._child.kill()
             seen = now
+
+
+def _cpu_ticks(process: int) -> int | None:
+    """User and system time of a process; None if it has ended, or without /proc."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return int(fields[11]) + int(fields[12])
