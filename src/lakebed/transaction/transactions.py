@@ -191,12 +191,13 @@ class Transactions:
             if not attempt.is_publishing:
                 end_tickets(self._ports, attempt.instant)
             with self.section() as section:
+                pending = self.rollbacks.schedule(section, own=attempt.instant)
+                # Asked after that: until its tickets are revoked, a process that took the write over may complete it.
                 if self._find_completion(section, attempt) is not None:
                     raise CommitUnknownError(
                         f"this process gave the write {attempt.instant} up, but another had committed it",
                         hint=f"its rows are visible: table.timeline.completed() has {attempt.instant}",
                     )
-                pending = self.rollbacks.schedule(section, own=attempt.instant)
             attempt.heartbeat.rest()
             revoke_tickets(self._ports, attempt.instant)
             self.rollbacks.execute_all(pending)
