@@ -292,7 +292,8 @@ def _places(state: TableState) -> dict[str, Places]:
             except CorruptTableError:
                 if not metadata.has_changed():
                     raise
-            if index in metadata.find_dropped():
+            metadata.leave_out_changed()
+            if not metadata.has(index):
                 found.pop(index, None)
     return found
 

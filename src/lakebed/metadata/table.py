@@ -30,6 +30,8 @@ ROOT = ".hoodie/metadata/"
 BUILD_OPERATION = "BULK_INSERT_PREPPED"
 """Operation of a delta commit that builds an MDT partition or gives it other shards, as in Hudi."""
 _PROPERTIES = f"{ROOT}.hoodie/hoodie.properties"
+CHANGED = "it was dropped or rebuilt while the table was read"
+"""Why an index is done without that others changed after it had been listed."""
 _LOOKS = 3
 """Maximum number of attempts to list slices if the MDT is cleaned meanwhile."""
 
@@ -136,8 +138,8 @@ class MetadataTable:
             return False
         return partition in self.ready and (partition in self.definitions or not needs_columns(partition))
 
-    def find_dropped(self) -> frozenset[str]:
-        """Partitions that were ready in this snapshot and have been dropped since, even if they were built again.
+    def leave_out_changed(self) -> frozenset[str]:
+        """Does without partitions that have been dropped since this snapshot, even if they were built again; which.
 
         The config is read once after partitions were listed: an index still named then was complete when it was listed.
         """
@@ -145,7 +147,9 @@ class MetadataTable:
             return frozenset()
         named = load_config(self._storage).metadata_partitions
         listed, self._unconfirmed = self._unconfirmed, set()
-        return frozenset(self.ready).difference(named, self.stale) | self._find_built_again(listed)
+        dropped = frozenset(self.ready).difference(named, self.stale) | self._find_built_again(listed)
+        self.do_without(dropped, CHANGED)
+        return dropped
 
     def _find_built_again(self, listed: Iterable[str]) -> frozenset[str]:
         """Those of the listed partitions that were built by an instant that completed after this snapshot.

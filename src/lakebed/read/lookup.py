@@ -8,8 +8,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakebed.errors import CorruptTableError, InvalidInputError
-from lakebed.index.keys import KEY_INDEX, find_key_index, find_locations, outside_window
+from lakebed.index.keys import KEY_INDEX, find_locations, keys_are_indexed, outside_window
 from lakebed.metadata import MetadataTable
+from lakebed.metadata.table import CHANGED
 from lakebed.model.files import FileGroupId
 from lakebed.model.text import check_texts
 from lakebed.read.scan import plan_slices, read_arrow
@@ -22,8 +23,8 @@ def lookup_keys(state: TableState, keys: Iterable[str], columns: Sequence[str] |
     Partitions that the index does not cover are scanned.
     """
     wanted = _checked(keys)
-    metadata = find_key_index(state)
-    if metadata is None:
+    metadata = state.metadata
+    if not isinstance(metadata, MetadataTable) or not keys_are_indexed(metadata.ready):
         raise InvalidInputError(
             f"table {state.config.name} has no record index for key lookups",
             hint="filter a scan instead: table.to_arrow(where=\"key = 'k1'\")",
@@ -39,15 +40,17 @@ def lookup_keys(state: TableState, keys: Iterable[str], columns: Sequence[str] |
 def _find_groups(state: TableState, metadata: MetadataTable, keys: Sequence[str]) -> dict[FileGroupId, set[str]]:
     """The file groups that may contain the keys, and which; all file groups if the index was dropped meanwhile."""
     by_group: dict[FileGroupId, set[str]] = {}
-    try:
-        for key, places in find_locations(metadata, keys).items():
-            for place in places:
-                by_group.setdefault(FileGroupId(place.partition, place.file_id), set()).add(key)
-    except CorruptTableError:
-        if not metadata.has_changed():
-            raise
-        metadata.do_without((KEY_INDEX,), "it was dropped or rebuilt while keys were looked up")
-    if KEY_INDEX in metadata.find_dropped() or not metadata.has(KEY_INDEX):
+    if metadata.has(KEY_INDEX):
+        try:
+            for key, places in find_locations(metadata, keys).items():
+                for place in places:
+                    by_group.setdefault(FileGroupId(place.partition, place.file_id), set()).add(key)
+        except CorruptTableError:
+            if not metadata.has_changed():
+                raise
+            metadata.do_without((KEY_INDEX,), CHANGED)
+        metadata.leave_out_changed()
+    if not metadata.has(KEY_INDEX):
         return {file_slice.group: set(keys) for file_slice in state.latest_slices}
     for group in outside_window(state):
         by_group[group] = set(keys)

@@ -15,10 +15,10 @@ from lakebed.filter.ranges import Ranges
 from lakebed.index.kinds import lookup_kind, pruning_kinds
 from lakebed.index.prune import Kept, NotUsed, Query, Slices, keep_partitions, wanted_keys
 from lakebed.metadata import MetadataTable, Unusable
+from lakebed.metadata.table import CHANGED
 from lakebed.read.file_slice import LOOKUP_KEYS_MAX as LOOKUP_KEYS_MAX
 
 _PATHS = "partition path"
-_CHANGED = "it was dropped or rebuilt while the table was read"
 
 Pruner = Callable[[Query, Slices], "Kept | NotUsed"]
 
@@ -47,11 +47,7 @@ def prune_slices(query: Query, slices: Slices) -> tuple[Slices, tuple[PruneStep,
     kept, steps = _prune(query, slices)
     if isinstance(query.metadata, Unusable) or not any(step.used and step.index != _PATHS for step in steps):
         return kept, steps
-    dropped = query.metadata.find_dropped()
-    if not dropped:
-        return kept, steps
-    query.metadata.do_without(dropped, _CHANGED)
-    return _prune(query, slices)
+    return _prune(query, slices) if query.metadata.leave_out_changed() else (kept, steps)
 
 
 def _prune(query: Query, slices: Slices) -> tuple[Slices, tuple[PruneStep, ...]]:
@@ -70,7 +66,7 @@ def _ask(pruner: Pruner, query: Query, slices: Slices) -> Kept | NotUsed:
         return pruner(query, slices)
     except CorruptTableError:
         if isinstance(query.metadata, MetadataTable) and query.metadata.has_changed():
-            return NotUsed(_CHANGED)
+            return NotUsed(CHANGED)
         raise
 
 
