@@ -103,6 +103,7 @@ def _environment(root: Path) -> dict[str, str]:
 
 def _warm_up(root: Path) -> None:
     """Compiles ahead what a checkout can; one without a warm-up compiles in the rounds that are not counted."""
+    BENCH.mkdir(exist_ok=True)
     if (root / "src" / "lakebed" / "kernels" / "warm.py").exists():
         subprocess.run([sys.executable, "-c", _WARM_UP], env=_environment(root), check=True, cwd=BENCH)
 
