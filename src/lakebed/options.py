@@ -322,6 +322,14 @@ class IndexOptions:
             "values": words({word: word for word in ("off", "on", "current")}),
         },
     )
+    check_seconds: int = field(
+        default=60,
+        metadata={
+            "hoodie": "hoodie.metadata.index.check.timeout.seconds",
+            "values": numbers(0, 86_400),
+        },
+    )
+    """How long a build waits for writes of other engines that were in flight before it."""
 
     @property
     def global_sizing(self) -> tuple[int, int, float, int]:

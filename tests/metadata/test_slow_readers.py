@@ -98,6 +98,24 @@ def test_a_reader_does_without_an_index_that_was_built_again_and_archived_before
     assert again.metadata.leave_out_changed() == frozenset()
 
 
+@pytest.mark.parametrize("is_another", [False, True])
+def test_a_reader_that_listed_an_index_does_without_it_if_any_was_dropped_or_renewed_since(
+    tmp_path: Path, is_another: bool
+) -> None:
+    """A listing in pages may begin before the index is built again and end after that."""
+    table = _table(tmp_path / "t")
+    state = _look(tmp_path / "t")
+    assert isinstance(state.metadata, MetadataTable)
+    assert state.metadata.slices("record_index")
+    if is_another:
+        table.indexes.create("bloom_filters")
+        assert state.metadata.leave_out_changed() == frozenset()
+        return
+    table.indexes.create("record_index", rebuild=True)
+    assert state.metadata.leave_out_changed() == {"record_index"}
+    assert lookup_keys(state, ["a"]).num_rows == 1
+
+
 def _archive_builds(path: Path) -> None:
     """Moves what built indexes into the archive of the metadata table, as if much had been written since."""
     with open_table(path)._transactions.section() as section:

@@ -208,7 +208,8 @@ def unfinished_savepoint(path: Path) -> Expected:
 def unfinished_indexing(path: Path) -> Expected:
     crash(path, "publish", ".indexing", lambda storage: indexes_on(storage).create("bloom", rebuild=True))
     shutil.rmtree(path / ".hoodie/.tickets")
-    age(path / ".hoodie/timeline")
+    shutil.rmtree(path / ".hoodie/.leases")
+    age(path / ".hoodie")
     return Expected(FindingKind.PENDING, pending(path), "has not completed", "archiving", Remedy.FINISH_INDEXING)
 
 
@@ -364,8 +365,9 @@ def half_an_index(path: Path) -> Expected:
     lakebed.open_table(path).indexes.drop("bloom_filters")
     crash(path, "publish", ".hoodie/metadata/", lambda s: indexes_on(s).create("bloom"))
     shutil.rmtree(path / ".hoodie/.tickets")
-    age(path / ".hoodie/metadata")
-    return Expected(FindingKind.METADATA, "0000", "no instant of the table", "compaction", Remedy.ROLL_BACK)
+    shutil.rmtree(path / ".hoodie/.leases")
+    age(path / ".hoodie")
+    return Expected(FindingKind.PENDING, pending(path), "is gone", "archiving", Remedy.ROLL_BACK)
 
 
 def config_in_the_backup(path: Path) -> Expected:

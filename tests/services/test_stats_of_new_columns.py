@@ -92,11 +92,12 @@ def test_a_write_takes_what_a_partition_lacks_from_its_files(
     table: lakebed.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembers: bool
 ) -> None:
     """Tables that were left so: statistics of files know the column, those of partitions do not."""
-    from lakebed.services.indexing import create
+    from lakebed.services.indexing import create, schedule
     from lakebed.storage import cache
 
     with monkeypatch.context() as patched:
-        patched.setattr(create, "_resting_on", lambda partition: ())
+        patched.setattr(schedule, "resting_on", lambda partition: ())
+        patched.setattr(create, "resting_on", lambda partition: ())
         table.indexes.create("column_stats", rebuild=True)
     assert stats_of(table, "extra", "oslo") is None
     if not remembers:
@@ -109,10 +110,11 @@ def test_a_wrong_entry_is_found_and_repaired(
     table: lakebed.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lakebed.index.partition_stats import kind as entries
-    from lakebed.services.indexing import create
+    from lakebed.services.indexing import create, schedule
 
     with monkeypatch.context() as patched:
-        patched.setattr(create, "_resting_on", lambda partition: ())
+        patched.setattr(schedule, "resting_on", lambda partition: ())
+        patched.setattr(create, "resting_on", lambda partition: ())
         patched.setattr(entries, "_has_columns", lambda *_: True)
         table.indexes.create("column_stats", rebuild=True)
         opened(tmp_path / "t").upsert([row("d", "oslo", extra=5)])

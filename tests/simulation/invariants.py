@@ -567,7 +567,8 @@ class Invariants(Witness):
             return
         names = self._names_of(instant)
         # Nobody is at a plan that has no heartbeat: that is as good as a dead one. So it is with a restore.
-        is_plan = instant in self._services or instant == self.restoring
+        is_index = any(name.startswith(f"{instant}.indexing.") for name in names)
+        is_plan = is_index or instant in self._services or instant == self.restoring
         is_pending = bool(names) and not is_plan and not any(name.startswith(f"{instant}_") for name in names)
         require(not is_pending, "I5", f"the heartbeat of {instant} is gone and nothing was decided about it")
 

@@ -570,7 +570,7 @@ def _no_check_alive() -> tuple[Patch, ...]:
             attempt.ticket = type(attempt.ticket)(attempt.instant, self._ports.tokens())
             self._ports.storage.open_ticket(attempt.ticket)
 
-    return ((Transactions, "_check_alive", check_alive),)
+    return ((Transactions, "check_alive", check_alive),)
 
 
 mutant("no P3", "a commit does not look whether it is being rolled back", with_pauses)(_no_check_alive)
@@ -672,7 +672,7 @@ def _metadata_plan_not_fenced() -> tuple[Patch, ...]:
 
     return (
         (Section, "request", request_or_add),
-        (Section, "take_on", lambda self, instant: self.open_ticket(instant)),
+        (Section, "take_on", lambda self, instant, own=None: own or self.open_ticket(instant)),
     )
 
 

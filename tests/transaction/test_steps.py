@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_LABEL = r"(?:begin|commit|lease|maintain|restore|rollback|service|stream)\.[A-Za-z0-9]+"
+_LABEL = r"(?:begin|commit|index|lease|maintain|restore|rollback|service|stream)\.(?!json)[A-Za-z0-9]+"
 
 
 def in_code() -> set[str]:

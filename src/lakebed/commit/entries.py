@@ -25,8 +25,9 @@ from lakebed.index.kinds import kind_of
 from lakebed.index.obliged import Obliged, find_obliged
 from lakebed.index.update import CurrentStats, Ready, write_change
 from lakebed.metadata import MetadataTable
-from lakebed.metadata.files import FILES, note_added
+from lakebed.metadata.files import note_added
 from lakebed.metadata.shard_writes import SHARD_CODEC, ShardCodec
+from lakebed.metadata.table import FILES
 from lakebed.model.commit import CommitMetadata, WriteStat, stats_by_partition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
@@ -175,7 +176,7 @@ class CommitEntries:
         end_tickets(section.ports, instant, outcome)
 
     def _look(self, section: Section) -> tuple[TableState, MetadataTable]:
-        state = self._seen.at(section.config, section.timeline)
+        state = self._seen.at(section.config, section.timeline, section.metadata_timeline)
         if not isinstance(state.metadata, MetadataTable):
             raise CorruptTableError(state.metadata.reason, path=".hoodie/metadata")
         return state, state.metadata

@@ -18,9 +18,11 @@ from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
 from lakebed.index.data_files import StoredFile
 from lakebed.index.facts import FileFacts
-from lakebed.index.layout import Planned
+from lakebed.index.foreign import GroupScans
+from lakebed.index.layout import Planned, ShardLayout
 from lakebed.index.partition_stats.current import StatsReader
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
+from lakebed.index.record.entries import KeyChanges
 from lakebed.index.wanted import Wanted
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.bootstrap import group_ids
@@ -164,6 +166,18 @@ class IndexKind:
         del stored, definitions
         return facts
 
+    def complete_foreign(
+        self, facts: FileFacts, stored: StoredFile, definitions: Mapping[str, IndexDefinition], scans: GroupScans
+    ) -> FileFacts:
+        """The same for a file of another engine, of which no task told what it did to the keys of its group."""
+        del scans
+        return self.complete(facts, stored, definitions)
+
+    def find_hidden_keys(self, replaced: Iterable[FileGroupId], scans: GroupScans) -> tuple[KeyChanges, ...]:
+        """The keys of file groups that another engine's commit replaced."""
+        del replaced, scans
+        return ()
+
     def check_new(self, metadata: MetadataTable, facts: Sequence[FileFacts], replaced: Collection[FileGroupId]) -> None:
         """Raises if a write that began before the index was built brings what the index does not allow."""
 
@@ -204,14 +218,10 @@ class IndexKind:
         del state
         return None
 
-    def plan_build(self, build: Build) -> tuple[Sequence[str], Source]:
-        """The file ids of the shards of a new index, and where their entries come from."""
-        file_ids = group_ids(build.request.partition, build.request.shards or self.shards)
-        return file_ids, self.source(build, file_ids)
-
     def plan_shards(self, build: Build) -> Planned:
-        """The same, for an index that is rebuilt while writers go on: they may bring shards of their own."""
-        raise unsupported(build.request.partition)
+        """The shards of a new index, and where the entries for these or other shards come from."""
+        file_ids = group_ids(build.request.partition, build.request.shards or self.shards)
+        return Planned(ShardLayout({}, file_ids), lambda layout: self.source(build, layout.file_ids))
 
     def source(self, build: Build, file_ids: Sequence[str]) -> Source:
         """Where the entries of a new index come from."""

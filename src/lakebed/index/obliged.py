@@ -16,8 +16,11 @@ from lakebed.format.metadata.keys import data_partition_of_group, group_index
 from lakebed.index.kinds import kind_of
 from lakebed.metadata.shard_writes import FIRST_TOKEN, Groups
 from lakebed.metadata.table import ROOT, MetadataTable, list_partition_files
+from lakebed.model.config import TableConfig
 from lakebed.model.files import BaseFile, LogFile
+from lakebed.model.instant import InstantTime
 from lakebed.storage import Storage
+from lakebed.timeline import Timeline
 from lakebed.transaction.index_plans import pending_plans
 from lakebed.transaction.section import Section
 
@@ -52,11 +55,11 @@ def find_obliged(section: Section, metadata: MetadataTable) -> Obliged:
     """The partitions that a commit must write to, under the lock and by a metadata table that is of today."""
     config, storage = section.config, section.ports.storage
     groups = {partition: _ready_groups(storage, metadata, partition) for partition in config.metadata_partitions}
-    planned = _planned_shards(section)
+    planned = planned_shards(storage, config, section.timeline)
     named = [p for p in dict.fromkeys((*config.metadata_partitions_inflight, *planned)) if p not in groups]
     begun = {instant.requested_at for instant in section.metadata_timeline} if named else set()
     building = {
-        p: complete_groups(storage, p, begun, planned.get(p)) if kind_of(p).is_defined(metadata.definitions) else None
+        p: find_groups(storage, p, begun, planned.get(p)) if kind_of(p).is_defined(metadata.definitions) else None
         for p in named
     }
     left_out = tuple(partition for partition, found in building.items() if found is None)
@@ -71,29 +74,43 @@ def find_obliged(section: Section, metadata: MetadataTable) -> Obliged:
     return Obliged({**groups, **whole}, frozenset(whole), left_out)
 
 
-def complete_groups(
-    storage: Storage, partition: str, begun: Collection[str], shards: int | None = None
+@dataclass(frozen=True, slots=True)
+class PlannedShards:
+    """How many shards a plan makes of a partition, and the delta commit that makes them, if the plan tells."""
+
+    count: int
+    build: InstantTime | None = None
+
+
+def find_groups(
+    storage: Storage, partition: str, begun: Collection[str], planned: PlannedShards | None = None
 ) -> tuple[str, ...] | None:
     """The shards of a partition that is being built; None as long as there may be more to come.
 
-    They are all there if their number is the planned one or, where no plan says, if their build is among the delta
-    commits that have `begun`: Apache Hudi makes all shards of a partition, and only then begins to fill them.
+    They are all there if as many were made as planned; writes add shards for new data partitions. Where no plan says
+    how many, they are if their build is among the delta commits that have `begun`: Apache Hudi makes all shards of a
+    partition, and only then begins to fill them.
     """
     files = list_partition_files(storage, partition)
     found = _group_ids(files)
-    if not found or not _are_numbered(found):
+    if not _are_numbered(found):
         return None
-    if shards is not None:
-        return found if len(found) == shards else None
     first = [file for file in files if isinstance(file, LogFile) and file.write_token == FIRST_TOKEN]
+    if planned is not None:
+        made = {file.file_id for file in first if planned.build in (None, file.instant)}
+        return found if len(made) == planned.count else None
     return found if first and all(file.instant in begun for file in first) else None
 
 
-def _planned_shards(section: Section) -> dict[str, int]:
-    """How many shards partitions are to have that are being built by plans that say so."""
-    plans = [*pending_plans(section)]
-    said = ((each.partition, plan.shards_of(each.partition)) for plan in plans for each in plan.plan.partitions)
-    return {partition: shards for partition, shards in said if shards is not None}
+def planned_shards(storage: Storage, config: TableConfig, timeline: Timeline) -> dict[str, PlannedShards]:
+    """The shards of partitions that are being built by plans that tell of them."""
+    found = {}
+    for plan in pending_plans(storage, config, timeline):
+        for partition in plan.partitions:
+            count = plan.shards_of(partition)
+            if count is not None:
+                found[partition] = PlannedShards(count, plan.build_of(partition))
+    return found
 
 
 def _ready_groups(storage: Storage, metadata: MetadataTable, partition: str) -> tuple[str, ...]:

@@ -15,14 +15,13 @@ from lakebed.format.arrow import pc
 from lakebed.format.metadata.keys import partition_key, partition_of_key
 from lakebed.format.metadata.records import decode_files, decode_metadata_record, merge_file_entries, merge_files
 from lakebed.metadata.shard import DeleteLayer, EntryLayer, Shard
-from lakebed.metadata.table import MetadataTable, ShardFiles
+from lakebed.metadata.table import FILES, MetadataTable, ShardFiles
 from lakebed.model.files import BaseFile, LogFile
 from lakebed.model.instant import InstantTime
 from lakebed.model.metadata import FileEntry
 from lakebed.storage.cache import FileCache
 from lakebed.view.slices import parse_data_files
 
-FILES = "files"
 _KEY = ("listing",)
 _FILE_BYTES = 400
 """Approximate size of a listed file in memory, in bytes."""

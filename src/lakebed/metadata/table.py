@@ -30,6 +30,8 @@ ROOT = ".hoodie/metadata/"
 BUILD_OPERATION = "BULK_INSERT_PREPPED"
 """Operation of a delta commit that builds an MDT partition or gives it other shards, as in Hudi."""
 _PROPERTIES = f"{ROOT}.hoodie/hoodie.properties"
+FILES = "files"
+"""The partition that lists the files of the table."""
 CHANGED = "it was dropped or rebuilt while the table was read"
 """Why an index is done without that others changed after it had been listed."""
 _LOOKS = 3
@@ -69,12 +71,11 @@ class MetadataTable:
         timeline: Timeline,
         data_timeline: Timeline,
         definitions: Mapping[str, IndexDefinition],
-        ready: tuple[str, ...],
+        table: TableConfig,
         cache: FileCache | None = None,
-        definitions_path: str = "",
     ) -> None:
-        self.ready = ready
-        self._definitions_path = definitions_path
+        self.ready = table.metadata_partitions
+        self._table = table
         self.stale: Mapping[str, str] = {}
         self.cache = cache or FileCache()
         self.definitions = definitions
@@ -142,12 +143,16 @@ class MetadataTable:
         """Does without partitions that have been dropped since this snapshot, even if they were built again; which.
 
         The config is read once after partitions were listed: an index still named then was complete when it was listed.
+        If any index was dropped or renewed, all that were listed count as changed: a listing in pages may have files of
+        an index before and after it was built again.
         """
         if not self._unconfirmed:
             return frozenset()
-        named = load_config(self._storage).metadata_partitions
+        config = load_config(self._storage)
         listed, self._unconfirmed = self._unconfirmed, set()
-        dropped = frozenset(self.ready).difference(named, self.stale) | self._find_built_again(listed)
+        has_changes = config.index_changes != self._table.index_changes
+        again = listed - {FILES} if has_changes else self._find_built_again(listed)
+        dropped = frozenset(self.ready).difference(config.metadata_partitions, self.stale) | again
         self.do_without(dropped, CHANGED)
         return dropped
 
@@ -330,7 +335,7 @@ class MetadataTable:
         if partition not in self.definitions and any(data_partition_of_group(id_) is not None for id_ in file_ids):
             raise CorruptTableError(
                 f"it does not define {partition}, which has shards for each data partition",
-                path=self._definitions_path,
+                path=self._table.index_definitions_path,
                 hint=f"lakebed doctor {self._storage.url} --repair restores the definition",
             )
 
@@ -448,17 +453,14 @@ def find_metadata_table(
 
     Pass `metadata_timeline` if it was read together with `timeline`, under the lock.
     """
-    if "files" not in config.metadata_partitions:
+    if FILES not in config.metadata_partitions:
         return Unusable("the table config lists no metadata table partition `files`")
     data = storage.find(_PROPERTIES)
     if data is None:
         return Unusable(f"the table config lists a metadata table, but {_PROPERTIES} is missing")
     mdt_config = decode_config(data, _PROPERTIES)
     mdt_timeline = metadata_timeline or load_timeline(storage, mdt_config, ROOT)
-    ready = config.metadata_partitions
-    found = MetadataTable(
-        storage, mdt_config, mdt_timeline, timeline, definitions, ready, cache, config.index_definitions_path
-    )
+    found = MetadataTable(storage, mdt_config, mdt_timeline, timeline, definitions, config, cache)
     if config.own_partitions:
         newest = found.newest_delta_commit()
         if newest is None or not newest.extra_metadata.items() >= WINDOW_KEPT.items():

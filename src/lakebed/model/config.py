@@ -19,6 +19,8 @@ _DIGITS_MAX = 100
 """Maximum number of digits of a number; Python refuses to parse some thousand."""
 LOST_PARTITIONS = "lakebed.metadata.partitions.lost"
 """The property that lists metadata-table partitions which the table has lost."""
+INDEX_CHANGES = "lakebed.metadata.changes"
+"""The property that counts how often metadata-table partitions ceased to be ready: dropped, or to be built again."""
 
 # The merge modes of the payload classes of versions 6 and 8.
 _PAYLOAD_MERGE_MODES = {
@@ -181,6 +183,11 @@ class TableConfig:
     def lost_partitions(self) -> tuple[str, ...]:
         """Partitions that were ready and were lost without being dropped; they must be rebuilt."""
         return tuple(n for n in self._list(LOST_PARTITIONS) if n not in self.metadata_partitions)
+
+    @cached_property
+    def index_changes(self) -> int:
+        """How often partitions ceased to be ready, if only for a moment: their files may be others than before."""
+        return self._int(INDEX_CHANGES) if INDEX_CHANGES in self.properties else 0
 
     @cached_property
     def metadata_partitions_inflight(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakebed.errors import CorruptTableError, InvalidInputError
-from lakebed.index.keys import KEY_INDEX, find_locations, keys_are_indexed, outside_window
+from lakebed.index.keys import KEY_INDEX, find_locations, outside_window
 from lakebed.metadata import MetadataTable
 from lakebed.metadata.table import CHANGED
 from lakebed.model.files import FileGroupId
@@ -24,7 +24,7 @@ def lookup_keys(state: TableState, keys: Iterable[str], columns: Sequence[str] |
     """
     wanted = _checked(keys)
     metadata = state.metadata
-    if not isinstance(metadata, MetadataTable) or not keys_are_indexed(metadata.ready):
+    if not isinstance(metadata, MetadataTable) or not _is_indexed(metadata):
         raise InvalidInputError(
             f"table {state.config.name} has no record index for key lookups",
             hint="filter a scan instead: table.to_arrow(where=\"key = 'k1'\")",
@@ -35,6 +35,11 @@ def lookup_keys(state: TableState, keys: Iterable[str], columns: Sequence[str] |
     plan = plan_slices(state, state.latest, slices, columns=columns, where=None, is_latest=True)
     tasks = tuple(replace(task, keys=frozenset(by_group[task.file_slice.group])) for task in plan.tasks)
     return read_arrow(replace(plan, tasks=tasks))
+
+
+def _is_indexed(metadata: MetadataTable) -> bool:
+    """Whether there is a record index, or was one when the table was looked at."""
+    return metadata.has(KEY_INDEX) or metadata.stale.get(KEY_INDEX) == CHANGED
 
 
 def _find_groups(state: TableState, metadata: MetadataTable, keys: Sequence[str]) -> dict[FileGroupId, set[str]]:

@@ -24,7 +24,8 @@ from lakebed.model.words import Action, State
 from lakebed.options import IndexOptions
 from lakebed.read.snapshot import check_retained
 from lakebed.services.clean.run import delete_files, state_in
-from lakebed.services.indexing.steps import finish_indexings, set_ready
+from lakebed.services.indexing.plans import settle_plans
+from lakebed.services.indexing.steps import set_ready
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.table import TableState
 from lakebed.transaction.archive import finish_archiving
@@ -76,7 +77,7 @@ def _begin(context: ServiceContext, target: InstantTime, *, needs_savepoint: boo
         if pending:
             return _take_up(section, pending[0].requested_at, target)
         finish_archiving(section)
-        finish_indexings(section)  # Of one that a process left behind: what it built may be of no use in a moment.
+        settle_plans(section, unused=None)  # What is being built, of what is there now, may be of no use in a moment.
         state = state_in(context, section)
         plan = _plan(section, state, target, needs_savepoint=needs_savepoint)
         attempt = begin_attempt(section, Action.RESTORE)

@@ -25,6 +25,7 @@ from lakebed.services.compaction.logs import execute_log_compaction, schedule_lo
 from lakebed.services.compaction.plan import parse_compaction_options, parse_log_compaction_options
 from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from lakebed.services.due import InlineServices, parse_inline_services
+from lakebed.services.indexing.plans import reclaim
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.transaction.executions import find_plan
 from lakebed.write.handover import sweep_rows
@@ -134,8 +135,8 @@ class TableServices:
         return archive_timeline(self._context, parse_archive_limits(self._options), parse_retention(self._options))
 
     def rollback_failed_writes(self) -> tuple[InstantTime, ...]:
-        """Rolls back writes of dead processes; returns their instants."""
-        undone = self._context.transactions.rollbacks.run()
+        """Rolls back writes and index builds of dead processes; returns their instants."""
+        undone = self._context.transactions.rollbacks.run() + reclaim(self._context.transactions)
         sweep_rows(self._context.transactions.ports, self._context.transactions.timing)
         return undone
 

@@ -71,9 +71,14 @@ class TableState:
             list_files=self._list_files,
         )
 
-    def at(self, config: TableConfig, timeline: Timeline) -> TableState:
-        """The state with another config and timeline; the same object if nothing completed or changed."""
-        if timeline.completed() == self.timeline.completed() and config == self.config:
+    def at(self, config: TableConfig, timeline: Timeline, metadata_timeline: Timeline | None = None) -> TableState:
+        """The state with another config and timeline; the same object if nothing completed or changed.
+
+        With the `metadata_timeline` nothing may have completed there either: an index that was dropped and built again
+        since has other shards, and configuration and timeline need not show it.
+        """
+        is_same = timeline.completed() == self.timeline.completed() and config == self.config
+        if is_same and (metadata_timeline is None or self._has_metadata_of(metadata_timeline)):
             return self
         return TableState(
             self.storage,
@@ -82,8 +87,13 @@ class TableState:
             self.documents,
             use_metadata=self._use_metadata,
             cache=self._cache,
+            metadata_timeline=metadata_timeline,
             list_files=self._list_files,
         )
+
+    def _has_metadata_of(self, timeline: Timeline) -> bool:
+        metadata = self.metadata
+        return isinstance(metadata, Unusable) or metadata.timeline.completed() == timeline.completed()
 
     def afresh(self, config: TableConfig, timeline: Timeline) -> TableState:
         """The table with its metadata table, whatever the options of reads say, and nothing that was cached."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from lakebed.errors import RolledBackError
+from lakebed.errors import LakebedError, RolledBackError
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.storage import Outcome, Ticket
 from lakebed.transaction.heartbeats import Heartbeat, Timing
 from lakebed.transaction.ports import Ports
-from lakebed.transaction.section import Look, Section, open_section, revoke_tickets
+from lakebed.transaction.section import Look, Section, end_tickets, open_section, revoke_tickets
 
 
 @dataclass(slots=True)
@@ -51,6 +51,13 @@ class Attempt:
         except BaseException:
             self.heartbeat.rest()
             raise
+
+    def leave(self, ports: Ports) -> None:
+        """Ends the tickets and the heartbeat once nothing of the attempt runs; what fails is left to expire."""
+        self.heartbeat.rest()
+        with suppress(LakebedError):
+            end_tickets(ports, self.instant)
+            self.heartbeat.stop()
 
     def in_state(self, state: State) -> Instant:
         """The instant in a state before its completion."""

@@ -180,7 +180,7 @@ def _check_free(section: Section, plan: Instant) -> None:
     """X2 to X4: raises unless the plan is not being executed and may still be."""
     instant = plan.requested_at
     if section.heartbeats.get(instant, False):
-        raise _alive(section, instant)
+        raise running_elsewhere(section, instant, f"executing {instant}")
     if is_begun_elsewhere(section, plan):
         raise _begun_elsewhere(section, plan)
     if is_cancelled(section.ports.storage, instant):
@@ -194,11 +194,12 @@ def _check_free(section: Section, plan: Instant) -> None:
         )
 
 
-def _alive(section: Section, instant: InstantTime) -> ServiceRunningError:
+def running_elsewhere(section: Section, instant: InstantTime, work: str) -> ServiceRunningError:
+    """The error for whoever wants to do what another live process is at."""
     age = load_ages(section.ports, HEARTBEATS).get(instant, timedelta(0))
     wait = spell_wait(section.timing.dead_after - age)
     return ServiceRunningError(
-        f"another process is executing {instant}; its last heartbeat was {max(0, int(age.total_seconds()))} s ago",
+        f"another process is {work}; its last heartbeat was {max(0, int(age.total_seconds()))} s ago",
         hint=f"leave it to that process; without another heartbeat it is considered dead in {wait}",
     )
 

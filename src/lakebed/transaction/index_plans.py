@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from lakebed.errors import CorruptTableError
 from lakebed.format.timeline.metadata import decode_index_plan
 from lakebed.model.commit import IndexPlan
-from lakebed.model.instant import Instant
+from lakebed.model.config import TableConfig
+from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.transaction.section import Section
+from lakebed.storage import Storage
+from lakebed.timeline import Timeline
+from lakebed.transaction.section import Section, instant_path
 
 _LOG = logging.getLogger(__name__)
 SHARDS, BUILD = "lakebed.shards", "lakebed.build"
@@ -25,8 +28,23 @@ class PendingPlan:
     instant: Instant
     plan: IndexPlan
 
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The metadata-table partitions that it is to build."""
+        return tuple(each.partition for each in self.plan.partitions)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether lakebed made the plan: it then says which delta commits build its partitions."""
+        return bool(self.plan.partitions) and all(map(self.build_of, self.partitions))
+
+    def build_of(self, partition: str) -> InstantTime | None:
+        """The delta commit of the metadata table that builds a partition; None if the plan does not say."""
+        said = self._extra(partition).get(BUILD)
+        return InstantTime(said) if said else None
+
     def shards_of(self, partition: str) -> int | None:
-        """How many shards a partition is to have; None if the plan does not name it or does not say."""
+        """How many shards it makes of a partition; None if the plan does not name it or does not say."""
         said = self._extra(partition).get(SHARDS, "")
         return int(said) if said.isdecimal() else None
 
@@ -43,14 +61,19 @@ class PendingPlan:
         return next((each.extra_metadata for each in self.plan.partitions if each.partition == partition), {})
 
 
-def pending_plans(section: Section) -> Iterator[PendingPlan]:
+def pending_plans(storage: Storage, config: TableConfig, timeline: Timeline) -> Iterator[PendingPlan]:
     """The pending index plans. An unreadable one obliges no writer, and is assumed to own whatever is being built."""
-    for instant in section.timeline.pending():
+    for instant in timeline.pending():
         if instant.action is Action.INDEXING:
-            path = section.path(Instant(instant.requested_at, Action.INDEXING, State.REQUESTED))
-            data = section.ports.storage.find(path)
+            path = instant_path(config, Instant(instant.requested_at, Action.INDEXING, State.REQUESTED))
+            data = storage.find(path)
             if data is not None:
                 yield PendingPlan(instant, _decode(data, path))
+
+
+def plans_of(section: Section) -> Iterator[PendingPlan]:
+    """The pending index plans that a section sees."""
+    return pending_plans(section.ports.storage, section.config, section.timeline)
 
 
 def _decode(data: bytes, path: str) -> IndexPlan:

@@ -42,15 +42,19 @@ def leased_points(section: Section) -> tuple[InstantTime, ...]:
     So a paused reader finds its lease gone, and cannot renew it after a clean has ignored it.
     """
     points = set()
-    for name, is_alive in load_beats(section.ports, section.timing, FOLDER).items():
-        path = f"{FOLDER}/{name}"
-        if not is_alive:
-            delete_file(section.ports.storage, path)
-            continue
+    for path in delete_dead_leases(section):
         content = section.ports.storage.find(path)
         if content is not None:
             points.add(_decode_point(content, path))
     return tuple(sorted(points))
+
+
+def delete_dead_leases(section: Section) -> tuple[str, ...]:
+    """Removes leases that nobody renews; the paths of the others."""
+    beats = load_beats(section.ports, section.timing, FOLDER)
+    for name in (name for name, is_alive in beats.items() if not is_alive):
+        delete_file(section.ports.storage, f"{FOLDER}/{name}")
+    return tuple(f"{FOLDER}/{name}" for name, is_alive in beats.items() if is_alive)
 
 
 def _decode_point(content: bytes, path: str) -> InstantTime:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lakebed.format.timeline.metadata import decode_commit, decode_compaction_plan
 from lakebed.format.timeline.plans import decode_clustering_plan
@@ -50,7 +50,17 @@ def foreign_writes(section: Section, own: InstantTime) -> tuple[InstantTime, ...
 
     Their heartbeats are empty files or missing. A dead write of ours without a heartbeat looks the same.
     """
-    pending = [i.requested_at for i in section.timeline.pending() if i.requested_at != own and _may_complete(i)]
+    return _foreign(section, (i for i in section.timeline.pending() if i.requested_at != own and _may_complete(i)))
+
+
+def foreign_work(section: Section, before: InstantTime) -> tuple[InstantTime, ...]:
+    """The same, and cleans, as far as they were requested before a time."""
+    pending = (i for i in section.timeline.pending() if i.requested_at < before)
+    return _foreign(section, (i for i in pending if _may_complete(i) or _is_cleaning(i)))
+
+
+def _foreign(section: Section, instants: Iterable[Instant]) -> tuple[InstantTime, ...]:
+    pending = [instant.requested_at for instant in instants]
     sizes = {each.path.rpartition("/")[2]: each.size for each in section.ports.storage.list(FOLDER)} if pending else {}
     return tuple(time for time in pending if not sizes.get(time))
 
@@ -58,6 +68,10 @@ def foreign_writes(section: Section, own: InstantTime) -> tuple[InstantTime, ...
 def _may_complete(instant: Instant) -> bool:
     """Whether it is in flight; the plan of a service may stay requested for long."""
     return instant.action.changes_data or (instant.action in _KINDS and instant.state is State.INFLIGHT)
+
+
+def _is_cleaning(instant: Instant) -> bool:
+    return instant.action is Action.CLEAN and instant.state is State.INFLIGHT
 
 
 def _declared(section: Section, instant: Instant) -> WriteSet | None:

@@ -25,7 +25,7 @@ from lakebed.transaction.archive import finish_archiving
 from lakebed.transaction.attempt import Attempt, open_section_of, put_in_flight, start_attempt, taken_over
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing, heartbeat_path
-from lakebed.transaction.index_plans import pending_plans
+from lakebed.transaction.index_plans import plans_of
 from lakebed.transaction.markers import drop_markers, load_markers
 from lakebed.transaction.pending import planned_groups
 from lakebed.transaction.plans import SERVICES, cancel_marker, is_begun_elsewhere, is_cancelled, is_recent, is_removable
@@ -209,7 +209,7 @@ def _ownerless(section: Section) -> tuple[InstantTime, ...]:
     known = {i.requested_at for i in section.timeline}
     pending = (i for i in section.metadata_timeline.pending() if i.action is Action.DELTA_COMMIT)
     found = [i.requested_at for i in pending if i.requested_at not in known]
-    plans = [*pending_plans(section)] if found else []
+    plans = [*plans_of(section)] if found else []
     return tuple(time for time in found if not any(plan.owns(time) for plan in plans))
 
 
@@ -310,6 +310,7 @@ def _check_can_undo(section: Section, target: InstantTime) -> Instant:
                 hint="delete the rows, or write the earlier ones again",
             )
     _check_not_indexed(section, commits[-1])
+    _check_not_building(section)
     _check_not_cleaned(section, commits[-1])
     _check_not_planned(section, commits[-1])
     return commits[-1]
@@ -329,6 +330,16 @@ def _check_not_indexed(section: Section, commit: Instant) -> None:
             raise InvalidInputError(
                 f"{', '.join(sorted(built))} was built since {commit.requested_at}, or was resharded",
                 hint="delete the rows, or write the earlier ones again; or drop the index first",
+            )
+
+
+def _check_not_building(section: Section) -> None:
+    """Raises while an index is being built: from rows that are there now."""
+    for plan in plans_of(section):
+        if plan.instant.state is State.INFLIGHT:
+            raise InvalidInputError(
+                f"{', '.join(plan.partitions) or 'an index'} is being built since {plan.instant.requested_at}",
+                hint="roll back when the build has ended; services.rollback_failed_writes() takes back one that died",
             )
 
 

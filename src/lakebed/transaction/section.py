@@ -183,12 +183,15 @@ class Section:
             self._note(root, (*self._listed(root), instant))
         return outcome
 
-    def take_on(self, instant: InstantTime) -> Ticket:
-        """Revokes all tickets of an instant and opens a new one, announced in the head record for the next holder."""
+    def take_on(self, instant: InstantTime, own: Ticket | None = None) -> Ticket:
+        """Revokes all tickets of an instant but one's own, which is opened if there is none.
+
+        The head record announces it, so that the next holder of the lock revokes it.
+        """
         if self.ports.lock.can_be_lost:
             self._announce(instant)
-        revoke_tickets(self.ports, instant)
-        return self.open_ticket(instant)
+        revoke_tickets(self.ports, instant, but=own)
+        return own or self.open_ticket(instant)
 
     def open_ticket(self, instant: InstantTime) -> Ticket:
         """Opens a ticket of an instant. Not after the lock is lost, since nobody would revoke it.
@@ -214,8 +217,11 @@ class Section:
         A file is visible if its instant is, even a late one of an attempt that had lost the lock. And a late file on
         the timeline would revive an instant that others have completed and archived.
         """
-        if self.ports.lock.can_be_lost:
-            self.files = cast(Storage, _Fenced(self.ports, ticket))
+        self.files = self.fenced(ticket)
+
+    def fenced(self, ticket: Ticket) -> Storage:
+        """The store, which creates files only through the ticket if the lock can be lost."""
+        return cast(Storage, Fenced(self.ports, ticket)) if self.ports.lock.can_be_lost else self.ports.storage
 
     def _settle(self, ticket: Ticket, instant: Instant, data: bytes, root: str) -> Outcome:
         """Finds out whether it was published. Once the ticket is revoked, a missing file can no longer appear.
@@ -297,7 +303,7 @@ class Section:
         return self._timelines[root]
 
 
-class _Fenced:
+class Fenced:
     """A store that creates files only while a ticket is alive."""
 
     def __init__(self, ports: Ports, ticket: Ticket) -> None:

@@ -149,7 +149,7 @@ class Transactions:
                 elsewhere = self._find_completion(section, attempt)
                 if elsewhere is not None:
                     return elsewhere
-                self._check_alive(section, attempt)
+                self.check_alive(section, attempt)
                 check(section)
                 writer = metadata_table if _has_metadata(section) else None
                 is_ready = writer is None or writer.is_ready(section)
@@ -220,7 +220,7 @@ class Transactions:
             attempt.look = section.look()
         return completed_at
 
-    def _check_alive(self, section: Section, attempt: Attempt) -> None:
+    def check_alive(self, section: Section, attempt: Attempt) -> None:
         """P3: raises unless the heartbeat is ours and no rollback is planned; renews a ticket revoked by a takeover."""
         self._ports.at("commit.P3")
         if attempt.action is not Action.RESTORE:

@@ -17,8 +17,7 @@ from lakebed.index.extra import first_extra
 from lakebed.index.kinds import empty_partitions, kind_of, named_partitions
 from lakebed.index.names import default_kinds, new_table_words, other_names, switched_word
 from lakebed.metadata.bootstrap import EmptyPartition, bootstrap_empty, metadata_properties
-from lakebed.metadata.files import FILES
-from lakebed.metadata.table import BUILD_OPERATION
+from lakebed.metadata.table import BUILD_OPERATION, FILES
 from lakebed.model.commit import CommitMetadata
 from lakebed.model.config import TableConfig
 from lakebed.model.index import IndexDefinition

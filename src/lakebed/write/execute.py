@@ -18,7 +18,7 @@ from lakebed.index.change import key_changes
 from lakebed.index.facts import FileFacts
 from lakebed.index.key_batches import KeyChanges, ShardSets, StoredKeys, shard_sets, store_keys
 from lakebed.index.keys import KEY_INDEX, is_global, key_window, keys_are_indexed
-from lakebed.index.obliged import complete_groups, list_groups
+from lakebed.index.obliged import PlannedShards, find_groups, list_groups, planned_shards
 from lakebed.metadata.table import ROOT
 from lakebed.model.instant import InstantTime
 from lakebed.model.words import RECORD_KEY
@@ -101,21 +101,22 @@ def key_shards(state: TableState, *, shards_of_new: int) -> ShardSets | None:
     In a partitioned index, a new data partition gets `shards_of_new` shards.
     """
     config = state.config
-    if not keys_are_indexed((*config.metadata_partitions, *config.metadata_partitions_inflight)):
+    planned = planned_shards(state.storage, config, state.timeline)
+    if not keys_are_indexed((*config.metadata_partitions, *config.metadata_partitions_inflight, *planned)):
         return None
-    groups = _key_groups(state)
+    groups = _key_groups(state, planned.get(KEY_INDEX))
     if groups is None:
         return None
     is_partitioned, window = not is_global(state.definitions), key_window(state.definitions)
     return shard_sets(groups, is_partitioned=is_partitioned, shards_of_new=shards_of_new, window=window)
 
 
-def _key_groups(state: TableState) -> tuple[str, ...] | None:
+def _key_groups(state: TableState, planned: PlannedShards | None) -> tuple[str, ...] | None:
     """The shards of the record index; None while it is being built and some are missing."""
     if KEY_INDEX in state.config.metadata_partitions:
         return list_groups(state.storage, [KEY_INDEX])[KEY_INDEX]
     begun = {instant.requested_at for instant in list_instants(state.storage, state.config, ROOT)}
-    return complete_groups(state.storage, KEY_INDEX, begun)
+    return find_groups(state.storage, KEY_INDEX, begun, planned)
 
 
 def hidden_keys(scan: SliceTask, rows: pa.Table) -> KeyChanges:

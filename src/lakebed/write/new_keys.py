@@ -66,7 +66,7 @@ def check_new_keys(
     is_alone = all(i.requested_at in prepared.seen for i in section.timeline.commits())
     if prepared.new_keys is None or (is_alone and keys_are_indexed(section.config.metadata_partitions)):
         return
-    current = state.at(section.config, section.timeline)
+    current = state.at(section.config, section.timeline, section.metadata_timeline)
     metadata = find_key_index(current)
     if metadata is None:
         _check_dropped(current)

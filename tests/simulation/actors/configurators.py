@@ -28,7 +28,7 @@ def run_configurator(client: Client, delay_ms: int) -> None:
         with client.transactions.section() as section:
             _restore_config(client)
             partitions = [name for name in section.config.metadata_partitions if name != STATS]
-            if STATS not in section.config.metadata_partitions and client.dice.random() < 0.8:
+            if partitions and STATS not in section.config.metadata_partitions and client.dice.random() < 0.8:
                 _build(client, section)
                 partitions.append(STATS)
             changed = {**section.config.properties, "hoodie.table.metadata.partitions": ",".join(partitions)}

@@ -7,7 +7,7 @@ from lakebed.index.build import IndexRequest
 from lakebed.options import IndexOptions
 from lakebed.services.indexing.create import create_index
 from lakebed.services.indexing.drop import drop_index
-from lakebed.services.indexing.steps import settle
+from lakebed.services.indexing.plans import settle, settle_plans
 from lakebed.timeline.config import load_config
 
 from ..actor import Actor, register
@@ -41,10 +41,14 @@ def _create(client: Client, *, rebuild: bool) -> None:
 
 
 def _finish(client: Client) -> None:
-    """Completes indexing instants of indexes that are there, and clears away what is left of others."""
+    """Completes indexing instants of indexes that are there, and clears away what is left of others.
+
+    A plan that nobody runs may stay for ever; here, too, somebody must want to be rid of it.
+    """
     if client.setup.indexers and client.setup.keeps_metadata:
         with client.transactions.section() as section:
             settle(client.transactions, section)
+            settle_plans(section, unused=None)
 
 
 register(

@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from lakebed.engine.engines import map_bounded, map_tasks
 from lakebed.errors import InvalidInputError
-from lakebed.format.arrow import ArrowArray
+from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.record_index import RecordLocation, decode_entry_values
 from lakebed.format.parquet_footer import decode_parquet_footer
 from lakebed.index.build import IndexRequest, Scan, Scanner, Source, join_sorted
+from lakebed.index.foreign import GroupScans
 from lakebed.index.layout import ShardLayout, global_layout, partitioned_layout
 from lakebed.index.record.definition import ordering_numbers
 from lakebed.index.record.entries import KeyChanges, ShardSizing, key_entries, shard_count
@@ -106,6 +107,16 @@ def _scans(state: TableState, scan: Scanner, ordering: EntryOrdering | None = No
     if not state.latest_slices:  # A table without rows may have no schema yet.
         return ()
     return scan(state, [RECORD_KEY, *([ordering.field] if ordering is not None else [])])
+
+
+def changed_keys(scans: GroupScans, group: FileGroupId, ordering: EntryOrdering | None) -> tuple[pa.Table, ArrowArray]:
+    """What another engine's commit did to a file group: the new rows, keys and ordering values; the keys that left."""
+    columns = [RECORD_KEY, *([ordering.field] if ordering is not None else [])]
+    found = scans.before(group, columns), scans.after(group, columns)
+    nothing = pa.table({name: pa.array([], pa.string()) for name in columns})
+    before, after = (nothing if rows is None else rows for rows in found)
+    was, now = before[RECORD_KEY].combine_chunks(), after[RECORD_KEY].combine_chunks()
+    return after.filter(pc.invert(pc.is_in(now, was))), was.filter(pc.invert(pc.is_in(was, now)))
 
 
 @dataclass(frozen=True, slots=True)

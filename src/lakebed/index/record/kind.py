@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import pyarrow as pa
@@ -13,14 +14,22 @@ from lakebed.format.metadata.records import MetadataRecord
 from lakebed.index.build import Build, IndexRequest, Source
 from lakebed.index.change import MetadataChange
 from lakebed.index.check import Checked, Tally
+from lakebed.index.data_files import StoredFile
 from lakebed.index.facts import FileFacts
+from lakebed.index.foreign import GroupScans
 from lakebed.index.kind import IndexKind, Update
 from lakebed.index.layout import Planned, ShardLayout
 from lakebed.index.prune import Kept, NotUsed, Query, Slices
-from lakebed.index.record.build import key_source, plan_key_shards
+from lakebed.index.record.build import changed_keys, key_source, plan_key_shards
 from lakebed.index.record.check import check_record_index, check_unique
-from lakebed.index.record.definition import ask_ordering, derive_record_index, key_marks, record_index_definition
-from lakebed.index.record.entries import ShardSizing, shard_count
+from lakebed.index.record.definition import (
+    ask_ordering,
+    derive_record_index,
+    key_marks,
+    ordering_numbers,
+    record_index_definition,
+)
+from lakebed.index.record.entries import KeyChanges, ShardSizing, shard_count
 from lakebed.index.record.probe import RECORD_INDEX as PARTITION
 from lakebed.index.record.prune import prune_by_record_index
 from lakebed.index.record.writes import plan_record_index
@@ -30,6 +39,7 @@ from lakebed.metadata.shard_writes import ShardWrite
 from lakebed.model.config import TableConfig
 from lakebed.model.files import FileGroupId
 from lakebed.model.index import IndexDefinition, IndexWindow
+from lakebed.model.words import RECORD_KEY
 from lakebed.options import IndexOptions
 from lakebed.table import TableState
 
@@ -122,6 +132,26 @@ class RecordIndex(IndexKind):
         """Raises if a key that is new in a file group is also in another one."""
         check_unique(metadata, facts, replaced)
 
+    def complete_foreign(
+        self, facts: FileFacts, stored: StoredFile, definitions: Mapping[str, IndexDefinition], scans: GroupScans
+    ) -> FileFacts:
+        """Adds the keys that came into the file group, and those that left it."""
+        definition = definitions.get(PARTITION)
+        ordering = definition.ordering if definition is not None else None
+        group = FileGroupId(stored.partition, stored.file.file_id)
+        came, left = changed_keys(scans, group, ordering)
+        numbers = None if ordering is None else ordering_numbers(came, ordering)
+        return replace(facts, inserted_keys=came[RECORD_KEY].combine_chunks(), deleted_keys=left, ordering=numbers)
+
+    def find_hidden_keys(self, replaced: Iterable[FileGroupId], scans: GroupScans) -> tuple[KeyChanges, ...]:
+        """All keys of these file groups."""
+        found = ((group, scans.before(group, [RECORD_KEY])) for group in replaced)
+        return tuple(
+            KeyChanges(group.partition, group.file_id, deleted=rows[RECORD_KEY].combine_chunks())
+            for group, rows in found
+            if rows is not None
+        )
+
     def plan_definition(
         self, state: TableState, request: IndexRequest, options: IndexOptions, known: IndexDefinition | None
     ) -> IndexDefinition | None:
@@ -143,13 +173,8 @@ class RecordIndex(IndexKind):
         """Derives the definition from shards and entries; a window is lost."""
         return derive_record_index(state, self.merge)
 
-    def plan_build(self, build: Build) -> tuple[Sequence[str], Source]:
-        """As many shards as the keys need, and the keys of all rows."""
-        planned = self.plan_shards(build)
-        return planned.layout.file_ids, planned.source(planned.layout)
-
     def plan_shards(self, build: Build) -> Planned:
-        """Plans shards, and a source of entries for these or other shards."""
+        """As many shards as the keys need, and the keys of all rows."""
         definition, on_duplicate = build.definition, build.request.on_duplicate
         assert definition is not None
         layout, rows = plan_key_shards(build.state, build.request, definition, build.options)

@@ -90,7 +90,7 @@ def execute_clean(context: ServiceContext, instant: InstantTime) -> ServiceResul
 
 def state_in(context: ServiceContext, section: Section) -> TableState:
     """The table as it is under the lock."""
-    state = context.handle.state().at(section.config, section.timeline)
+    state = context.handle.state().at(section.config, section.timeline, section.metadata_timeline)
     if state.config.version != _WRITTEN_VERSION:
         raise UnsupportedTableError(
             f"table {state.config.name} has version {state.config.version}; lakebed runs table services on version 9",

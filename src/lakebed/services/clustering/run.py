@@ -76,7 +76,7 @@ def schedule_clustering(
 
     def make_plan(section: Section, instant: InstantTime) -> bytes | None:
         del instant
-        state = context.handle.state().at(section.config, section.timeline)
+        state = context.handle.state().at(section.config, section.timeline, section.metadata_timeline)
         check_writable(state)
         columns = select_columns(state.data_schema(state.latest), options.order_by, state.config.name)
         check_order(columns, options.order_by, options.layout)

@@ -29,7 +29,7 @@ def schedule_log_compaction(context: ServiceContext, options: LogCompactionOptio
     check_writable(before)
 
     def make_plan(section: Section, instant: InstantTime) -> bytes | None:
-        state = before.at(section.config, section.timeline)
+        state = before.at(section.config, section.timeline, section.metadata_timeline)
         slices = [
             each
             for each in slices_to_log_compact(state, section)

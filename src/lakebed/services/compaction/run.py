@@ -198,7 +198,7 @@ def _try_commit(
 
     def check(section: Section) -> None:
         context.transactions.executions.check_not_cancelled(instant)
-        now = current.at(section.config, section.timeline)
+        now = current.at(section.config, section.timeline, section.metadata_timeline)
         if now.data_schema(now.latest) != schema:
             raise _SchemaChangedError(
                 "the table schema changed during each commit attempt", hint="run the compaction again"
@@ -253,7 +253,7 @@ def schedule_compaction(
     def make_plan(section: Section, instant: InstantTime) -> bytes | None:
         if only_if_due and not is_due(section.timeline, instant, given):
             return None
-        state = before.at(section.config, section.timeline)
+        state = before.at(section.config, section.timeline, section.metadata_timeline)
         plan = plan_slices(state, slices_to_compact(state, section), instant)
         operations = choose_operations(plan.operations, given)
         return encode_compaction_plan(replace(plan, operations=operations)) if operations else None

@@ -15,7 +15,7 @@ from lakebed.errors import CorruptTableError, InvalidInputError
 from lakebed.index.keys import KEY_INDEX, sizing_of
 from lakebed.index.kinds import kind_of
 from lakebed.index.lost import lost_indexes
-from lakebed.metadata.files import FILES
+from lakebed.metadata.table import FILES
 from lakebed.model.words import Action, State
 from lakebed.options import parse_index_options, parse_write_options, storage_options, warn_of_unknown
 from lakebed.services.doctor.configuration import find_config_problems

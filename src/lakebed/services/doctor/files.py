@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from lakebed.metadata.files import FILES
+from lakebed.metadata.table import FILES
 from lakebed.services.doctor.finding import Finding, FindingKind, Remedy, some
 from lakebed.services.doctor.listing import FoundFile, ListedFiles
 from lakebed.services.doctor.look import Moment

@@ -8,7 +8,7 @@ from lakebed.index.check import IndexCheck
 from lakebed.index.keys import KEY_INDEX, ShardSizing
 from lakebed.index.kinds import named_partitions
 from lakebed.index.lost import has_lost_global_index, lost_indexes
-from lakebed.metadata.files import FILES
+from lakebed.metadata.table import FILES
 from lakebed.model.files import FileSlice
 from lakebed.services.doctor.finding import Finding, FindingKind, Remedy
 from lakebed.services.doctor.look import Definitions

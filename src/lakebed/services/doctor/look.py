@@ -33,6 +33,7 @@ from lakebed.timeline.config import BACKUP, PROPERTIES, decode_config
 from lakebed.timeline.timeline import list_instants, load_timeline
 from lakebed.transaction.heartbeats import FOLDER as HEARTBEATS
 from lakebed.transaction.heartbeats import Timing
+from lakebed.transaction.index_plans import PendingPlan
 from lakebed.transaction.leases import FOLDER as LEASES
 from lakebed.transaction.locks.file_system import LOCK_FILE as HUDI_LOCK_FILE
 from lakebed.transaction.locks.lease import LOCK_FILE as LEASE_FILE
@@ -105,15 +106,15 @@ class Locks:
 class Plans:
     """Plans of pending instants, by instant.
 
-    `targets` are those of rollbacks and restores, `groups` the numbers of file groups that services claim, `building`
-    the indexes that are not ready yet, `cleaned` the files that cleans will delete. `unreadable` has the problems of
-    plans that cannot be read.
+    `targets` are those of rollbacks and restores, `groups` the numbers of file groups that services claim, `builds`
+    the plans of indexes, `cleaned` the files that cleans will delete. `unreadable` has the problems of plans that
+    cannot be read.
     """
 
     targets: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, int] = field(default_factory=dict)
     removable: frozenset[str] = frozenset()
-    building: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    builds: Mapping[str, PendingPlan] = field(default_factory=dict)
     cleaned: frozenset[str] = frozenset()
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
@@ -242,7 +243,7 @@ def _metadata(state: TableState) -> tuple[MetadataTable | None, str | None]:
 def _plans(storage: Storage, config: TableConfig, pending: Iterable[Instant]) -> Plans:
     targets: dict[str, str] = {}
     groups: dict[str, int] = {}
-    building: dict[str, tuple[str, ...]] = {}
+    builds: dict[str, PendingPlan] = {}
     removable: set[str] = set()
     cleaned: set[str] = set()
     unreadable: dict[str, str] = {}
@@ -257,15 +258,13 @@ def _plans(storage: Storage, config: TableConfig, pending: Iterable[Instant]) ->
                 files = decode_clean_plan(storage.get(path), path=path).files
                 cleaned.update(path_of(partition, name) for partition, names in files.items() for name in names)
             elif instant.action is Action.INDEXING:
-                plan = decode_index_plan(storage.get(path), path=path)
-                ready = config.metadata_partitions
-                building[time] = tuple(p.partition for p in plan.partitions if p.partition not in ready)
+                builds[time] = PendingPlan(instant, decode_index_plan(storage.get(path), path=path))
             elif instant.action in SERVICES:
                 groups[time] = len(planned_groups(storage, config, instant))
                 removable.update([time] if can_be_removed(storage, config, instant) else [])
         except CorruptTableError as error:
             unreadable[time] = error.what
-    return Plans(targets, groups, frozenset(removable), building, frozenset(cleaned), unreadable)
+    return Plans(targets, groups, frozenset(removable), builds, frozenset(cleaned), unreadable)
 
 
 def path_of(partition: str, name: str) -> str:

@@ -33,11 +33,12 @@ def find_metadata_problems(look: Examination) -> Iterator[Finding]:
 
 
 def _unfinished(look: Examination) -> Iterator[Finding]:
-    """Findings about old pending instants: all work on the metadata table is done under the lock, so they are dead."""
+    """Findings about old pending instants of nobody: those of no write and of no index build."""
     known = {i.requested_at for i in look.state.timeline}
     for instant in look.metadata_timeline.pending():
         time = instant.requested_at
-        if time in known or not look.moment.is_dead(written_at(look.metadata_written, look.config, instant)):
+        is_owned = time in known or any(plan.owns(time) for plan in look.plans.builds.values())
+        if is_owned or not look.moment.is_dead(written_at(look.metadata_written, look.config, instant)):
             continue
         blocks = "compaction of the metadata table, which grows with every write"
         if instant.action in TAKEN_UP:

@@ -59,7 +59,7 @@ def _remedy(look: Examination, instant: Instant) -> tuple[str, Remedy, str]:
     if action is Action.SAVEPOINT:
         return "the savepoint was not finished", Remedy.CLEAR, "remove it; the write that it protects stays"
     if action is Action.INDEXING:
-        return _indexing(look, time)
+        return _indexing(look, instant)
     if action in SERVICES:
         return _service(look, instant)
     staged = look.leftovers.staged_bytes.get(time)
@@ -68,10 +68,14 @@ def _remedy(look: Examination, instant: Instant) -> tuple[str, Remedy, str]:
     return problem, Remedy.ROLL_BACK, "roll it back: delete its files, then the instant"
 
 
-def _indexing(look: Examination, time: str) -> tuple[str, Remedy, str]:
-    building = ", ".join(look.plans.building.get(time, ()))
+def _indexing(look: Examination, instant: Instant) -> tuple[str, Remedy, str]:
+    plan = look.plans.builds[instant.requested_at]
+    building = ", ".join(name for name in plan.partitions if name not in look.config.metadata_partitions)
     if not building:
         return "its indexes are ready, but it has not completed", Remedy.FINISH_INDEXING, "complete it"
+    if plan.is_own and instant.state is State.INFLIGHT:
+        problem = f"the process that built {building} is gone"
+        return problem, Remedy.ROLL_BACK, "take the build back: delete its files, then its plan"
     problem = f"{building} is being built, but no process seems to work on it"
     return problem, Remedy.BY_HAND, "let the engine that began it finish the index, or drop it there"
 

@@ -31,12 +31,12 @@ from lakebed.services.doctor.listing import (
     list_metadata_table_files,
 )
 from lakebed.services.doctor.look import Moment, by_name, look_at_config, look_at_leftovers, written_at
-from lakebed.services.indexing.create import fresh_state
 from lakebed.services.indexing.definitions import defined_state
 from lakebed.services.indexing.drop import drop_index
+from lakebed.services.indexing.plans import reclaim
 from lakebed.services.indexing.rebuild import build_index
 from lakebed.services.indexing.request import parse_request
-from lakebed.services.indexing.steps import settle
+from lakebed.services.indexing.steps import fresh_state
 from lakebed.services.restore import restore
 from lakebed.services.table_services import TableServices
 from lakebed.services.values import ServiceContext
@@ -161,11 +161,7 @@ def _finish_restore(surgery: Surgery, instant: str) -> None:
 
 def _roll_back(surgery: Surgery) -> None:
     surgery.transactions.rollbacks.run()
-
-
-def _finish_indexing(surgery: Surgery) -> None:
-    with surgery.transactions.section() as section:
-        settle(surgery.transactions, section)
+    reclaim(surgery.transactions)
 
 
 def _delete(surgery: Surgery) -> None:
@@ -252,7 +248,7 @@ _FOR_ALL: Mapping[Remedy, Callable[[Surgery], None]] = {
     Remedy.RESTORE_CONFIG: _restore_config,
     Remedy.RESTORE_DEFINITIONS: _restore_definitions,
     Remedy.ROLL_BACK: _roll_back,
-    Remedy.FINISH_INDEXING: _finish_indexing,
+    Remedy.FINISH_INDEXING: _roll_back,
     Remedy.DELETE: _delete,
     Remedy.CLEAR: _clear,
     Remedy.MAINTAIN: _maintain,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from lakebed.errors import InvalidInputError
 from lakebed.index.kinds import all_kinds, is_index_name, named_partitions
-from lakebed.metadata.files import FILES
-from lakebed.metadata.table import ROOT
-from lakebed.services.indexing.steps import clear_partition, set_ready, settle, store_definition
+from lakebed.metadata.table import FILES, ROOT
+from lakebed.services.indexing.plans import settle
+from lakebed.services.indexing.steps import clear_partition, set_ready, store_definition
 from lakebed.table.definitions import load_stored
 from lakebed.transaction.section import Section
 from lakebed.transaction.transactions import Transactions
@@ -18,7 +18,9 @@ def drop_index(transactions: Transactions, name: str) -> None:
     """Takes an index out of the table: its name, its definition, its files. What a crash leaves, a new call drops."""
     partition = named_partitions().get(name, name)
     with transactions.section() as section:
-        settle(transactions, section, partition)
+        taken_back = settle(transactions, section, partition)
+        if partition in taken_back:
+            return  # There was but a plan that nobody ran.
         _check(section, partition)
         config = section.config
         if partition in (*config.metadata_partitions, *config.metadata_partitions_inflight, *config.lost_partitions):

@@ -13,6 +13,7 @@ from lakebed.index.keys import KEY_INDEX
 from lakebed.index.kinds import kind_of, named_partitions
 from lakebed.metadata import MetadataTable
 from lakebed.model.index import IndexDefinition
+from lakebed.model.words import State
 from lakebed.observe import Logged, Observer
 from lakebed.options import parse_index_options
 from lakebed.services.indexing.drop import drop_index
@@ -21,9 +22,11 @@ from lakebed.services.indexing.request import parse_request
 from lakebed.services.indexing.validate import validate_index
 from lakebed.services.indexing.window import move_window
 from lakebed.table import TableHandle, TableState
+from lakebed.transaction.index_plans import pending_plans
 from lakebed.transaction.transactions import Transactions
 
-READY, BUILDING, BROKEN, UNFINISHED, STALE = "ready", "building", "broken", "unfinished", "stale"
+READY, SCHEDULED, BUILDING = "ready", "scheduled", "building"
+BROKEN, UNFINISHED, STALE = "broken", "unfinished", "stale"
 _LOGGED = Logged(logging.getLogger("lakebed.indexes"))
 
 
@@ -31,9 +34,10 @@ _LOGGED = Logged(logging.getLogger("lakebed.indexes"))
 class IndexInfo:
     """One index of a table; `shards` and `bytes` describe its files.
 
-    `state` is "ready"; "building", by another engine; "broken", if files are missing; "unfinished", if it is defined
-    but does not exist: a process died while building or resharding it, a restore dropped it, or another engine deleted
-    it; or "stale", if another engine has written that does not know the index. Rebuild it in the last three states.
+    `state` is "ready"; "scheduled", if nobody builds it yet; "building", also if its process died; "broken", if files
+    are missing; "unfinished", if it is defined but does not exist: a process died while resharding it, a
+    restore dropped it, or another engine deleted it; or "stale", if another engine has written that does not know the
+    index. Rebuild it in the last three states.
     """
 
     name: str
@@ -71,7 +75,9 @@ class Indexes:
         outside: str = "scan",
         observer: Observer = _LOGGED,
     ) -> IndexInfo:
-        """Builds an index from the table's rows. Other writers wait, unless a record index is rebuilt.
+        """Builds an index from the table's rows while others write; only for the list of files do they wait.
+
+        If the process dies, writers go on: the next call clears away what it left and builds the index.
 
         `kind` follows from the name, except for "record" (keys are unique in the table) and "record_partitioned"
         (unique in each partition). `on` names the columns of statistics, by default the first 32. The default of
@@ -146,18 +152,27 @@ class _Forgetting:
 def describe_indexes(state: TableState) -> Iterator[IndexInfo]:
     """All indexes of a table, ready or not; if the metadata table cannot be used, only those that do not exist."""
     metadata, definitions = state.metadata, state.definitions
-    ready, inflight = state.config.metadata_partitions, state.config.metadata_partitions_inflight
+    ready, planned = state.config.metadata_partitions, _planned(state)
     if isinstance(metadata, MetadataTable):
         for name in sorted(ready):
             definition = definitions.get(name)
             yield IndexInfo(
                 name, kind_of(name).describe(name, definition), _columns(definition), *_files(metadata, name)
             )
-        for name in sorted(inflight):
-            yield IndexInfo(name, kind_of(name).describe(name, definitions.get(name)), (), BUILDING, 0, 0)
-    for name in sorted({*definitions, *state.config.lost_partitions} - {*ready, *inflight}):
+        for name, how_far in sorted(planned.items()):
+            yield IndexInfo(name, kind_of(name).describe(name, definitions.get(name)), (), how_far, 0, 0)
+    for name in sorted({*definitions, *state.config.lost_partitions} - {*ready, *planned}):
         definition = definitions.get(name)
         yield IndexInfo(name, kind_of(name).describe(name, definition), _columns(definition), UNFINISHED, 0, 0)
+
+
+def _planned(state: TableState) -> dict[str, str]:
+    """The indexes that are being built or are to be, and which of the two."""
+    found = dict.fromkeys(state.config.metadata_partitions_inflight, BUILDING)
+    for plan in pending_plans(state.storage, state.config, state.timeline):
+        how_far = SCHEDULED if plan.instant.state is State.REQUESTED else BUILDING
+        found = {**dict.fromkeys(plan.partitions, how_far), **found}
+    return {name: how_far for name, how_far in found.items() if name not in state.config.metadata_partitions}
 
 
 def _files(metadata: MetadataTable, name: str) -> tuple[str, int, int]:

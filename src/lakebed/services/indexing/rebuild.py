@@ -18,9 +18,9 @@ from lakebed.index.stored import StoredIndex
 from lakebed.metadata import MetadataTable
 from lakebed.observe import SILENT, Observer
 from lakebed.options import IndexOptions
-from lakebed.services.indexing.create import check_request, create_index, plan_definition
+from lakebed.services.indexing.create import create_index
 from lakebed.services.indexing.renew import Renewal, renew_locked, renew_online
-from lakebed.services.indexing.request import check_shards
+from lakebed.services.indexing.request import check_request, check_shards, plan_definition
 from lakebed.services.indexing.scans import scan_table
 from lakebed.table import TableState
 from lakebed.transaction.transactions import Transactions

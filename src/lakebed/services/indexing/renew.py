@@ -44,15 +44,14 @@ from lakebed.model.commit import WriteStat
 from lakebed.model.instant import InstantTime
 from lakebed.observe import SILENT, Meter, Observer
 from lakebed.services.indexing.changes import ChangeReader, Seen, find_changes, is_contested
-from lakebed.services.indexing.create import fresh_state
+from lakebed.services.indexing.plans import note_indexing, settle
 from lakebed.services.indexing.staging import StagedShard, Staging, store_staged
 from lakebed.services.indexing.steps import (
     clear_partition,
     complete_commit,
     delta_commit,
-    note_indexing,
+    fresh_state,
     set_ready,
-    settle,
     stored_definitions,
 )
 from lakebed.table import TableState
@@ -245,7 +244,7 @@ def _publish(
     ready = section.config.metadata_partitions
     instant = section.next_time()
     try:
-        with delta_commit(section, instant) as ticket:
+        with delta_commit(section, instant) as (ticket, _):
             stats = _store(section, copy, old, layout, instant) + _store_added(section, old, instant, added)
             complete_commit(section, ticket, instant, stats, extra)
     except CommitUnknownError:

@@ -1,4 +1,4 @@
-"""Parses and checks the arguments of `indexes.create` before anything is read."""
+"""What index was asked for: the arguments of `indexes.create`, and what a table makes of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from lakebed.errors import InvalidInputError, UnsupportedTableError
 from lakebed.index.build import IndexRequest
 from lakebed.index.kinds import all_kinds, kind_of, named_partitions
 from lakebed.index.names import other_names
-from lakebed.model.index import OUTSIDE
+from lakebed.model.index import OUTSIDE, IndexDefinition
+from lakebed.options import IndexOptions
+from lakebed.table import TableState
 
+_WRITTEN_VERSION = 9
 _SHARDS_MAX = 10_000
 """Maximum number of shards of an index."""
 
@@ -67,3 +70,35 @@ def check_shards(shards: int | None) -> None:
     """Raises InvalidInputError if an index cannot have that number of shards."""
     if shards is not None and not 1 <= shards <= _SHARDS_MAX:
         raise InvalidInputError(f"an index cannot have {shards} shards", hint=f"use a number from 1 to {_SHARDS_MAX}")
+
+
+def check_request(state: TableState, request: IndexRequest) -> None:
+    """Raises for an index that the table cannot have, or has."""
+    config = state.config
+    if config.version != _WRITTEN_VERSION:
+        raise UnsupportedTableError(
+            f"table {config.name} has version {config.version}; lakebed builds indexes for version {_WRITTEN_VERSION}",
+            hint="upgrade it with Apache Hudi 1.2: call upgrade_table(table => 't', to_version => 'NINE')",
+        )
+    if request.partition in config.metadata_partitions and not request.rebuild:
+        raise InvalidInputError(
+            f"table {config.name} already has the index {request.partition}",
+            hint="pass rebuild=True to rebuild it from the rows",
+        )
+    kind_of(request.partition).check_request(state, request)
+
+
+def plan_definition(state: TableState, request: IndexRequest, options: IndexOptions) -> IndexDefinition | None:
+    """What index.json is to say of an index; None if nothing."""
+    known = state.definitions.get(request.partition) if request.keeps else None
+    known = known.as_finished() if known is not None else None
+    return kind_of(request.partition).plan_definition(state, request, options, known)
+
+
+def resting_on(partition: str) -> tuple[str, ...]:
+    """Indexes that are made of the entries of another one, and are rebuilt with it.
+
+    Its columns may be others than before: of a new one, statistics of partitions would have what later writes add, and
+    lack the rows that are there; of one that it does not have any more, nobody would keep them up to date.
+    """
+    return tuple(kind.partition for kind in all_kinds() if kind.made_of == partition)

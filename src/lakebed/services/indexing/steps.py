@@ -11,26 +11,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 
-from lakebed.errors import CommitUnknownError, InvalidInputError, LockUnavailableError
+from lakebed.errors import CommitUnknownError, LockUnavailableError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.index_definitions import decode_index_definitions, encode_index_definitions
 from lakebed.format.metadata.keys import group_index
-from lakebed.format.timeline.metadata import decode_index_plan, encode_commit, encode_index_commit, encode_index_plan
+from lakebed.format.timeline.metadata import encode_commit
 from lakebed.metadata.bootstrap import reserved_instant
 from lakebed.metadata.table import BUILD_OPERATION, ROOT
-from lakebed.model.commit import CommitMetadata, IndexedPartition, IndexPlan, WriteStat, stats_by_partition
-from lakebed.model.config import LOST_PARTITIONS
+from lakebed.model.commit import CommitMetadata, WriteStat, stats_by_partition
+from lakebed.model.config import INDEX_CHANGES, LOST_PARTITIONS
 from lakebed.model.index import IndexDefinition
-from lakebed.model.instant import Instant, InstantTime, is_reserved
+from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
-from lakebed.storage import Outcome, Ticket
-from lakebed.storage.confirm import delete_file, replace_shared_file
+from lakebed.storage import Outcome, Storage, Ticket
+from lakebed.storage.confirm import delete_file, swap_shared_file
+from lakebed.table import TableState
 from lakebed.table.definitions import load_stored
 from lakebed.timeline import Archive
 from lakebed.transaction.config import change_config
 from lakebed.transaction.rollback import undo_metadata
-from lakebed.transaction.section import Section, end_tickets, revoke_tickets
-from lakebed.transaction.transactions import Transactions
+from lakebed.transaction.section import Section, end_tickets, lost_lock, revoke_tickets
 
 _READY, _INFLIGHT = "hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight"
 _OWN = "lakebed.metadata.partitions"
@@ -39,42 +39,9 @@ _CHECKSUM = re.compile(r"\A\.(.+)\.crc\Z", re.DOTALL)
 """Hadoop's name for the checksum of a file, which it keeps beside it on local disks."""
 
 
-def settle(transactions: Transactions, section: Section, partition: str | None = None) -> None:
-    """Clears away what dead processes left in the metadata table.
-
-    Raises while the index of that `partition` is being built elsewhere; without one, while any index is.
-    """
-    section.check_no_restore()
-    transactions.rollbacks.sweep(section)
-    unfinished = finish_indexings(section)
-    for instant, waiting in unfinished:
-        if partition is not None and waiting and partition not in waiting:
-            continue
-        raise InvalidInputError(
-            f"{', '.join(sorted(waiting)) or 'an index'} is being built since {instant}",
-            hint="let the engine that began it finish or drop it, then run the call again",
-        )
-
-
-def finish_indexings(section: Section) -> list[tuple[InstantTime, frozenset[str]]]:
-    """Completes pending indexing instants whose indexes are all ready; the others, and what they wait for."""
-    _end_last_tickets(section)
-    found = []
-    for instant in [i.requested_at for i in section.timeline.pending() if i.action is Action.INDEXING]:
-        waiting = _finish_indexing(section, instant)
-        if waiting is not None:
-            found.append((instant, waiting))
-    return found
-
-
-def _end_last_tickets(section: Section) -> None:
-    """Ends tickets that a process left which died just after an instant had completed, or before it was requested."""
-    noted = [i for i in section.timeline.completed() if i.action is Action.INDEXING]
-    built = [i for i in section.metadata_timeline.completed() if is_reserved(i.requested_at)]
-    for done in (*noted[-1:], *built[-1:]):
-        end_tickets(section.ports, done.requested_at)
-    if section.config.metadata_partitions:
-        end_tickets(section.ports, next_reserved(section))
+def fresh_state(table: TableState, section: Section) -> TableState:
+    """The table as the section sees it, with its metadata table whatever the options of reads say."""
+    return table.afresh(section.config, section.timeline)
 
 
 def next_reserved(section: Section) -> InstantTime:
@@ -86,17 +53,18 @@ def next_reserved(section: Section) -> InstantTime:
 
 
 @contextmanager
-def delta_commit(section: Section, instant: InstantTime) -> Iterator[Ticket]:
+def delta_commit(section: Section, instant: InstantTime) -> Iterator[tuple[Ticket, Storage]]:
     """A delta commit of the metadata table, in flight until `complete_commit`; undone if what is done in it fails.
 
-    It has no twin on the table: if this process dies, the next writer undoes it.
+    Its files are created through the store that comes with its ticket: once it is undone, another one may have its
+    instant, and late files would count in that. It has no twin on the table: if this process dies, the next writer
+    undoes it.
     """
-    revoke_tickets(section.ports, instant)
-    ticket = section.open_ticket(instant)
+    ticket = section.take_on(instant)
     for state in (State.REQUESTED, State.INFLIGHT):
         section.add(Instant(instant, Action.DELTA_COMMIT, state), root=ROOT)
     try:
-        yield ticket
+        yield ticket, section.fenced(ticket)
     except CommitUnknownError:
         raise  # It may have taken place: nothing may be deleted.
     except Exception:
@@ -111,16 +79,7 @@ def complete_commit(
     """Publishes a delta commit of the metadata table that wrote base files of one partition."""
     metadata = CommitMetadata(stats_by_partition(stats), operation=BUILD_OPERATION, extra_metadata=extra)
     done = Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, section.next_time())
-    _publish(section, ticket, done, encode_commit(metadata, replace=False), ROOT)
-
-
-def note_indexing(section: Section, mdt_partition: str) -> None:
-    """Tells the table's timeline of an index that is ready, as Apache Hudi's CREATE INDEX does: readers look again."""
-    commits = section.timeline.commits()
-    plan = IndexPlan((IndexedPartition(mdt_partition, commits[-1].requested_at if commits else ""),))
-    instant = section.next_time()
-    section.request(Instant(instant, Action.INDEXING, State.REQUESTED), encode_index_plan(plan))
-    _complete_indexing(section, instant, plan)
+    publish(section, ticket, done, encode_commit(metadata, replace=False), ROOT)
 
 
 def set_ready(section: Section, partitions: Iterable[str], *, dropped: Iterable[str] = ()) -> None:
@@ -141,10 +100,25 @@ def set_ready(section: Section, partitions: Iterable[str], *, dropped: Iterable[
     }
     if own or section.config.own_partitions:
         changes[_OWN] = ",".join(name for name in names if name in own)
+    if not {*section.config.metadata_partitions} <= {*names}:
+        changes[INDEX_CHANGES] = str(section.config.index_changes + 1)
     lost = {*section.config.metadata_partitions, *section.config.lost_partitions} - {*names, *gone}
     if lost or section.config.properties.get(LOST_PARTITIONS):
         changes[LOST_PARTITIONS] = ",".join(sorted(lost))
     change_config(section, changes)
+
+
+def set_building(section: Section, partition: str, *, building: bool) -> None:
+    """Marks a partition of the metadata table as being built, or takes the mark away.
+
+    Of an index for lakebed alone, other engines are not told: writers of ours know of it by its plan.
+    """
+    names = [name for name in section.config.metadata_partitions_inflight if name != partition]
+    definition = stored_definitions(section).get(partition)
+    if building and (definition is None or definition.window is None):
+        names.append(partition)
+    if names != [*section.config.metadata_partitions_inflight]:
+        change_config(section, {_INFLIGHT: ",".join(names)})
 
 
 def stored_definitions(section: Section) -> dict[str, IndexDefinition]:
@@ -155,18 +129,15 @@ def stored_definitions(section: Section) -> dict[str, IndexDefinition]:
 def store_definition(section: Section, name: str, definition: IndexDefinition | None) -> None:
     """Puts the definition of an index into index.json, or takes it out."""
     path, storage = section.config.index_definitions_path, section.ports.storage
+    written = storage.find_with_etag(path)
     after = {key: value for key, value in stored_definitions(section).items() if key != name}
     if definition is not None:
         after[name] = definition
-    if after != _written_definitions(section):
-        section.check_lease()
-        replace_shared_file(storage, path, encode_index_definitions(after))
-
-
-def _written_definitions(section: Section) -> dict[str, IndexDefinition]:
-    path = section.config.index_definitions_path
-    stored = section.ports.storage.find(path)
-    return {} if stored is None else decode_index_definitions(stored, path=path)
+    if after == ({} if written is None else decode_index_definitions(written[0], path=path)):
+        return
+    section.check_lease()
+    if not swap_shared_file(storage, path, encode_index_definitions(after), None if written is None else written[1]):
+        raise lost_lock(section.ports)
 
 
 def clear_partition(section: Section, mdt_partition: str, keep: InstantTime | None = None) -> None:
@@ -187,27 +158,8 @@ def clear_partition(section: Section, mdt_partition: str, keep: InstantTime | No
         delete_file(storage, path)
 
 
-def _finish_indexing(section: Section, instant: InstantTime) -> frozenset[str] | None:
-    """A pending instant whose indexes are all ready lacks but its end; any other is someone's work: what it lacks."""
-    path = section.path(Instant(instant, Action.INDEXING, State.REQUESTED))
-    plan = decode_index_plan(section.ports.storage.get(path), path=path)
-    waiting = frozenset(p.partition for p in plan.partitions) - set(section.config.metadata_partitions)
-    if waiting or section.heartbeats.get(instant, False):
-        return waiting
-    _complete_indexing(section, instant, plan)
-    return None
-
-
-def _complete_indexing(section: Section, instant: InstantTime, plan: IndexPlan) -> None:
-    inflight = Instant(instant, Action.INDEXING, State.INFLIGHT)
-    if inflight not in section.timeline.pending():
-        section.add(inflight)
-    ticket = section.open_ticket(instant)
-    done = Instant(instant, Action.INDEXING, State.COMPLETED, section.next_time())
-    _publish(section, ticket, done, encode_index_commit(plan), "")
-
-
-def _publish(section: Section, ticket: Ticket, done: Instant, data: bytes, root: str) -> None:
+def publish(section: Section, ticket: Ticket, done: Instant, data: bytes, root: str) -> None:
+    """Publishes a completed instant of index work and ends its tickets; raises unless that is certain."""
     outcome = section.complete(ticket, done, data, root)
     if outcome is Outcome.UNKNOWN:
         raise CommitUnknownError(

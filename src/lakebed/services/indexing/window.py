@@ -17,8 +17,8 @@ from lakebed.format.metadata.keys import data_partition_of_group
 from lakebed.index.keys import KEY_INDEX
 from lakebed.metadata.table import ROOT
 from lakebed.model.index import WINDOW_FIRST, IndexWindow
-from lakebed.services.indexing.create import fresh_state
-from lakebed.services.indexing.steps import note_indexing, settle, store_definition
+from lakebed.services.indexing.plans import note_indexing, settle
+from lakebed.services.indexing.steps import fresh_state, store_definition
 from lakebed.storage.confirm import delete_file
 from lakebed.table import TableState
 from lakebed.transaction.section import Section

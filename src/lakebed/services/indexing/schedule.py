@@ -1,0 +1,156 @@
+"""Putting an index build on the timeline: one section, after which every commit of lakebed keeps the index up to date.
+
+    1  leftovers           of dead builds are cleared away; an index that is rebuilt is taken out of the configuration
+    2  delta commit k      of the metadata table, a reserved instant: requested and in flight
+    3  shards              empty, all of them
+    4  definition          index.json
+    5  plan x              names the index, k and the number of shards: from here on writers owe it their entries
+
+A crash before 5 leaves a delta commit without an owner, which the next writer undoes. After it there is a plan that
+nobody runs: it is taken back when the index is created again or dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lakebed.format.timeline.metadata import encode_index_plan
+from lakebed.index.build import Build, IndexRequest, Scanner
+from lakebed.index.kinds import kind_of
+from lakebed.index.layout import Planned
+from lakebed.metadata.bootstrap import create_shards
+from lakebed.metadata.shard_writes import SHARD_CODEC, ShardCodec
+from lakebed.metadata.table import ROOT
+from lakebed.model.commit import IndexedPartition, IndexPlan
+from lakebed.model.index import IndexDefinition
+from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.words import Action, State
+from lakebed.observe import SILENT, Observer
+from lakebed.options import IndexOptions
+from lakebed.services.indexing.plans import settle
+from lakebed.services.indexing.request import check_request, plan_definition, resting_on
+from lakebed.services.indexing.scans import scan_table
+from lakebed.services.indexing.steps import (
+    clear_partition,
+    fresh_state,
+    next_reserved,
+    set_building,
+    set_ready,
+    store_definition,
+)
+from lakebed.table import TableState
+from lakebed.timeline import Timeline
+from lakebed.transaction.attempt import Attempt, begin_attempt, put_in_flight
+from lakebed.transaction.heartbeats import Heartbeat
+from lakebed.transaction.index_plans import BUILD, SHARDS, PendingPlan
+from lakebed.transaction.leases import start_lease
+from lakebed.transaction.section import Section
+from lakebed.transaction.times import format_time, timeline_zone
+from lakebed.transaction.transactions import Transactions
+
+
+@dataclass(frozen=True, slots=True)
+class IndexWork:
+    """What it takes to build an index of a table; `codec` makes files of the metadata table, `scan` reads rows."""
+
+    transactions: Transactions
+    table: TableState
+    options: IndexOptions
+    observer: Observer = SILENT
+    codec: ShardCodec = SHARD_CODEC
+    scan: Scanner = scan_table
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A build in flight: its plan, what it is built from and into, and the lease on the snapshot that it reads."""
+
+    attempt: Attempt
+    plan: PendingPlan
+    request: IndexRequest
+    definition: IndexDefinition | None
+    state: TableState
+    planned: Planned
+    lease: Heartbeat
+
+    @property
+    def build(self) -> InstantTime:
+        """The delta commit of the metadata table that builds the partition."""
+        instant = self.plan.build_of(self.request.partition)
+        assert instant is not None
+        return instant
+
+
+def begin_build(work: IndexWork, request: IndexRequest) -> Begun:
+    """Plans a build and puts it in flight."""
+    with work.transactions.section() as section:
+        settle(work.transactions, section, request.partition)
+        state = fresh_state(work.table, section)
+        check_request(state, request)
+        definition = plan_definition(state, request, work.options)
+        planned = kind_of(request.partition).plan_shards(Build(state, request, definition, work.options, work.scan))
+        attempt = begin_attempt(section, Action.INDEXING)
+        with _left_on_failure(section, attempt):
+            section.take_on(attempt.instant, own=attempt.ticket)
+            section.fence(attempt.ticket)
+            plan = _schedule(section, attempt, request, definition, planned.layout.file_ids)
+            put_in_flight(section, attempt)
+            section.ports.at("index.D6")
+            set_building(section, request.partition, building=True)
+            newest = section.timeline.last_completed_at or attempt.instant
+            lease = start_lease(section.ports, section.timing, newest)
+    return Begun(attempt, plan, request, definition, state, planned, lease)
+
+
+@contextmanager
+def _left_on_failure(section: Section, attempt: Attempt) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        attempt.leave(section.ports)
+        raise
+
+
+def _schedule(
+    section: Section,
+    attempt: Attempt,
+    request: IndexRequest,
+    definition: IndexDefinition | None,
+    file_ids: Sequence[str],
+) -> PendingPlan:
+    partition = request.partition
+    _take_out(section, (partition, *resting_on(partition)))
+    clear_partition(section, partition)
+    section.ports.at("index.D3")
+    build = next_reserved(section)
+    for state in (State.REQUESTED, State.INFLIGHT):
+        section.add(Instant(build, Action.DELTA_COMMIT, state), root=ROOT)
+    date = format_time(section.ports.clock.now_ms(), timeline_zone(section.config))
+    create_shards(section.files, partition, file_ids, instant=build, date=date)
+    section.ports.at("index.D4")
+    if definition is not None:
+        is_new = partition not in section.config.lost_partitions
+        store_definition(section, partition, definition.as_unfinished() if is_new else definition)
+    section.ports.at("index.D5")
+    said = {SHARDS: str(len(file_ids)), BUILD: str(build)}
+    plan = IndexPlan((IndexedPartition(partition, _newest_of_prefix(section.timeline), said),))
+    requested = attempt.in_state(State.REQUESTED)
+    section.request(requested, encode_index_plan(plan), attempt.ticket)
+    return PendingPlan(requested, plan)
+
+
+def _newest_of_prefix(timeline: Timeline) -> str:
+    """The newest write before which every write has completed; none if there is no such write."""
+    pending = [i.requested_at for i in timeline.pending() if i.action.when_completed.changes_data]
+    done = (i.requested_at for i in timeline.commits() if not pending or i.requested_at < min(pending))
+    return max(done, default="")
+
+
+def _take_out(section: Section, partitions: Collection[str]) -> None:
+    """Before its first file goes the configuration must not name an index, not even as one that is being built."""
+    config = section.config
+    if not {*config.metadata_partitions, *config.metadata_partitions_inflight}.isdisjoint(partitions):
+        unbuilt = [name for name in partitions if name not in config.metadata_partitions]
+        set_ready(section, [name for name in config.metadata_partitions if name not in partitions], dropped=unbuilt)
