@@ -21,6 +21,8 @@ LOST_PARTITIONS = "lakebed.metadata.partitions.lost"
 """The property that lists metadata-table partitions which the table has lost."""
 INDEX_CHANGES = "lakebed.metadata.changes"
 """The property that counts how often metadata-table partitions ceased to be ready: dropped, or to be built again."""
+INDEX_BUILDS = "lakebed.metadata.builds"
+"""The property with the least number that no build of a metadata-table partition has used."""
 
 # The merge modes of the payload classes of versions 6 and 8.
 _PAYLOAD_MERGE_MODES = {
@@ -188,6 +190,11 @@ class TableConfig:
     def index_changes(self) -> int:
         """How often partitions ceased to be ready, if only for a moment: their files may be others than before."""
         return self._int(INDEX_CHANGES) if INDEX_CHANGES in self.properties else 0
+
+    @cached_property
+    def index_builds(self) -> int:
+        """The least number that no build of a partition has used, as far as lakebed noted it."""
+        return self._int(INDEX_BUILDS) if INDEX_BUILDS in self.properties else 0
 
     @cached_property
     def metadata_partitions_inflight(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,13 +52,14 @@ T = TypeVar("T")
 class ObjectStorage:
     """Storage under one prefix of a bucket or container."""
 
-    __slots__ = ("_options", "_stores", "counts", "url")
+    __slots__ = ("_options", "_publishing", "_stores", "counts", "url")
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self.url = url
         self.counts = RequestCounts()
         self._options = dict(options)
         self._stores = open_stores(url, options)
+        self._publishing = threading.Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
         return ObjectStorage, (self.url, self._options)
@@ -167,17 +169,19 @@ class ObjectStorage:
         """Stages in the ticket's object, then has the store copy it to a free name.
 
         Staging is a compare-and-swap, so that a deleted ticket does not come back; the copy fails without its source.
+        Threads take turns, because a ticket has one object.
         """
         checked_path(final)
-        described = self._describe(ticket.path)
-        if described is None:
-            return Outcome.REFUSED
-        outcome = self.replace(ticket.path, data, etag=self._known_etag(described))
-        if outcome is not Outcome.DONE:
-            return outcome
-        self.counts.add("creates")
-        copy = self._stores.once.copy
-        return _outcome(final, lambda: copy(ticket.path, final, overwrite=False), absent=Outcome.REFUSED)
+        with self._publishing:
+            described = self._describe(ticket.path)
+            if described is None:
+                return Outcome.REFUSED
+            outcome = self.replace(ticket.path, data, etag=self._known_etag(described))
+            if outcome is not Outcome.DONE:
+                return outcome
+            self.counts.add("creates")
+            copy = self._stores.once.copy
+            return _outcome(final, lambda: copy(ticket.path, final, overwrite=False), absent=Outcome.REFUSED)
 
     def revoke(self, ticket: Ticket, *, in_use: bool = True) -> Outcome:
         """Deletes the ticket's object; if it may be in use, waits for copies that the store has already accepted."""

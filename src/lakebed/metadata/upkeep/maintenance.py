@@ -224,9 +224,11 @@ def _execute_compaction(section: Section, upkeep: Upkeep, pending: Instant, plan
     ports, instant = section.ports, pending.requested_at
     ticket = _begin_attempt(section, pending, plan)
     created_ms = ports.clock.now_ms()
+    # A late file would count in an index that was built again since: the attempt after this one leaves that out.
+    files = section.fenced(ticket)
     tasks = [
         _ShardTask(
-            ports.storage,
+            files,
             slice_of(operation),
             instant,
             number,

@@ -124,13 +124,15 @@ def _publish(section: Section, begun: Begun, stats: tuple[WriteStat, ...]) -> Ou
 
 
 def _give_up(work: IndexWork, begun: Begun) -> None:
-    """Takes back what was built, unless the index is there; if that fails, the next process does it at once."""
+    """Takes back what was built, unless the index is there; if that fails, the next process does it."""
     attempt = begun.attempt
-    with suppress(LakebedError), work.transactions.section() as section:
-        plan = next((p for p in plans_of(section) if p.instant.requested_at == attempt.instant), None)
-        if plan is not None and attempt.heartbeat.is_certain():
-            abort(section, plan)
-    attempt.leave(work.transactions.ports)
+    attempt.heartbeat.rest()
+    with suppress(LakebedError):
+        with work.transactions.section() as section:
+            plan = next((p for p in plans_of(section) if p.instant.requested_at == attempt.instant), None)
+            if plan is not None and attempt.heartbeat.is_certain():
+                abort(section, plan)
+        attempt.leave(work.transactions.ports)
 
 
 class _TicketFiles:

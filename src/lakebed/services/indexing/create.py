@@ -32,11 +32,12 @@ from lakebed.services.indexing.plans import note_indexing, settle
 from lakebed.services.indexing.request import check_request, resting_on
 from lakebed.services.indexing.schedule import IndexWork
 from lakebed.services.indexing.steps import (
+    check_no_rollback,
     clear_partition,
     complete_commit,
     delta_commit,
     fresh_state,
-    next_reserved,
+    reserve_build,
     set_ready,
     stored_definitions,
 )
@@ -74,6 +75,7 @@ def build_files(work: IndexWork, request: IndexRequest) -> None:
     """Builds the list of files, also as what an index that was asked for rests on. Writers wait."""
     with work.transactions.section() as section:
         settle(work.transactions, section)
+        check_no_rollback(section)
         state = fresh_state(work.table, section)
         check_request(state, request)
         observer = work.observer if request.partition == FILES else SILENT
@@ -108,7 +110,7 @@ def _store_files(
     section: Section, file_ids: Sequence[str], source: Source, observer: Observer, codec: ShardCodec
 ) -> None:
     """Steps 2 to 4."""
-    now, instant = section.ports.clock.now_ms(), next_reserved(section)
+    now, instant = section.ports.clock.now_ms(), reserve_build(section)
     with delta_commit(section, instant) as (ticket, storage):
         create_shards(storage, FILES, file_ids, instant=instant, date=format_time(now, timeline_zone(section.config)))
         meter = Meter(FILES, source.pieces * source.passes + len(file_ids), observer)

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.format.timeline.metadata import encode_index_commit, encode_index_plan
+from lakebed.metadata.bootstrap import reserved_instant
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import IndexedPartition, IndexPlan
 from lakebed.model.instant import Instant, InstantTime, is_reserved
 from lakebed.model.words import Action, State
 from lakebed.services.indexing.steps import (
     clear_partition,
-    next_reserved,
     publish,
     set_building,
     store_definition,
@@ -106,7 +106,8 @@ def reclaim(transactions: Transactions) -> tuple[InstantTime, ...]:
 def abort(section: Section, plan: PendingPlan) -> None:
     """Takes a build back: first nobody can publish it any more, then its files go, last of all the plan.
 
-    Whoever finds half of this goes on with it: the plan is there as long as anything of the build is.
+    Whoever finds half of this goes on with it: the plan is there as long as anything of the build is, and so is its
+    heartbeat, dead.
     """
     instant = plan.instant.requested_at
     section.ports.at("index.abort")
@@ -118,6 +119,9 @@ def abort(section: Section, plan: PendingPlan) -> None:
     if not _unready(section, plan):
         complete_plan(section, plan)
         return
+    # From here on its process cannot complete it, even if it is alive and finds the lock free in the midst of this.
+    section.check_lease()
+    section.remove(Instant(instant, Action.INDEXING, State.INFLIGHT))
     defined = stored_definitions(section)
     for partition in sorted(_unready(section, plan)):
         set_building(section, partition, building=False)
@@ -162,10 +166,14 @@ def _unready(section: Section, plan: PendingPlan) -> frozenset[str]:
 
 
 def _is_dead(section: Section, plan: PendingPlan) -> bool:
-    """Whether a build was begun whose process is dead, or half taken back."""
+    """Whether a process died that built it or was about to, or that took it back.
+
+    Whoever only plans a build takes the heartbeat of the plan away.
+    """
     builds = {plan.build_of(partition) for partition in _unready(section, plan)}
     begun = {i.requested_at for i in section.metadata_timeline}
-    return plan.instant.state is State.INFLIGHT or not builds <= begun
+    is_begun = plan.instant.state is State.INFLIGHT or plan.instant.requested_at in section.heartbeats
+    return is_begun or not builds <= begun
 
 
 def _end_last_tickets(section: Section) -> None:
@@ -174,5 +182,5 @@ def _end_last_tickets(section: Section) -> None:
     built = [i for i in section.metadata_timeline.completed() if is_reserved(i.requested_at)]
     for done in (*noted[-1:], *built[-1:]):
         end_tickets(section.ports, done.requested_at)
-    if section.config.metadata_partitions:
-        end_tickets(section.ports, next_reserved(section))
+    if section.config.index_builds:
+        end_tickets(section.ports, reserved_instant(section.config.index_builds - 1))

@@ -13,9 +13,10 @@ nobody runs: it is taken back when the index is created again or dropped.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from lakebed.errors import LakebedError
 from lakebed.format.timeline.metadata import encode_index_plan
 from lakebed.index.build import Build, IndexRequest, Scanner
 from lakebed.index.kinds import kind_of
@@ -29,13 +30,14 @@ from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.observe import SILENT, Observer
 from lakebed.options import IndexOptions
-from lakebed.services.indexing.plans import settle
+from lakebed.services.indexing.plans import abort, settle
 from lakebed.services.indexing.request import check_request, plan_definition, resting_on
 from lakebed.services.indexing.scans import scan_table
 from lakebed.services.indexing.steps import (
+    check_no_rollback,
     clear_partition,
     fresh_state,
-    next_reserved,
+    reserve_build,
     set_building,
     set_ready,
     store_definition,
@@ -44,7 +46,7 @@ from lakebed.table import TableState
 from lakebed.timeline import Timeline
 from lakebed.transaction.attempt import Attempt, begin_attempt, put_in_flight
 from lakebed.transaction.heartbeats import Heartbeat
-from lakebed.transaction.index_plans import BUILD, SHARDS, PendingPlan
+from lakebed.transaction.index_plans import BUILD, SHARDS, PendingPlan, plans_of
 from lakebed.transaction.leases import start_lease
 from lakebed.transaction.section import Section
 from lakebed.transaction.times import format_time, timeline_zone
@@ -87,12 +89,13 @@ def begin_build(work: IndexWork, request: IndexRequest) -> Begun:
     """Plans a build and puts it in flight."""
     with work.transactions.section() as section:
         settle(work.transactions, section, request.partition)
+        check_no_rollback(section)
         state = fresh_state(work.table, section)
         check_request(state, request)
         definition = plan_definition(state, request, work.options)
         planned = kind_of(request.partition).plan_shards(Build(state, request, definition, work.options, work.scan))
         attempt = begin_attempt(section, Action.INDEXING)
-        with _left_on_failure(section, attempt):
+        with _taken_back_on_failure(section, attempt):
             section.take_on(attempt.instant, own=attempt.ticket)
             section.fence(attempt.ticket)
             plan = _schedule(section, attempt, request, definition, planned.layout.file_ids)
@@ -105,11 +108,16 @@ def begin_build(work: IndexWork, request: IndexRequest) -> Begun:
 
 
 @contextmanager
-def _left_on_failure(section: Section, attempt: Attempt) -> Iterator[None]:
+def _taken_back_on_failure(section: Section, attempt: Attempt) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        attempt.leave(section.ports)
+        attempt.heartbeat.rest()
+        with suppress(LakebedError):
+            for plan in plans_of(section):
+                if plan.instant.requested_at == attempt.instant:
+                    abort(section, plan)
+            attempt.leave(section.ports)
         raise
 
 
@@ -124,7 +132,7 @@ def _schedule(
     _take_out(section, (partition, *resting_on(partition)))
     clear_partition(section, partition)
     section.ports.at("index.D3")
-    build = next_reserved(section)
+    build = reserve_build(section)
     for state in (State.REQUESTED, State.INFLIGHT):
         section.add(Instant(build, Action.DELTA_COMMIT, state), root=ROOT)
     date = format_time(section.ports.clock.now_ms(), timeline_zone(section.config))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import chain, count
 
-from lakebed.errors import CommitUnknownError, LockUnavailableError
+from lakebed.errors import CommitUnknownError, LockUnavailableError, WriteConflictError
 from lakebed.format.file_names import decode_data_file_name
 from lakebed.format.index_definitions import decode_index_definitions, encode_index_definitions
 from lakebed.format.metadata.keys import group_index
@@ -19,7 +19,7 @@ from lakebed.format.timeline.metadata import encode_commit
 from lakebed.metadata.bootstrap import reserved_instant
 from lakebed.metadata.table import BUILD_OPERATION, ROOT
 from lakebed.model.commit import CommitMetadata, WriteStat, stats_by_partition
-from lakebed.model.config import INDEX_CHANGES, LOST_PARTITIONS
+from lakebed.model.config import INDEX_BUILDS, INDEX_CHANGES, LOST_PARTITIONS
 from lakebed.model.index import IndexDefinition
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
@@ -29,12 +29,14 @@ from lakebed.table import TableState
 from lakebed.table.definitions import load_stored
 from lakebed.timeline import Archive
 from lakebed.transaction.config import change_config
-from lakebed.transaction.rollback import undo_metadata
+from lakebed.transaction.rollback import targets_of_rollbacks, undo_metadata
 from lakebed.transaction.section import Section, end_tickets, lost_lock, revoke_tickets
 
 _READY, _INFLIGHT = "hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight"
 _OWN = "lakebed.metadata.partitions"
 _DEFINITIONS = "hoodie.table.index.defs.path"
+_NUMBERS = 1000
+"""Other engines know as many reserved instants. After so many builds the first free number is used again."""
 _CHECKSUM = re.compile(r"\A\.(.+)\.crc\Z", re.DOTALL)
 """Hadoop's name for the checksum of a file, which it keeps beside it on local disks."""
 
@@ -44,12 +46,31 @@ def fresh_state(table: TableState, section: Section) -> TableState:
     return table.afresh(section.config, section.timeline)
 
 
-def next_reserved(section: Section) -> InstantTime:
-    """The instant of the next partition that is built: the first reserved one that the metadata table never had."""
+def check_no_rollback(section: Section) -> None:
+    """Raises while a completed write is about to be rolled back: an index must not be built from its rows."""
+    undone = targets_of_rollbacks(section)
+    target = next((i.requested_at for i in section.timeline.commits() if i.requested_at in undone), None)
+    if target is not None:
+        raise WriteConflictError(
+            f"the write {target} is about to be rolled back",
+            hint="run the call again when it is; if the process died that did it, "
+            "services.rollback_failed_writes() goes on with it",
+        )
+
+
+def reserve_build(section: Section) -> InstantTime:
+    """The instant of the next partition that is built: a reserved one that no build has used.
+
+    The number is noted in the config, so that it is not used again if the build is taken back: what a dead process had
+    under way may still come, and a file is visible if its instant is.
+    """
     active = {i.requested_at for i in section.metadata_timeline}
     archive = Archive(section.ports.storage, section.config, ROOT)
-    free = (reserved_instant(n) for n in count() if reserved_instant(n) not in active)
-    return next(instant for instant in free if not archive.completions([instant]))
+    numbers = chain(range(section.config.index_builds, _NUMBERS), count())
+    free = (n for n in numbers if reserved_instant(n) not in active and not archive.completions([reserved_instant(n)]))
+    number = next(free)
+    change_config(section, {INDEX_BUILDS: str(number + 1)})
+    return reserved_instant(number)
 
 
 @contextmanager
