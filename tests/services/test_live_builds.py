@@ -30,6 +30,7 @@ from lakebed.write.writer import Writer
 from services.compaction_tables import context_of
 from services.worlds import contents, faulty, indexes_on, made, rows
 
+WRITING = ("create", "replace", "publish")
 KINDS = ("record_index", "record_partitioned", "bloom_filters", "column_stats", "partition_stats")
 MDT = ".hoodie/metadata"
 OWN_FILES = {"hoodie.parquet.small.file.limit": "0"}
@@ -494,4 +495,46 @@ def test_a_restore_is_refused_during_the_build_and_takes_a_dead_one_back(tmp_pat
     assert contents(open_table(tmp_path / "t")) == before
     assert open_table(tmp_path / "t").timeline.pending() == ()
     build(table, "record_index")
+    check(tmp_path / "t", "record_index")
+
+
+@pytest.mark.parametrize("where", ["heartbeat", ".rollback.inflight"])
+def test_no_index_is_built_from_a_write_that_is_about_to_be_rolled_back(tmp_path: Path, where: str) -> None:
+    table = table_without(tmp_path / "t", "record_index", "mor")
+    before = contents(table)
+    newest = table.upsert(rows(300, 5)).instant
+
+    def decide(call: Call) -> Fault | None:
+        return Fault.CRASH_AFTER if call.verb in WRITING and where in call.path else None
+
+    rollbacks = context_of(table, storage=faulty(tmp_path / "t", decide)).transactions.rollbacks
+    planned = context_of(table).transactions.rollbacks.schedule_completed(newest)
+    with pytest.raises(Crash):
+        rollbacks.execute(planned)
+    if where == "heartbeat":
+        with pytest.raises(WriteConflictError, match=f"{newest} is about to be rolled back"):
+            build(table, "record_index")
+        die(tmp_path / "t")
+    build(table, "record_index")  # It is not waited for once it is not visible any more.
+    die(tmp_path / "t")
+    table.services.rollback_failed_writes()
+    assert contents(open_table(tmp_path / "t")) == before
+    check(tmp_path / "t", "record_index")
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_entries_that_are_caught_up_with_stand_where_their_commits_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_type: str
+) -> None:
+    """Under the instant of the build they would lie below entries of earlier commits, and lose to them for ever."""
+    table = table_without(tmp_path / "t", "record_index", table_type)
+    other = open_table(tmp_path / "t")
+
+    def work() -> None:
+        other.upsert(rows(25, 5, ts=4))
+        with monkeypatch.context() as patched:
+            knows_the_config_only(patched)
+            other.overwrite(rows(0, 30, ts=5))
+
+    build(table, "record_index", work)
     check(tmp_path / "t", "record_index")

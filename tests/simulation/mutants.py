@@ -15,12 +15,16 @@ from unittest import mock
 import lakebed.index.obliged as obliged
 import lakebed.metadata.table as metadata_table
 import lakebed.metadata.upkeep.maintenance as maintenance
+import lakebed.model.config as config_values
 import lakebed.services.archive as archive
 import lakebed.services.clean.run as clean
 import lakebed.services.clustering.run as clustering
 import lakebed.services.compaction.plan as compaction_plan
-import lakebed.services.indexing.create as create
+import lakebed.services.indexing.build as build
+import lakebed.services.indexing.catch_up as catch_up
 import lakebed.services.indexing.drop as drop
+import lakebed.services.indexing.plans as index_plans
+import lakebed.services.indexing.schedule as schedule
 import lakebed.services.indexing.steps as steps
 import lakebed.services.restore as restore
 import lakebed.services.savepoint as savepoint
@@ -956,14 +960,14 @@ def with_rival(setup: Setup) -> Setup:
 
 
 mutant("I19", "writers sweep what another engine builds", with_builder)(
-    lambda: ((rollback, "pending_plans", lambda section: iter(())),)
+    lambda: ((rollback, "plans_of", lambda section: iter(())),)
 )
 mutant("I18", "entries are hashed over the shards that are listed", with_builder)(
     lambda: (
         (
             obliged,
-            "complete_groups",
-            lambda storage, partition, begun, shards=None: obliged.list_groups(storage, [partition])[partition],
+            "find_groups",
+            lambda storage, partition, begun, planned=None: obliged.list_groups(storage, [partition])[partition],
         ),
     )
 )
@@ -988,6 +992,75 @@ def with_indexers(setup: Setup) -> Setup:
     return with_leases(replace(setup, shape=shape, services=services, indexers=3, writers=(("upsert", "insert"),) * 3))
 
 
+def with_standing_indexers(setup: Setup) -> Setup:
+    """Those who create and drop an index, and stand still for so long that others take their work back."""
+    lock, rates = LockKind(can_be_lost=True, lease_ms=2_000), {Fault.PAUSE: 0.08}
+    setup = replace(with_indexers(setup), services=(), maintainers=0, lock=lock, rates=rates, cleaners=0)
+    return replace(setup, indexers=4, writers=(("insert",),), has_foreign=False, has_operator=False)
+
+
+def with_maintained_indexes(setup: Setup) -> Setup:
+    """The same, with a metadata table that is compacted all the time."""
+    return replace(with_standing_indexers(setup), indexers=2, maintainers=3, writers=(("upsert", "insert"),) * 2)
+
+
+def with_pages_of_indexes(setup: Setup) -> Setup:
+    """Readers who list in small pages, and those who build an index again and again."""
+    return replace(with_indexers(setup), readers=3, page_size=2, lock=LockKind(can_be_lost=False))
+
+
+def _upkeep_of_what_is_built() -> tuple[Patch, ...]:
+    original = maintenance._slices
+
+    def slices_of_all(section: Section) -> Any:
+        config = section.config
+        names = ",".join((*config.metadata_partitions, *config.metadata_partitions_inflight))
+        properties = {**config.properties, "hoodie.table.metadata.partitions": names}
+        section.config = replace(config, properties=properties)
+        try:
+            return original(section)
+        finally:
+            section.config = config
+
+    return (
+        (maintenance, "_slices", slices_of_all),
+        (maintenance, "_still_there", lambda section, plan: plan.operations),
+    )
+
+
+def _checks_only_writes(check_alive: Any) -> Any:
+    def check(self: Transactions, section: Section, attempt: Any) -> None:
+        if attempt.action is not Action.INDEXING:
+            check_alive(self, section, attempt)
+        elif attempt.ticket not in self._ports.storage.find_tickets(attempt.instant):
+            attempt.ticket = section.open_ticket(attempt.instant)
+
+    return check
+
+
+def _keeps_indexing(remove: Any) -> Any:
+    """Only the end of a build that is taken back removes it from the timeline."""
+
+    def remove_others(self: Section, instant: Any, root: str = "") -> None:
+        if instant.action is Action.INDEXING and instant.state is State.INFLIGHT:
+            path = self.path(replace(instant, state=State.REQUESTED))
+            if self.ports.storage.find(path) is not None and not root:
+                self.removals = getattr(self, "removals", 0) + 1
+                if self.removals % 2:
+                    return
+        remove(self, instant, root)
+
+    return remove_others
+
+
+def _without_fences(execute: Any) -> Any:
+    def execute_unfenced(section: Section, *rest: Any) -> Any:
+        section.fenced = lambda ticket: section.ports.storage  # type: ignore[method-assign]
+        return execute(section, *rest)
+
+    return execute_unfenced
+
+
 mutant("config not fenced", "the config names an index though its builder lost the lock")(
     lambda: (
         (Section, "announce_config", lambda self: None),
@@ -995,7 +1068,7 @@ mutant("config not fenced", "the config names an index though its builder lost t
     )
 )
 mutant("index swept", "files of an index go though whoever drops it lost the lock", with_indexers)(
-    lambda: tuple((module, "clear_partition", _without_lease(module.clear_partition)) for module in (create, drop))
+    lambda: tuple((module, "clear_partition", _without_lease(module.clear_partition)) for module in (schedule, drop))
 )
 
 
@@ -1009,6 +1082,65 @@ def _without_lease(step: Any) -> Any:
     return step_anyway
 
 
+def with_engines(setup: Setup) -> Setup:
+    """Those who create and drop an index among writers of ours and of another engine, which knows the config only."""
+    services = tuple(name for name in setup.services if name != "keeper")
+    shape = replace(setup.shape, has_metadata=True)
+    writers = (("upsert", "insert"), ("insert", "upsert"))
+    lock, rates = LockKind(can_be_lost=False), {Fault.PAUSE: 0.03}
+    return replace(
+        setup, shape=shape, services=services, indexers=2, writers=writers, lock=lock, rates=rates, has_foreign=True
+    )
+
+
+def with_dying_indexers(setup: Setup) -> Setup:
+    """Those who create and drop an index, and die or stand still doing so, and writers."""
+    setup = with_indexers(setup)
+    return replace(setup, rates={**setup.rates, Fault.CRASH_BEFORE: 0.006, Fault.CRASH_AFTER: 0.006}, restarts=2)
+
+
+mutant("H24", "a write has entries for the indexes that were there when it began", with_engines)(
+    lambda: ((writes, "CommitEntries", writes.ConfigEntries),)
+)
+mutant("H25", "a delta commit is taken as proof that it has entries for the index", with_engines)(
+    lambda: ((catch_up, "covers", lambda delta, partition: True),)
+)
+mutant("H29", "a write in flight since before the index was planned is not waited for", with_engines)(
+    lambda: ((catch_up.CatchUp, "_find_unsettled", lambda self, section: iter(())),)
+)
+mutant("H31", "a compaction of the metadata table takes in an index that is being built", with_maintained_indexes)(
+    _upkeep_of_what_is_built
+)
+mutant("H32", "a writer sweeps an index of ours that is being built", with_indexers)(
+    lambda: ((rollback, "plans_of", lambda section: iter(())),)
+)
+mutant("H34", "a build is taken back though the config names the index", with_dying_indexers)(
+    lambda: ((index_plans, "_unready", lambda section, plan: frozenset(plan.partitions)),)
+)
+mutant("H35", "an index is built though another process is at it", with_indexers)(
+    lambda: ((index_plans, "settle_plans", lambda section, *, unused=(): index_plans.Settled()),)
+)
+mutant("H36", "nobody takes back what a dead process left of a build", with_dying_indexers)(
+    lambda: ((index_plans, "abort", lambda section, plan: None),)
+)
+mutant("H37", "a build goes on though it was taken back", with_indexers)(
+    lambda: ((Transactions, "check_alive", _checks_only_writes(Transactions.check_alive)),)
+)
+mutant("build not fenced", "a build that was taken back leaves files in the next one", with_indexers)(
+    lambda: (
+        (build._TicketFiles, "create", lambda self, path, data: self._transactions.ports.storage.create(path, data)),
+        (steps, "INDEX_BUILDS", "unused"),
+    )
+)
+mutant("taken back late", "a build is taken back, and its process may still complete it", with_standing_indexers)(
+    lambda: ((Section, "remove", _keeps_indexing(Section.remove)),)
+)
+mutant("merge not fenced", "a compaction leaves files in an index that was built since", with_maintained_indexes)(
+    lambda: ((maintenance, "_execute_compaction", _without_fences(maintenance._execute_compaction)),)
+)
+mutant("listing mixed", "a reader lists an index that is built again meanwhile", with_pages_of_indexes)(
+    lambda: ((config_values.TableConfig, "index_changes", 0),)
+)
 mutant("late plan", "a compaction of the metadata table takes an index that was dropped since", with_indexers)(
     lambda: ((maintenance, "_still_there", lambda section, plan: plan.operations),)
 )

@@ -591,12 +591,43 @@ class SimStorage:
         return DONE
 
 
+HEARTBEATS = ".hoodie/.heartbeat/"
+
+
 class LeaseOnlyStorage(SimStorage):
     """The store as an engine without tickets reaches it: whoever holds the lock writes."""
 
     def __init__(self, world: World, process: Process) -> None:
         super().__init__(world, process)
         self._imagined: set[Ticket] = set()
+        self._beats: dict[str, bytes] = {}
+
+    def find(self, path: str) -> bytes | None:
+        """The whole file, or None."""
+        return self._told(path, super().find(path))
+
+    def find_with_etag(self, path: str) -> tuple[bytes, str] | None:
+        """The whole file with its etag, or None."""
+        found = super().find_with_etag(path)
+        return None if found is None else (self._told(path, found[0]) or b"", found[1])
+
+    def create(self, path: str, data: bytes) -> Outcome:
+        """Writes a new file; refused if the path is taken."""
+        return super().create(path, self._emptied(path, data))
+
+    def replace(self, path: str, data: bytes, *, etag: str | None = None) -> Outcome:
+        """Writes a file over the one that is there."""
+        return super().replace(path, self._emptied(path, data), etag=etag)
+
+    def _emptied(self, path: str, data: bytes) -> bytes:
+        """Heartbeats of such an engine are empty files: whose they are it remembers."""
+        if not path.startswith(HEARTBEATS):
+            return data
+        self._beats[path] = data
+        return b""
+
+    def _told(self, path: str, found: bytes | None) -> bytes | None:
+        return self._beats.get(path, found) if found == b"" else found
 
     def open_ticket(self, ticket: Ticket) -> Outcome:
         """Has no effect on anyone else."""

@@ -17,7 +17,9 @@ from lakebed.format.file_names import encode_base_file_name, encode_log_file_nam
 from lakebed.format.properties import PARTITION_METAFILE
 from lakebed.index.facts import FileFacts
 from lakebed.index.kinds import kind_of
+from lakebed.index.obliged import Obliged
 from lakebed.index.written import expect
+from lakebed.metadata import MetadataTable
 from lakebed.metadata.upkeep.maintenance import maintain_metadata
 from lakebed.model.commit import CommitMetadata, WriteStat, stats_by_partition
 from lakebed.model.files import FileGroupId
@@ -38,7 +40,7 @@ from .checker import Told, Write
 from .client import Client
 from .index import sim_codec
 from .invariants import require
-from .table import FILES, SCHEMA_JSON, Group, Rows, View, encode_entries, encode_rows, load_view
+from .table import FILES, INDEX, SCHEMA_JSON, Group, Rows, View, encode_entries, encode_rows, load_view
 
 OPERATIONS = {"upsert": UPSERT, "delete": DELETE, "insert": INSERT, "overwrite": INSERT_OVERWRITE}
 
@@ -155,8 +157,9 @@ class SimPlane:
         return prepared
 
     def entries(self, state: TableState, prepared: PreparedCommit, written: SimWritten | None) -> CommitEntries:
-        """The real ones, but for their codec."""
-        return CommitEntries(state, prepared, codec=sim_codec(self._client.world.token))
+        """The real ones, but for their codec; another engine knows only what the config said when it began."""
+        kind = CommitEntries if not self._client.process.is_foreign else ConfigEntries
+        return kind(state, prepared, codec=sim_codec(self._client.world.token))
 
     def recheck(
         self, state: TableState, prepared: PreparedCommit, written: SimWritten | None, section: Section
@@ -170,6 +173,16 @@ class SimPlane:
     def maintain(self, transactions: Transactions, written: SimWritten) -> None:
         """The real maintenance, on simulated shards."""
         maintain_metadata(transactions, self._client.upkeep, self._client.log_blocks)
+
+
+class ConfigEntries(CommitEntries):
+    """The entries of an engine that does not look at index plans, and says nothing about what it covers."""
+
+    def find_obliged(self, section: Section, metadata: MetadataTable) -> Obliged:
+        """Leaves the index of keys out if the config did not name it when the write began."""
+        named = (*self.seen.config.metadata_partitions, *self.seen.config.metadata_partitions_inflight)
+        groups = super().find_obliged(section, metadata).groups
+        return Obliged({name: ids for name, ids in groups.items() if name != INDEX or name in named})
 
 
 def _facts(state: TableState, output: Output, paths: Mapping[FileGroupId, str]) -> Iterator[FileFacts]:

@@ -65,14 +65,14 @@ class CommitEntries:
         hidden_keys: Callable[[], tuple[KeyChanges, ...]] = tuple,
         codec: ShardCodec = SHARD_CODEC,
     ) -> None:
-        self._seen, self._prepared, self._ahead, self._hidden_keys = state, prepared, ahead, hidden_keys
+        self.seen, self._prepared, self._ahead, self._hidden_keys = state, prepared, ahead, hidden_keys
         self._codec = codec
         self._appeared: tuple[str, ...] = ()
 
     def is_ready(self, section: Section) -> bool:
         """Whether the facts are enough for the indexes that count now; raises if they can never be."""
         state, metadata = self._look(section)
-        self._state, self._obliged = state, find_obliged(section, metadata)
+        self._state, self._obliged = state, self.find_obliged(section, metadata)
         for partition in self._appeared:
             if metadata.has(partition):
                 kind_of(partition).check_new(metadata, self._prepared.facts, self._prepared.replaced)
@@ -86,6 +86,10 @@ class CommitEntries:
                         hint="run the write again: it will keep the index up to date",
                     )
         return not self._missing
+
+    def find_obliged(self, section: Section, metadata: MetadataTable) -> Obliged:
+        """The partitions of the metadata table that it writes to."""
+        return find_obliged(section, metadata)
 
     def get_ready(self) -> None:
         """Reads what entries for the missing indexes need, from the files of the write. Without the lock."""
@@ -176,7 +180,7 @@ class CommitEntries:
         end_tickets(section.ports, instant, outcome)
 
     def _look(self, section: Section) -> tuple[TableState, MetadataTable]:
-        state = self._seen.at(section.config, section.timeline, section.metadata_timeline)
+        state = self.seen.at(section.config, section.timeline, section.metadata_timeline)
         if not isinstance(state.metadata, MetadataTable):
             raise CorruptTableError(state.metadata.reason, path=".hoodie/metadata")
         return state, state.metadata

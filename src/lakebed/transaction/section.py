@@ -268,6 +268,10 @@ class Section:
         delete_file(self.ports.storage, self.path(instant, root))
         self._note(root, tuple(other for other in self._listed(root) if other != instant))
 
+    def has_file(self, instant: Instant, root: str = "") -> bool:
+        """Whether the timeline has the file of this very state."""
+        return instant in self._listed(root)
+
     def completed_files(self, instant: Instant, root: str = "") -> tuple[Instant, ...]:
         """Every completed file of an instant: there are two if two engines executed one plan concurrently."""
         return tuple(

@@ -107,7 +107,10 @@ class Transactions:
             raise InvalidInputError(
                 f"the write {instant} is already committed", hint="there is nothing left to do: its rows are visible"
             )
-        if inflight not in section.timeline.pending() or instant in targets_of_rollbacks(section):
+        # A paused process may put a write in flight that was rolled back: then it is not requested any more.
+        is_requested = section.has_file(Instant(instant, inflight.action, State.REQUESTED))
+        is_pending = is_requested and inflight in section.timeline.pending()
+        if not is_pending or instant in targets_of_rollbacks(section):
             raise taken_over(instant)
         if section.heartbeats.get(instant, False):
             wait = spell_wait(section.timing.dead_after)

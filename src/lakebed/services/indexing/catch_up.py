@@ -35,6 +35,7 @@ from lakebed.timeline import Documents, Timeline, load_timeline
 from lakebed.timeline.config import load_config
 from lakebed.transaction.pending import foreign_work
 from lakebed.transaction.plans import is_begun_elsewhere
+from lakebed.transaction.rollback import targets_of_rollbacks
 from lakebed.transaction.section import Section
 from lakebed.transaction.times import instant_ms, timeline_zone
 
@@ -134,8 +135,9 @@ class CatchUp:
                 yield instant
 
     def _find_unsettled(self, section: Section) -> Iterator[InstantTime]:
-        """Live writes and cleans of other engines that were begun before the plan."""
-        return (instant for instant in foreign_work(section, self._since) if self._is_alive(section, instant))
+        """Live writes and cleans of other engines that were begun before the plan, and are not about to be undone."""
+        begun = set(foreign_work(section, self._since)) - targets_of_rollbacks(section)
+        return (instant for instant in sorted(begun) if self._is_alive(section, instant))
 
     def _is_alive(self, section: Section, instant: InstantTime) -> bool:
         pending = next(i for i in section.timeline.pending() if i.requested_at == instant)
