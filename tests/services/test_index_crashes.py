@@ -11,13 +11,18 @@ from pathlib import Path
 import pytest
 
 from lakebed.api import Table, open_table
+from lakebed.commit import entries as entries_module
 from lakebed.errors import InvalidInputError, LakebedError, WriteConflictError
 from lakebed.format.file_names import encode_instant_name
+from lakebed.index.obliged import Obliged
+from lakebed.metadata import MetadataTable
 from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
+from lakebed.services.indexing import build as build_module
 from lakebed.services.indexing import renew as renew_module
 from lakebed.services.indexing.indexes import Indexes
 from lakebed.storage.faults import NEVER_REFUSED, Call, Crash, Fault
+from lakebed.transaction.section import Section
 from services.worlds import contents, faulty, indexes_on, made, rows
 
 Work = Callable[[Indexes], object]
@@ -94,6 +99,42 @@ def test_a_crash_after_any_write_while_shards_catch_up_with_writers(
     assert contents(open_table(path)) == after
     check_sound(open_table(path))
     assert newest_logs(path), "what was written meanwhile is in log files of its own"
+
+
+@pytest.mark.parametrize("work", ["create", "create_other"])
+def test_a_crash_after_any_write_while_a_build_catches_up_with_another_engine(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    """That engine knows the config only: its commit has no entries, and says nothing of the index."""
+    finish, find_obliged = build_module._finish, entries_module.find_obliged
+
+    def of_the_config(section: Section, metadata: MetadataTable) -> Obliged:
+        found = find_obliged(section, metadata)
+        return Obliged({name: ids for name, ids in found.groups.items() if name not in found.building})
+
+    for number in itertools.count(1):
+        path = tmp_path / f"{number}"
+        shutil.copytree(original, path)
+
+        def write_first(*arguments: object, of: Path = path) -> None:
+            with monkeypatch.context() as patched:
+                patched.setattr(entries_module, "find_obliged", of_the_config)
+                open_table(of).upsert(rows(400, 30, ts=3))
+                open_table(of).delete(["k001"])
+            finish(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(build_module, "_finish", write_first)
+        try:
+            WORKS[work](indexes_on(faulty(path, nth_write(number, Fault.CRASH_AFTER))))
+        except Crash as crash:
+            monkeypatch.setattr(build_module, "_finish", finish)
+            check_usable(path, contents(open_table(path)), WORKS[work] if number % 2 else None, str(crash))
+            shutil.rmtree(path)
+            continue
+        break
+    assert number > 8
+    check_sound(open_table(path))
+    assert len(contents(open_table(path))) == len(contents(open_table(original))) + 29
 
 
 def newest_logs(path: Path) -> list[Path]:

@@ -1061,7 +1061,7 @@ def _without_fences(execute: Any) -> Any:
     return execute_unfenced
 
 
-mutant("config not fenced", "the config names an index though its builder lost the lock")(
+mutant("config not fenced", "the config names an index though its builder lost the lock", with_standing_indexers)(
     lambda: (
         (Section, "announce_config", lambda self: None),
         (steps, "change_config", _without_lease(steps.change_config)),

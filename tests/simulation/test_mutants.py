@@ -96,7 +96,7 @@ FIRST_KILLS = {
     "taken back late": 24,
     "merge not fenced": 3241,
     "listing mixed": 184,
-    "config not fenced": 6814,
+    "config not fenced": 11,
     "index swept": 18,
     "late plan": 12,
     "committed elsewhere": 43,

@@ -14,12 +14,13 @@ from tests.transaction.test_steps import in_code
 
 from .codecs import fast_codecs
 from .faults import Fault
-from .mutants import with_merged_logs, with_undone_merges
+from .mutants import with_engines, with_merged_logs, with_undone_merges
 from .schedules import run_blocks, run_schedule, run_seeds, simulated
 from .setup import Setup, draw_setup
 
 SCHEDULES, PER_BLOCK = 10_000, 500
 MERGES = 400
+ENGINES = 500
 ROOT = Path(__file__).parents[2]
 
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOST_AFTER, Fault.PAUSE)
@@ -29,6 +30,9 @@ NO_ACTOR = ("lease.",)
 """Readers with a lease are not simulated: tests/services has them."""
 IN_MATRIX = ("restore.", "service.cancel", "stream.")
 """Steps that are rare: the crash matrix strikes each of their calls."""
+CAUGHT_UP = "index.D9"
+"""A step for which another engine must commit while an index is built. It has schedules of its own, and
+tests/services/test_index_crashes.py strikes each of its calls."""
 CRASH_POINTS = (
     *("C1", "C2", "C3", "C4", "C5 C11", "C6", "C7", "C8", "C9", "C10", "C12"),
     *("C23", "C24", "C26", "C27", "C28", "C29", "C37", "C38", "C40"),
@@ -87,7 +91,7 @@ def test_no_schedule_breaks_an_invariant_and_all_reach_what_they_are_meant_to_re
         failed += block[1]
     assert not failed, failed[0]
     assert reached["schedules"] == SCHEDULES
-    labels = [label for label in sorted(in_code()) if not label.startswith(NO_ACTOR)]
+    labels = [label for label in sorted(in_code()) if not label.startswith((*NO_ACTOR, CAUGHT_UP))]
     steps = [f"{label} {fault.value}" for label in labels if not label.startswith(IN_MATRIX) for fault in FAULTS]
     steps = [*labels, *(step for step in steps if step not in NEVER)]
     missing = [name for name in (*steps, *CRASH_POINTS, *RARE, *SERVICES, *ANSWERS) if not reached[name]]
@@ -103,6 +107,13 @@ def test_log_files_of_the_metadata_table_are_merged_under_all_that_may_happen() 
     reached.update(more)
     wanted = ("metadata logcompaction", "metadata commit", "metadata clean", "restore", "rollback of a completed write")
     assert [name for name in wanted if not reached[name]] == []
+
+
+def test_builders_of_indexes_catch_up_with_another_engine_under_all_that_may_happen() -> None:
+    faults = {Fault.CRASH_BEFORE: 0.002, Fault.CRASH_AFTER: 0.002, Fault.LOST_AFTER: 0.01, Fault.PAUSE: 0.03}
+    reached, failed = run_seeds(range(1, ENGINES), lambda setup: replace(with_engines(setup), rates=faults))
+    assert not failed, failed[0].describe()
+    assert reached[CAUGHT_UP]
 
 
 @pytest.mark.parametrize("seed", [*ONCE_FAILED, *ONCE_FAILED_BEFORE])

@@ -129,19 +129,18 @@ def _schedule(
     file_ids: Sequence[str],
 ) -> PendingPlan:
     partition = request.partition
+    section.ports.at("index.D3")
     _take_out(section, (partition, *resting_on(partition)))
     clear_partition(section, partition)
-    section.ports.at("index.D3")
     build = reserve_build(section)
     for state in (State.REQUESTED, State.INFLIGHT):
         section.add(Instant(build, Action.DELTA_COMMIT, state), root=ROOT)
     date = format_time(section.ports.clock.now_ms(), timeline_zone(section.config))
     create_shards(section.files, partition, file_ids, instant=build, date=date)
-    section.ports.at("index.D4")
+    section.ports.at("index.D5")
     if definition is not None:
         is_new = partition not in section.config.lost_partitions
         store_definition(section, partition, definition.as_unfinished() if is_new else definition)
-    section.ports.at("index.D5")
     said = {SHARDS: str(len(file_ids)), BUILD: str(build)}
     plan = IndexPlan((IndexedPartition(partition, _newest_of_prefix(section.timeline), said),))
     requested = attempt.in_state(State.REQUESTED)
