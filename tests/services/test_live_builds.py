@@ -538,3 +538,94 @@ def test_entries_that_are_caught_up_with_stand_where_their_commits_stand(
 
     build(table, "record_index", work)
     check(tmp_path / "t", "record_index")
+
+
+def plan(table: Table, kind: str) -> None:
+    """Plans the index and builds nothing."""
+    if kind.startswith("record"):
+        info = table.indexes.create("record_index", kind=kind.replace("_index", ""), shards=2, wait=False)
+    else:
+        info = table.indexes.create(kind, wait=False)
+    assert info.state == "scheduled"
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("write", WRITES)
+def test_a_planned_index_has_what_was_written_since_and_any_process_builds_it(
+    tmp_path: Path, table_type: str, kind: str, write: str
+) -> None:
+    table = table_without(tmp_path / "t", kind, table_type)
+    plan(table, kind)
+    assert not [*(tmp_path / "t/.hoodie/.heartbeat").glob("2*")], "nobody is at it"
+    table.upsert(rows(55, 10, ts=3))
+    other = open_table(tmp_path / "t")
+    meanwhile = Meanwhile(lambda: WRITES[write](other))
+    assert other.indexes.run(partition_of(kind), observer=meanwhile).state == "ready"
+    assert meanwhile.is_done
+    check(tmp_path / "t", kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_service_runner_builds_what_is_planned(tmp_path: Path, kind: str) -> None:
+    table = table_without(tmp_path / "t", kind, "mor")
+    plan(table, kind)
+    table.upsert(rows(55, 10, ts=3))
+    done = open_table(tmp_path / "t").services.run()
+    assert [each.service for each in done if each.service == "indexing" and not each.problem] == ["indexing"]
+    check(tmp_path / "t", kind)
+
+
+@pytest.mark.parametrize("how", ["create", "drop"])
+def test_a_plan_that_nobody_runs_is_replaced_or_dropped(tmp_path: Path, how: str) -> None:
+    table = table_without(tmp_path / "t", "record_index", "mor")
+    plan(table, "record_index")
+    table.upsert(rows(55, 10, ts=3))
+    if how == "create":
+        build(table, "record_index")
+        check(tmp_path / "t", "record_index")
+        return
+    table.indexes.drop("record_index")
+    assert open_table(tmp_path / "t").timeline.pending() == ()
+    assert files_of(tmp_path / "t", "record_index") == []
+
+
+def test_duplicates_are_handled_as_whoever_planned_the_index_asked_for(tmp_path: Path) -> None:
+    table = table_without(tmp_path / "t", "record_index", "cow")
+    table.insert(rows(0, 3, ts=9))
+    plan(table, "record_index")
+    with pytest.raises(InvalidInputError, match="more than once"):
+        open_table(tmp_path / "t").indexes.run("record_index")
+    assert open_table(tmp_path / "t").timeline.pending() == (), "what cannot be built is taken back"
+    table.indexes.create("record_index", kind="record", on_duplicate="latest", wait=False)
+    assert open_table(tmp_path / "t").indexes.run("record_index").state == "ready"
+
+
+def test_what_cannot_be_planned_or_run_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    table = table_without(tmp_path / "t", "record_index", "mor")
+    pending = open_table(tmp_path / "t").timeline.pending()
+    with pytest.raises(InvalidInputError, match="no build of record_index is planned") as raised:
+        table.indexes.run("record_index")
+    assert "indexes.create" in raised.value.hint
+    with pytest.raises(InvalidInputError, match="built at once"):
+        table.indexes.create("files", rebuild=True, wait=False)
+    with pytest.raises(InvalidInputError, match="would not be used"):
+        table.indexes.create("column_stats", rebuild=True, wait=False)
+    with pytest.raises(InvalidInputError, match="do not see the lock") as raised:
+        indexes_on(faulty(tmp_path / "t", lambda _: None)).create("record_index", wait=False)
+    assert "hoodie.write.lock.provider" in raised.value.hint
+    assert open_table(tmp_path / "t").timeline.pending() == pending
+    assert open_table(tmp_path / "t").doctor() == ()
+
+
+def test_a_plan_that_is_run_is_not_run_twice(tmp_path: Path) -> None:
+    table = table_without(tmp_path / "t", "record_index", "mor")
+    plan(table, "record_index")
+    other = open_table(tmp_path / "t")
+
+    def run() -> None:
+        with pytest.raises(ServiceRunningError, match="building record_index"):
+            other.indexes.run("record_index")
+
+    table.indexes.run("record_index", observer=Meanwhile(run))
+    check(tmp_path / "t", "record_index")

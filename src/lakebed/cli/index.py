@@ -84,10 +84,13 @@ def create(
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Replace the index; a record index keeps its kind unless --kind is given.")
     ] = False,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Only plan the index; `lakebed index run` builds it, in any process.")
+    ] = False,
     as_json: AsJson = False,
     option: Options = None,
 ) -> None:
-    """Build an index from the rows of the table. Writers wait, unless a record index is rebuilt."""
+    """Build an index from the rows of the table, while others write."""
     table = open_path(path, option)
     with show_progress() as observer:
         table.indexes.create(
@@ -97,8 +100,18 @@ def create(
             shards=shards,
             on_duplicate=on_duplicate.value,
             rebuild=rebuild,
+            wait=not no_wait,
             observer=observer,
         )
+    _show_indexes(path, option, as_json)
+
+
+@app.command()
+def run(path: TablePath, name: Name, as_json: AsJson = False, option: Options = None) -> None:
+    """Build an index that was planned with --no-wait, by this process or another."""
+    table = open_path(path, option)
+    with show_progress() as observer:
+        table.indexes.run(name, observer=observer)
     _show_indexes(path, option, as_json)
 
 

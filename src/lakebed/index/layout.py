@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from lakebed.format.metadata.keys import group_file_id
+from lakebed.format.metadata.keys import data_partition_of_group, group_file_id
 from lakebed.index.build import Source
 from lakebed.metadata.bootstrap import group_ids
 
@@ -24,6 +24,18 @@ class Planned:
 
     layout: ShardLayout
     source: Callable[[ShardLayout], Source]
+
+
+def layout_of(file_ids: Iterable[str], partitions: Collection[str]) -> ShardLayout:
+    """The layout of existing shards; `partitions` are the data partitions of the table."""
+    shards: dict[str | None, tuple[str, ...]] = {}
+    for file_id in file_ids:
+        partition = data_partition_of_group(file_id)
+        shards[partition] = (*shards.get(partition, ()), file_id)
+    if None in shards:
+        return ShardLayout(dict.fromkeys(partitions, shards[None]), shards[None])
+    own = {partition: ids for partition, ids in shards.items() if partition is not None}
+    return ShardLayout(own, tuple(file_id for ids in own.values() for file_id in ids))
 
 
 def global_layout(mdt_partition: str, partitions: Collection[str], count: int) -> ShardLayout:

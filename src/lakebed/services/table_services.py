@@ -14,8 +14,9 @@ from lakebed.engine.spark import OnSpark
 from lakebed.errors import InvalidInputError, LakebedError, ServiceCancelledError, ServiceRunningError
 from lakebed.index.upkeep import maintain
 from lakebed.model.instant import Instant, InstantTime
-from lakebed.model.words import Action
+from lakebed.model.words import Action, State
 from lakebed.observe import Logged, Observer
+from lakebed.options import parse_index_options
 from lakebed.services.archive import archive_timeline, parse_archive_limits
 from lakebed.services.clean.plan import parse_retention
 from lakebed.services.clean.run import execute_clean, schedule_clean
@@ -25,9 +26,11 @@ from lakebed.services.compaction.logs import execute_log_compaction, schedule_lo
 from lakebed.services.compaction.plan import parse_compaction_options, parse_log_compaction_options
 from lakebed.services.compaction.run import execute_compaction, schedule_compaction
 from lakebed.services.due import InlineServices, parse_inline_services
+from lakebed.services.indexing.create import run_index
 from lakebed.services.indexing.plans import reclaim
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.transaction.executions import find_plan
+from lakebed.transaction.index_plans import pending_plans
 from lakebed.write.handover import sweep_rows
 
 if TYPE_CHECKING:
@@ -220,6 +223,7 @@ class TableServices:
         yield "rollback", lambda: list(self.rollback_failed_writes())
         for plan in self._waiting():
             yield str(plan.action), partial(self._executed, plan.requested_at)
+        yield "indexing", self._build_planned
         yield "compaction", self._compact_if_due
         yield "clustering", self._cluster_if_due
         yield "clean", lambda: self._executed(self.schedule("clean"))
@@ -259,6 +263,16 @@ class TableServices:
     def _execute_waiting(self, action: Action) -> Sequence[str]:
         plans = [plan.requested_at for plan in self._waiting() if plan.action is action]
         return [done for plan in plans for done in self._executed(plan)]
+
+    def _build_planned(self) -> Sequence[str]:
+        """Builds indexes that were planned and that nobody builds; the instants of their plans."""
+        state = self._context.handle.state()
+        plans = [*pending_plans(state.storage, state.config, state.timeline)]
+        waiting = [plan for plan in plans if plan.is_own and plan.instant.state is State.REQUESTED]
+        for plan in waiting:
+            for partition in plan.partitions:
+                run_index(self._context.transactions, state, partition, parse_index_options(self._options))
+        return [plan.instant.requested_at for plan in waiting]
 
     def _compact_if_due(self) -> Sequence[str]:
         options = parse_compaction_options(self._options)

@@ -17,8 +17,9 @@ from lakebed.timeline import Timeline
 from lakebed.transaction.section import Section, instant_path
 
 _LOG = logging.getLogger(__name__)
-SHARDS, BUILD = "lakebed.shards", "lakebed.build"
-"""In the extra metadata of a planned partition: how many shards it is to have, and the MDT instant that builds it."""
+SHARDS, BUILD, ON_DUPLICATE = "lakebed.shards", "lakebed.build", "lakebed.on_duplicate"
+"""In the extra metadata of a planned partition: how many shards it is to have, the MDT instant that builds it, and what
+to do if a key occurs more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,10 @@ class PendingPlan:
         """How many shards it makes of a partition; None if the plan does not name it or does not say."""
         said = self._extra(partition).get(SHARDS, "")
         return int(said) if said.isdecimal() else None
+
+    def on_duplicate_of(self, partition: str) -> str:
+        """What to do if a key occurs more than once, as whoever made the plan asked for it."""
+        return self._extra(partition).get(ON_DUPLICATE, "fail")
 
     def owns(self, build: str) -> bool:
         """Whether this plan may own a delta commit of the metadata table that has no write on the table's timeline.

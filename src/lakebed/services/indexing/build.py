@@ -43,7 +43,12 @@ _RENEWALS = 3
 
 def build_live(work: IndexWork, request: IndexRequest) -> None:
     """Builds an index of a table that others write to."""
-    begun = begin_build(work, request)
+    finish_build(work, begin_build(work, request))
+
+
+def finish_build(work: IndexWork, begun: Begun) -> None:
+    """Does what is left of a build that is in flight: all but the plan."""
+    request = begun.request
     try:
         _finish(work, begun, _fill(work, begun))
     except RolledBackError as error:

@@ -19,18 +19,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lakebed.errors import InvalidInputError
 from lakebed.index.build import Build, IndexRequest, Source, Target, store_shards
 from lakebed.index.extra import next_extra
 from lakebed.index.kinds import kind_of
 from lakebed.metadata.bootstrap import create_shards, group_ids, metadata_properties
 from lakebed.metadata.shard_writes import SHARD_CODEC, ShardCodec
 from lakebed.metadata.table import FILES, ROOT
+from lakebed.model.instant import InstantTime
 from lakebed.observe import SILENT, Meter, Observer
 from lakebed.options import IndexOptions
-from lakebed.services.indexing.build import build_live
+from lakebed.services.indexing.build import build_live, finish_build
 from lakebed.services.indexing.plans import note_indexing, settle
 from lakebed.services.indexing.request import check_request, resting_on
-from lakebed.services.indexing.schedule import IndexWork
+from lakebed.services.indexing.schedule import IndexWork, plan_build, take_up_build
 from lakebed.services.indexing.steps import (
     check_no_rollback,
     clear_partition,
@@ -58,17 +60,58 @@ def create_index(
     codec: ShardCodec = SHARD_CODEC,
 ) -> None:
     """Builds an index from the table's files and makes it part of the table."""
-    transactions.rollbacks.run()
     work = IndexWork(transactions, table, options, observer, codec)
-    ready = load_config(table.storage).metadata_partitions
-    if request.partition == FILES or FILES not in ready:
-        build_files(work, request)
+    ready = _build_what_it_rests_on(work, request)
     if request.partition == FILES:
         return
     build_live(work, request)
     for name in resting_on(request.partition):
         if name in ready:
             build_live(replace(work, observer=SILENT), IndexRequest(name, name))
+
+
+def schedule_index(
+    transactions: Transactions, table: TableState, request: IndexRequest, options: IndexOptions
+) -> InstantTime:
+    """Plans an index for another process to build; the instant of the plan."""
+    if request.partition == FILES:
+        raise InvalidInputError(
+            "the list of files is built at once: writers wait for it", hint="leave out wait=False (--no-wait)"
+        )
+    if request.rebuild:
+        raise InvalidInputError(
+            f"{request.partition} would not be used until another process has built it again",
+            hint="leave out wait=False (--no-wait)",
+        )
+    work = IndexWork(transactions, table, options)
+    _build_what_it_rests_on(work, request)
+    return plan_build(work, request).instant.requested_at
+
+
+def run_index(
+    transactions: Transactions,
+    table: TableState,
+    partition: str,
+    options: IndexOptions,
+    observer: Observer = SILENT,
+    codec: ShardCodec = SHARD_CODEC,
+) -> None:
+    """Builds an index that was planned, by this process or another."""
+    work = IndexWork(transactions, table, options, observer, codec)
+    finish_build(work, take_up_build(work, partition))
+    lost = load_config(table.storage).lost_partitions
+    for name in resting_on(partition):
+        if name in lost:
+            build_live(replace(work, observer=SILENT), IndexRequest(name, name))
+
+
+def _build_what_it_rests_on(work: IndexWork, request: IndexRequest) -> tuple[str, ...]:
+    """Builds the list of files if the table lacks it; the partitions that were ready before."""
+    work.transactions.rollbacks.run()
+    ready = load_config(work.table.storage).metadata_partitions
+    if request.partition == FILES or FILES not in ready:
+        build_files(work, request)
+    return ready
 
 
 def build_files(work: IndexWork, request: IndexRequest) -> None:

@@ -16,6 +16,7 @@ from lakebed.model.index import IndexDefinition
 from lakebed.model.words import State
 from lakebed.observe import Logged, Observer
 from lakebed.options import parse_index_options
+from lakebed.services.indexing.create import run_index, schedule_index
 from lakebed.services.indexing.drop import drop_index
 from lakebed.services.indexing.rebuild import build_index, reshard_index
 from lakebed.services.indexing.request import parse_request
@@ -73,11 +74,14 @@ class Indexes:
         rebuild: bool = False,
         window: int | None = None,
         outside: str = "scan",
+        wait: bool = True,
         observer: Observer = _LOGGED,
     ) -> IndexInfo:
         """Builds an index from the table's rows while others write; only for the list of files do they wait.
 
-        If the process dies, writers go on: the next call clears away what it left and builds the index.
+        If the process dies, writers go on: the next call clears away what it left and builds the index. With
+        `wait=False` the index is only planned: writers keep it up to date from then on, and any process may build it by
+        `run`, or by `table.services.run()`.
 
         `kind` follows from the name, except for "record" (keys are unique in the table) and "record_partitioned"
         (unique in each partition). `on` names the columns of statistics, by default the first 32. The default of
@@ -101,8 +105,19 @@ class Indexes:
         )
         options = parse_index_options(self._options)
         with self._changes():
-            build_index(self._transactions(), self._handle.state(), request, options, observer)
+            if wait:
+                build_index(self._transactions(), self._handle.state(), request, options, observer)
+            else:
+                schedule_index(self._transactions(), self._handle.state(), request, options)
         return self._find(request.partition)
+
+    def run(self, name: str, observer: Observer = _LOGGED) -> IndexInfo:
+        """Builds an index that was planned, by this process or another."""
+        observer.phase(f"building {name}")
+        partition, options = named_partitions().get(name, name), parse_index_options(self._options)
+        with self._changes():
+            run_index(self._transactions(), self._handle.state(), partition, options, observer)
+        return self._find(partition)
 
     def drop(self, name: str) -> None:
         """Removes an index."""

@@ -52,14 +52,31 @@ def settle(transactions: Transactions, section: Section, partition: str | None =
     A plan for that `partition` that nobody runs is taken back, too. Raises while the index of the partition is being
     built elsewhere; without one, while any index is.
     """
-    section.check_no_restore()
-    transactions.rollbacks.sweep(section)
-    settled = settle_plans(section, unused=() if partition is None else (partition,))
+    settled = _sweep(transactions, section, unused=() if partition is None else (partition,))
     for plan in settled.at_work:
         waiting = _unready(section, plan)
         if partition is None or not waiting or partition in waiting:
             raise _being_built(section, plan.instant.requested_at, ", ".join(sorted(waiting)) or "an index")
     return frozenset(name for plan in settled.aborted for name in plan.partitions)
+
+
+def find_waiting(transactions: Transactions, section: Section, partition: str) -> PendingPlan:
+    """The plan of lakebed for a partition that nobody runs; raises if there is none."""
+    for plan in _sweep(transactions, section).at_work:
+        if partition in _unready(section, plan):
+            raise _being_built(section, plan.instant.requested_at, partition)
+    for plan in plans_of(section):
+        if partition in plan.partitions:
+            return plan
+    raise InvalidInputError(
+        f"no build of {partition} is planned", hint=f"build it: table.indexes.create({partition!r})"
+    )
+
+
+def _sweep(transactions: Transactions, section: Section, unused: Collection[str] = ()) -> Settled:
+    section.check_no_restore()
+    transactions.rollbacks.sweep(section)
+    return settle_plans(section, unused=unused)
 
 
 def _being_built(section: Section, instant: InstantTime, names: str) -> LakebedError:

@@ -6,21 +6,22 @@
     4  definition          index.json
     5  plan x              names the index, k and the number of shards: from here on writers owe it their entries
 
-A crash before 5 leaves a delta commit without an owner, which the next writer undoes. After it there is a plan that
-nobody runs: it is taken back when the index is created again or dropped.
+A crash before 5 leaves a delta commit without an owner, which the next writer undoes; after it, a plan with a dead
+heartbeat, which whoever comes next takes back. A plan without one waits for a process that runs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from lakebed.errors import LakebedError
+from lakebed.errors import CorruptTableError, InvalidInputError, LakebedError
 from lakebed.format.timeline.metadata import encode_index_plan
 from lakebed.index.build import Build, IndexRequest, Scanner
 from lakebed.index.kinds import kind_of
-from lakebed.index.layout import Planned
+from lakebed.index.layout import Planned, ShardLayout, layout_of
+from lakebed.index.obliged import find_groups, planned_shards
 from lakebed.metadata.bootstrap import create_shards
 from lakebed.metadata.shard_writes import SHARD_CODEC, ShardCodec
 from lakebed.metadata.table import ROOT
@@ -30,7 +31,7 @@ from lakebed.model.instant import Instant, InstantTime
 from lakebed.model.words import Action, State
 from lakebed.observe import SILENT, Observer
 from lakebed.options import IndexOptions
-from lakebed.services.indexing.plans import abort, settle
+from lakebed.services.indexing.plans import abort, find_waiting, settle
 from lakebed.services.indexing.request import check_request, plan_definition, resting_on
 from lakebed.services.indexing.scans import scan_table
 from lakebed.services.indexing.steps import (
@@ -44,10 +45,11 @@ from lakebed.services.indexing.steps import (
 )
 from lakebed.table import TableState
 from lakebed.timeline import Timeline
-from lakebed.transaction.attempt import Attempt, begin_attempt, put_in_flight
+from lakebed.transaction.attempt import Attempt, begin_attempt, put_in_flight, start_attempt
 from lakebed.transaction.heartbeats import Heartbeat
-from lakebed.transaction.index_plans import BUILD, SHARDS, PendingPlan, plans_of
+from lakebed.transaction.index_plans import BUILD, ON_DUPLICATE, SHARDS, PendingPlan, plans_of
 from lakebed.transaction.leases import start_lease
+from lakebed.transaction.locks.local import InProcessLock
 from lakebed.transaction.section import Section
 from lakebed.transaction.times import format_time, timeline_zone
 from lakebed.transaction.transactions import Transactions
@@ -85,26 +87,91 @@ class Begun:
         return instant
 
 
-def begin_build(work: IndexWork, request: IndexRequest) -> Begun:
-    """Plans a build and puts it in flight."""
+def plan_build(work: IndexWork, request: IndexRequest) -> PendingPlan:
+    """Plans a build that any process may run; from here on writers add their entries."""
+    if isinstance(work.transactions.ports.lock, InProcessLock):
+        raise InvalidInputError(
+            "other processes do not see the lock of this table, so none of them can run the build",
+            hint="build the index in this process, or use a lock that all share: hoodie.write.lock.provider",
+        )
     with work.transactions.section() as section:
-        settle(work.transactions, section, request.partition)
-        check_no_rollback(section)
-        state = fresh_state(work.table, section)
-        check_request(state, request)
-        definition = plan_definition(state, request, work.options)
-        planned = kind_of(request.partition).plan_shards(Build(state, request, definition, work.options, work.scan))
+        look = _look(work, section, request)
         attempt = begin_attempt(section, Action.INDEXING)
         with _taken_back_on_failure(section, attempt):
-            section.take_on(attempt.instant, own=attempt.ticket)
-            section.fence(attempt.ticket)
-            plan = _schedule(section, attempt, request, definition, planned.layout.file_ids)
-            put_in_flight(section, attempt)
-            section.ports.at("index.D6")
-            set_building(section, request.partition, building=True)
-            newest = section.timeline.last_completed_at or attempt.instant
-            lease = start_lease(section.ports, section.timing, newest)
+            plan = _schedule(section, attempt, look)
+    attempt.leave(work.transactions.ports)
+    return plan
+
+
+def begin_build(work: IndexWork, request: IndexRequest) -> Begun:
+    """Plans a build and puts it in flight, in one section."""
+    with work.transactions.section() as section:
+        look = _look(work, section, request)
+        attempt = begin_attempt(section, Action.INDEXING)
+        with _taken_back_on_failure(section, attempt):
+            plan = _schedule(section, attempt, look)
+            lease = _put_in_flight(section, attempt, request.partition)
+    return Begun(attempt, plan, request, look.definition, look.state, look.planned, lease)
+
+
+def take_up_build(work: IndexWork, partition: str) -> Begun:
+    """Puts a planned build in flight. Raises if there is none, or if somebody is at it."""
+    with work.transactions.section() as section:
+        plan = find_waiting(work.transactions, section, partition)
+        check_no_rollback(section)
+        state = fresh_state(work.table, section)
+        request = IndexRequest(partition, partition, on_duplicate=plan.on_duplicate_of(partition))
+        definition = state.definitions.get(partition)
+        definition = None if definition is None else definition.as_finished()
+        source = kind_of(partition).plan_shards(Build(state, request, definition, work.options, work.scan)).source
+        planned = Planned(_made_layout(section, state, partition), source)
+        attempt = start_attempt(section, plan.instant.requested_at, Action.INDEXING)
+        with attempt.given_up_on_failure():
+            lease = _put_in_flight(section, attempt, partition)
     return Begun(attempt, plan, request, definition, state, planned, lease)
+
+
+def _made_layout(section: Section, state: TableState, partition: str) -> ShardLayout:
+    """The shards that a plan made, and those that writers added since."""
+    storage = section.ports.storage
+    made = planned_shards(storage, section.config, section.timeline).get(partition)
+    file_ids = find_groups(storage, partition, (), made)
+    layout = None if file_ids is None else layout_of(file_ids, state.files)
+    definition = state.definitions.get(partition)
+    window = definition.window if definition is not None else None
+    if layout is None or any(p not in layout.shards for p in state.files if window is None or window.holds(p)):
+        raise CorruptTableError(
+            "a shard is missing", path=f"{ROOT}{partition}", hint=f"drop the index {partition}, then create it again"
+        )
+    return layout
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a section finds and decides before it plans a build."""
+
+    request: IndexRequest
+    state: TableState
+    definition: IndexDefinition | None
+    planned: Planned
+
+
+def _look(work: IndexWork, section: Section, request: IndexRequest) -> _Look:
+    settle(work.transactions, section, request.partition)
+    check_no_rollback(section)
+    state = fresh_state(work.table, section)
+    check_request(state, request)
+    definition = plan_definition(state, request, work.options)
+    planned = kind_of(request.partition).plan_shards(Build(state, request, definition, work.options, work.scan))
+    return _Look(request, state, definition, planned)
+
+
+def _put_in_flight(section: Section, attempt: Attempt, partition: str) -> Heartbeat:
+    """Begins the build, and leases the snapshot that it reads."""
+    put_in_flight(section, attempt)
+    section.ports.at("index.D6")
+    set_building(section, partition, building=True)
+    return start_lease(section.ports, section.timing, section.timeline.last_completed_at or attempt.instant)
 
 
 @contextmanager
@@ -121,14 +188,10 @@ def _taken_back_on_failure(section: Section, attempt: Attempt) -> Iterator[None]
         raise
 
 
-def _schedule(
-    section: Section,
-    attempt: Attempt,
-    request: IndexRequest,
-    definition: IndexDefinition | None,
-    file_ids: Sequence[str],
-) -> PendingPlan:
-    partition = request.partition
+def _schedule(section: Section, attempt: Attempt, look: _Look) -> PendingPlan:
+    partition, definition, file_ids = look.request.partition, look.definition, look.planned.layout.file_ids
+    section.take_on(attempt.instant, own=attempt.ticket)
+    section.fence(attempt.ticket)
     section.ports.at("index.D3")
     _take_out(section, (partition, *resting_on(partition)))
     clear_partition(section, partition)
@@ -142,6 +205,8 @@ def _schedule(
         is_new = partition not in section.config.lost_partitions
         store_definition(section, partition, definition.as_unfinished() if is_new else definition)
     said = {SHARDS: str(len(file_ids)), BUILD: str(build)}
+    if look.request.on_duplicate != "fail":
+        said[ON_DUPLICATE] = look.request.on_duplicate
     plan = IndexPlan((IndexedPartition(partition, _newest_of_prefix(section.timeline), said),))
     requested = attempt.in_state(State.REQUESTED)
     section.request(requested, encode_index_plan(plan), attempt.ticket)
