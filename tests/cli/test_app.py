@@ -214,6 +214,7 @@ def test_wrong_use_is_answered_with_what_is_right(unpack, args: list[str], words
         ["index", "create", "nonsense"],
         ["index", "create", "record_index", "--kind", "bloom"],
         ["index", "drop", "nonsense"],
+        ["index", "run", "nonsense"],
         ["index", "validate", "nonsense"],
         ["index", "reshard", "nonsense", "--shards", "2"],
         ["cluster", "--order-by", "nonsense"],

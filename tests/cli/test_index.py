@@ -47,6 +47,19 @@ def test_an_index_from_its_creation_to_its_end(path: Path) -> None:
     assert "record_index" not in run("index", "list", path).stdout
 
 
+def test_an_index_that_one_process_plans_and_another_builds(path: Path) -> None:
+    planned = run("index", "create", path, "record_index", "--kind", "record", "--no-wait", "--json")
+    assert planned.exit_code == 0, planned.stderr
+    assert {i["name"]: i["state"] for i in json.loads(planned.stdout)["indexes"]}["record_index"] == "scheduled"
+    from lakebed.api import open_table
+
+    open_table(path).upsert(rows(70, 2))
+    built = run("index", "run", path, "record_index", "--json")
+    assert built.exit_code == 0, built.stderr
+    assert {i["name"]: i["state"] for i in json.loads(built.stdout)["indexes"]}["record_index"] == "ready"
+    assert run("index", "validate", path, "record_index").exit_code == 0
+
+
 def test_an_index_that_differs_ends_with_exit_code_1(path: Path) -> None:
     run("index", "create", path, "record_index", "--shards", "1")
     folder = path / ".hoodie/metadata/record_index"
@@ -75,6 +88,8 @@ def test_an_index_that_differs_ends_with_exit_code_1(path: Path) -> None:
         (("create", "by_city", "--kind", "secondary", "--on", "city"), 1, "Apache Hudi"),
         (("drop", "record_index"), 1, "no index"),
         (("reshard", "record_index", "--shards", "2"), 1, "no record index"),
+        (("run", "record_index"), 1, "no build of record_index is planned"),
+        (("create", "files", "--no-wait", "--rebuild"), 1, "built at once"),
         (("reshard", "record_index"), 2, "--shards"),
         (("validate", "bloom"), 1, "bloom_filters"),
         (("create", "bloom", "--on-duplicate", "never"), 2, "never"),

@@ -65,6 +65,8 @@ SERVICES = (
     "config changed",
     "index files before the commit",
     "index created",
+    "index planned",
+    "planned index built",
     "index rebuilt",
     "index dropped",
     "prepared",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lakebed.errors import LakebedError
 from lakebed.index.build import IndexRequest
 from lakebed.options import IndexOptions
-from lakebed.services.indexing.create import create_index
+from lakebed.services.indexing.create import create_index, run_index, schedule_index
 from lakebed.services.indexing.drop import drop_index
 from lakebed.services.indexing.plans import settle, settle_plans
 from lakebed.timeline.config import load_config
@@ -35,9 +35,19 @@ def run_indexer(client: Client, rounds: int, delay_ms: int) -> None:
 
 
 def _create(client: Client, *, rebuild: bool) -> None:
+    """At once, or planned now and built some time later; some build what another has planned."""
     request = IndexRequest(INDEX, "sim", shards=client.dice.randint(1, 3), rebuild=rebuild)
-    state, codec = client.context.handle.state(), sim_codec(client.world.token)
-    create_index(client.transactions, state, request, IndexOptions(), codec=codec)
+    state, codec, options = client.context.handle.state(), sim_codec(client.world.token), IndexOptions()
+    if rebuild or client.dice.random() < 0.6:
+        create_index(client.transactions, state, request, options, codec=codec)
+        return
+    if client.dice.random() < 0.8:
+        schedule_index(client.transactions, state, request, options)
+        client.world.reached["index planned"] += 1
+        client.world.scheduler.sleep(client.dice.randint(1, 2_000))
+        client.context.handle.forget()
+    run_index(client.transactions, client.context.handle.state(), INDEX, options, codec=codec)
+    client.world.reached["planned index built"] += 1
 
 
 def _finish(client: Client) -> None:

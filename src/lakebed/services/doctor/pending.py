@@ -76,6 +76,9 @@ def _indexing(look: Examination, instant: Instant) -> tuple[str, Remedy, str]:
     if plan.is_own and instant.state is State.INFLIGHT:
         problem = f"the process that built {building} is gone"
         return problem, Remedy.ROLL_BACK, "take the build back: delete its files, then its plan"
+    if plan.is_own:
+        problem = f"{building} is planned, and nobody builds it"
+        return problem, Remedy.BY_HAND, f"build it: table.indexes.run({building!r}), or drop it"
     problem = f"{building} is being built, but no process seems to work on it"
     return problem, Remedy.BY_HAND, "let the engine that began it finish the index, or drop it there"
 
