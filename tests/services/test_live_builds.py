@@ -17,13 +17,16 @@ from lakebed.commit import entries
 from lakebed.errors import InvalidInputError, LakebedError, ServiceRunningError, WriteConflictError
 from lakebed.format.timeline.metadata import decode_index_plan
 from lakebed.index.obliged import Obliged, find_obliged
+from lakebed.index.record import build as record_build
 from lakebed.metadata import MetadataTable
+from lakebed.model.commit import CommitMetadata
 from lakebed.model.words import Action
 from lakebed.observe import Silent
 from lakebed.options import WriteOptions
 from lakebed.services.indexing import catch_up
 from lakebed.storage.faults import Call, Crash, Fault
 from lakebed.transaction.section import Section
+from lakebed.transaction.transactions import Transactions
 from lakebed.write.columnar import ColumnarPlane
 from lakebed.write.verbs import TableWrites
 from lakebed.write.writer import Writer
@@ -629,3 +632,31 @@ def test_a_plan_that_is_run_is_not_run_twice(tmp_path: Path) -> None:
 
     table.indexes.run("record_index", observer=Meanwhile(run))
     check(tmp_path / "t", "record_index")
+
+
+def test_rows_are_counted_without_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From footers, if commits do not tell: a large table has thousands."""
+    table = table_without(tmp_path / "t", "record_index", "cow")
+    held: list[bool] = []
+    counted: list[bool] = []
+    section, footer = Transactions.section, record_build.decode_parquet_footer
+
+    @contextmanager
+    def noted(self: Transactions, *arguments: object, **named: object):
+        with section(self, *arguments, **named) as opened:  # type: ignore[arg-type]
+            held.append(True)
+            try:
+                yield opened
+            finally:
+                held.clear()
+
+    def read(*arguments: object, path: str) -> object:
+        counted.append(bool(held))
+        return footer(*arguments, path=path)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Transactions, "section", noted)
+    monkeypatch.setattr(record_build, "decode_parquet_footer", read)
+    monkeypatch.setattr(CommitMetadata, "stats", property(lambda self: ()))
+    build(table, "record_index")
+    assert counted
+    assert not any(counted)

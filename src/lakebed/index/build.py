@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -94,13 +94,17 @@ class Scanner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What an index is built from: the table, what was asked for, and what its definition will say."""
+    """What an index is built from: the table, what was asked for, and what its definition will say.
+
+    `rows` has the number of rows of files by path, as far as they were counted before.
+    """
 
     state: TableState
     request: IndexRequest
     definition: IndexDefinition | None
     options: IndexOptions
     scan: Scanner
+    rows: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

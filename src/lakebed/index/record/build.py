@@ -19,7 +19,7 @@ from lakebed.format.arrow import ArrowArray, pc
 from lakebed.format.metadata.datum import stored_schema
 from lakebed.format.metadata.record_index import RecordLocation, decode_entry_values
 from lakebed.format.parquet_footer import decode_parquet_footer
-from lakebed.index.build import IndexRequest, Scan, Scanner, Source, join_sorted
+from lakebed.index.build import Build, Scan, Scanner, Source, join_sorted
 from lakebed.index.foreign import GroupScans
 from lakebed.index.layout import ShardLayout, global_layout, partitioned_layout
 from lakebed.index.record.definition import ordering_numbers
@@ -27,9 +27,8 @@ from lakebed.index.record.entries import KeyChanges, ShardSizing, key_entries, s
 from lakebed.index.record.probe import RECORD_INDEX
 from lakebed.metadata.entries import Entries, split_entries
 from lakebed.model.files import FileGroupId, FileSlice
-from lakebed.model.index import EntryOrdering, IndexDefinition, IndexWindow
+from lakebed.model.index import EntryOrdering, IndexDefinition
 from lakebed.model.words import COMMIT_TIME, RECORD_KEY
-from lakebed.options import IndexOptions
 from lakebed.table import TableState
 from lakebed.transaction.times import instant_ms, timeline_zone
 
@@ -51,34 +50,32 @@ def plan_layout(
     return partitioned_layout(RECORD_INDEX, counts)
 
 
-def plan_key_shards(
-    state: TableState, request: IndexRequest, definition: IndexDefinition, options: IndexOptions
-) -> tuple[ShardLayout, int]:
+def plan_key_shards(build: Build, definition: IndexDefinition) -> tuple[ShardLayout, int]:
     """The shards of a record index, and approximately how many rows it will have."""
-    rows = rows_in_window(state, definition.window)
-    is_partitioned = definition.is_partitioned
+    rows, window = count_rows(build.state, build.rows), definition.window
+    rows = {name: count for name, count in rows.items() if window is None or window.holds(name)}
+    is_partitioned, options = definition.is_partitioned, build.options
     sizing = ShardSizing(*(options.partitioned_sizing if is_partitioned else options.global_sizing))
-    layout = plan_layout(state, rows, is_partitioned=is_partitioned, shards=request.shards, sizing=sizing)
+    shards = build.request.shards
+    layout = plan_layout(build.state, rows, is_partitioned=is_partitioned, shards=shards, sizing=sizing)
     return layout, sum(rows.values())
 
 
-def count_rows(state: TableState) -> dict[str, int]:
-    """Approximate number of rows of each data partition, from commit metadata, or else from footers."""
+def count_rows(state: TableState, counted: dict[str, int]) -> dict[str, int]:
+    """Approximate number of rows of each data partition, from commit metadata, or else from footers.
+
+    What footers say is taken from, and noted in, the rows `counted` by path.
+    """
     known = {
         stat.path.rpartition("/")[2]: stat.num_inserts if stat.log_files else stat.num_writes
         for instant in state.timeline.commits()
         for stat in state.documents.commit(instant).stats
     }
     found: dict[str, int] = {}
-    counts = map_tasks(state.latest_slices, lambda file_slice: _count_rows(state, file_slice, known))
+    counts = map_tasks(state.latest_slices, lambda file_slice: _count_rows(state, file_slice, known, counted))
     for file_slice, rows in zip(state.latest_slices, counts, strict=True):
         found[file_slice.group.partition] = found.get(file_slice.group.partition, 0) + rows
     return found
-
-
-def rows_in_window(state: TableState, window: IndexWindow | None) -> dict[str, int]:
-    """The same, for partitions within the window of an index."""
-    return {name: rows for name, rows in count_rows(state).items() if window is None or window.holds(name)}
 
 
 def key_source(
@@ -150,7 +147,7 @@ class KeyReader:
         return self.layout.shards[scan.file_slice.group.partition]
 
 
-def _count_rows(state: TableState, file_slice: FileSlice, known: Mapping[str, int]) -> int:
+def _count_rows(state: TableState, file_slice: FileSlice, known: Mapping[str, int], counted: dict[str, int]) -> int:
     rows = sum(known.get(log.name, 0) for log in file_slice.logs)
     if file_slice.base is None:
         return rows
@@ -159,8 +156,10 @@ def _count_rows(state: TableState, file_slice: FileSlice, known: Mapping[str, in
     path = file_slice.path(file_slice.base.name)
     if file_slice.base.extension != ".parquet":
         return rows
-    with state.storage.arrow_file(path) as file:
-        return rows + decode_parquet_footer(file, path=path).rows
+    if path not in counted:
+        with state.storage.arrow_file(path) as file:
+            counted[path] = decode_parquet_footer(file, path=path).rows
+    return rows + counted[path]
 
 
 def _join(parts: Sequence[Entries], *, scans: Sequence[Scan], on_duplicate: str, has_ordering: bool = False) -> Entries:

@@ -32,7 +32,7 @@ def check_record_index(checked: Checked, tally: Tally) -> None:
     """Compares entries with all rows, shard by shard; an entry in a wrong shard counts as missing and as extra."""
     state, metadata = checked.state, checked.metadata
     layout = _stored_layout(state, metadata)
-    rows = sum(count_rows(state).values())
+    rows = sum(count_rows(state, {}).values())
     definition = metadata.definitions.get(RECORD_INDEX)
     ordering = definition.ordering if definition is not None else None
     source = key_source(state, checked.scan, layout, rows, definition)

@@ -177,7 +177,7 @@ class RecordIndex(IndexKind):
         """As many shards as the keys need, and the keys of all rows."""
         definition, on_duplicate = build.definition, build.request.on_duplicate
         assert definition is not None
-        layout, rows = plan_key_shards(build.state, build.request, definition, build.options)
+        layout, rows = plan_key_shards(build, definition)
 
         def source(layout: ShardLayout) -> Source:
             return key_source(build.state, build.scan, layout, rows, definition, on_duplicate=on_duplicate)

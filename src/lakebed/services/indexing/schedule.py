@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakebed.errors import CorruptTableError, InvalidInputError, LakebedError
 from lakebed.format.timeline.metadata import encode_index_plan
@@ -57,7 +57,10 @@ from lakebed.transaction.transactions import Transactions
 
 @dataclass(frozen=True, slots=True)
 class IndexWork:
-    """What it takes to build an index of a table; `codec` makes files of the metadata table, `scan` reads rows."""
+    """What it takes to build an index of a table; `codec` makes files of the metadata table, `scan` reads rows.
+
+    `rows` were counted before the section, file by file: under the lock few are left.
+    """
 
     transactions: Transactions
     table: TableState
@@ -65,6 +68,11 @@ class IndexWork:
     observer: Observer = SILENT
     codec: ShardCodec = SHARD_CODEC
     scan: Scanner = scan_table
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def build(self, state: TableState, request: IndexRequest, definition: IndexDefinition | None) -> Build:
+        """What an index is built from, with the rows that were counted before."""
+        return Build(state, request, definition, self.options, self.scan, self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,7 @@ def plan_build(work: IndexWork, request: IndexRequest) -> PendingPlan:
             "other processes do not see the lock of this table, so none of them can run the build",
             hint="build the index in this process, or use a lock that all share: hoodie.write.lock.provider",
         )
+    _count_ahead(work, request)
     with work.transactions.section() as section:
         look = _look(work, section, request)
         attempt = begin_attempt(section, Action.INDEXING)
@@ -105,6 +114,7 @@ def plan_build(work: IndexWork, request: IndexRequest) -> PendingPlan:
 
 def begin_build(work: IndexWork, request: IndexRequest) -> Begun:
     """Plans a build and puts it in flight, in one section."""
+    _count_ahead(work, request)
     with work.transactions.section() as section:
         look = _look(work, section, request)
         attempt = begin_attempt(section, Action.INDEXING)
@@ -123,7 +133,7 @@ def take_up_build(work: IndexWork, partition: str) -> Begun:
         request = IndexRequest(partition, partition, on_duplicate=plan.on_duplicate_of(partition))
         definition = state.definitions.get(partition)
         definition = None if definition is None else definition.as_finished()
-        source = kind_of(partition).plan_shards(Build(state, request, definition, work.options, work.scan)).source
+        source = kind_of(partition).plan_shards(work.build(state, request, definition)).source
         planned = Planned(_made_layout(section, state, partition), source)
         attempt = start_attempt(section, plan.instant.requested_at, Action.INDEXING)
         with attempt.given_up_on_failure():
@@ -156,13 +166,20 @@ class _Look:
     planned: Planned
 
 
+def _count_ahead(work: IndexWork, request: IndexRequest) -> None:
+    """Counts rows without the lock, as far as planning needs them."""
+    check_request(work.table, request)
+    definition = plan_definition(work.table, request, work.options)
+    kind_of(request.partition).plan_shards(work.build(work.table, request, definition))
+
+
 def _look(work: IndexWork, section: Section, request: IndexRequest) -> _Look:
     settle(work.transactions, section, request.partition)
     check_no_rollback(section)
     state = fresh_state(work.table, section)
     check_request(state, request)
     definition = plan_definition(state, request, work.options)
-    planned = kind_of(request.partition).plan_shards(Build(state, request, definition, work.options, work.scan))
+    planned = kind_of(request.partition).plan_shards(work.build(state, request, definition))
     return _Look(request, state, definition, planned)
 
 
