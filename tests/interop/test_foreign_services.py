@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from lakebed.api import Table, create_table, open_table
 from lakebed.errors import LockUnavailableError, ServiceRunningError, WriteConflictError
 from lakebed.index.obliged import COVERS
 from lakebed.metadata import MetadataTable
+from lakebed.observe import Silent
 from lakebed.write.writer import WriteResult
 
 pytestmark = pytest.mark.interop
@@ -143,6 +145,44 @@ def test_writers_leave_alone_what_apache_hudi_builds(peer: HudiPeer, table: Tabl
     assert {found.key for found in check.examples} <= uncovered
     after.indexes.create("record_index", rebuild=True)
     assert after.indexes.validate("record_index").is_sound
+
+
+@pytest.mark.parametrize("options", [HUDI, {**HUDI, **WITHOUT_INDEX}], ids=["knows the index", "does not ask for it"])
+def test_an_index_that_we_build_has_what_apache_hudi_writes_meanwhile(
+    peer: HudiPeer, table: Table, tmp_path: Path, options: dict[str, str]
+) -> None:
+    """Updates, new keys and deletes by Apache Hudi, between covered commits of ours that touch the same keys."""
+    path = tmp_path / "t"
+
+    @dataclass
+    class Meanwhile(Silent):
+        is_done: bool = False
+
+        def progress(self, what: str, done: int, total: int) -> None:
+            del what, done, total
+            if not self.is_done:
+                self.is_done = True
+                write()
+
+    def write() -> None:
+        upsert(open_table(path, options=OURS), rows(KEYS, 40, 3))
+        peer.write(path, rows(KEYS - 20, 90, 4), "upsert", options)
+        open_table(path, options=OURS).delete([f"k{KEYS + 5:06d}"])
+        peer.write(path, rows(KEYS + 30, 5, 6), "delete", options)
+        upsert(open_table(path, options=OURS), rows(KEYS + 65, 10, 7))
+
+    meanwhile = Meanwhile()
+    open_table(path, options=OURS).indexes.create("record_index", kind="record", shards=4, observer=meanwhile)
+    assert meanwhile.is_done
+    after = open_table(path, options=OURS)
+    check = after.indexes.validate("record_index")
+    assert check.is_sound, check.examples
+    assert after.to_arrow().num_rows == KEYS + 69
+    assert peer.read(path, WITH_METADATA).num_rows == KEYS + 69
+    peer.write(path, rows(KEYS + 60, 20, 8), "upsert", HUDI)
+    after = open_table(path, options=OURS)
+    assert after.indexes.validate("record_index").is_sound
+    assert after.to_arrow().num_rows == KEYS + 74
 
 
 def is_covered(table: Table, instant: str) -> bool:

@@ -373,7 +373,8 @@ class Invariants(Witness):
         else:
             written = self.codec.decode_commit(data, path="").write_stats
             # Every commit writes to indexes of names; whether those of keys are kept, readers find out.
-            named = () if t < FIRST else (FILES, STATS)
+            is_build = t < FIRST or f"{TIMELINE}{t}.indexing.requested" in self.world.store.files
+            named = () if is_build else (FILES, STATS)
             missing = [name for name in self._partitions() if name in named and name not in written]
             require(not missing, "I14", f"{t} does not write to {missing}, which the table has")
             require(t not in self.metadata_completions, "I3", f"{t} completed twice in the metadata table")
@@ -381,7 +382,8 @@ class Invariants(Witness):
             self.metadata_completions[t] = m
 
     def _compaction_planned(self, compaction: str, data: bytes) -> None:
-        pending = {i.requested_at for i in self.timeline().pending() if i.action is not Action.SAVEPOINT}
+        lasting = (Action.SAVEPOINT, Action.INDEXING)
+        pending = {i.requested_at for i in self.timeline().pending() if i.action not in lasting}
         for operation in self.codec.decode_compaction_plan(data, path="").operations:
             taken = {data_file(name).instant for name in operation.log_files}  # type: ignore[union-attr]
             require(not taken & pending, "I15", f"{compaction} takes in {sorted(taken & pending)}, which is pending")

@@ -167,7 +167,7 @@ def _can_be_carried_along(section: Section, plan: RestorePlan) -> bool:
         return False
     first = min((twins[time] for time in completed), default="9" * 17)
     since = section.timeline.completion_of(InstantTime(plan.target)) or ""
-    known = {i.requested_at for i in section.timeline}
+    known = {i.requested_at for i in section.timeline if i.action is not Action.INDEXING}
     planned = (i for i in section.metadata_timeline.pending() if i.action in _PLANS)
     others = (i for i in (*section.metadata_timeline.commits(), *planned) if i.requested_at not in known)
     merged = section.metadata_timeline.log_compactions

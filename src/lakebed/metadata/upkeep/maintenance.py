@@ -154,9 +154,13 @@ def _load_plan(section: Section, pending: Instant) -> CompactionPlan:
     return decode_compaction_plan(section.ports.storage.get(path), path=path)
 
 
+_WITHOUT_ENTRIES = (Action.SAVEPOINT, Action.INDEXING)
+"""Actions whose pending instants have nothing in partitions that are ready: an index that is built is not."""
+
+
 def _compaction_time(section: Section) -> InstantTime:
     """Just before the oldest instant whose twin on the data table may be undone: what it wrote must stay removable."""
-    pending = {i.requested_at for i in section.timeline.pending() if i.action is not Action.SAVEPOINT}
+    pending = {i.requested_at for i in section.timeline.pending() if i.action not in _WITHOUT_ENTRIES}
     undone = pending | targets_of_rollbacks(section)
     twins = [i.requested_at for i in section.metadata_timeline if i.requested_at in undone]
     return _free_time_before(section, min(twins)) if twins else section.next_time()
@@ -285,7 +289,7 @@ def _compact_logs(section: Section, upkeep: Upkeep, *, log_blocks: int) -> None:
 
 def _unsettled(section: Section) -> frozenset[str]:
     """The instants that may be undone, or whose entries are still to come: nothing older is to come to lie on these."""
-    pending = (i.requested_at for i in section.timeline.pending() if i.action is not Action.SAVEPOINT)
+    pending = (i.requested_at for i in section.timeline.pending() if i.action not in _WITHOUT_ENTRIES)
     return frozenset(pending) | targets_of_rollbacks(section)
 
 

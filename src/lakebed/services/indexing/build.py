@@ -3,7 +3,7 @@
     6  in flight           x is put in flight, the configuration marks the index as being built
     7  base files          of the rows of the section's snapshot, without the lock, by the ticket of x
     8  catching up         what engines have written since that do not keep the index up to date (see `catch_up`)
-    9  delta commit k      completes
+    9  delta commit x      of the metadata table: requested, in flight, completed
    10  configuration       names the index: the moment it is there
    11  plan x              completes: other processes look at the table again
 
@@ -106,6 +106,8 @@ def _finish(work: IndexWork, begun: Begun, stats: tuple[WriteStat, ...]) -> None
 def _publish(section: Section, begun: Begun, stats: tuple[WriteStat, ...]) -> Outcome:
     attempt, partition = begun.attempt, begun.request.partition
     section.ports.at("index.D8")
+    for state in (State.REQUESTED, State.INFLIGHT):
+        section.add(Instant(begun.build, Action.DELTA_COMMIT, state), root=ROOT)
     extra = next_extra(section, stored_definitions(section), built=partition)
     metadata = CommitMetadata(stats_by_partition(stats), operation=BUILD_OPERATION, extra_metadata=extra)
     done = Instant(begun.build, Action.DELTA_COMMIT, State.COMPLETED, section.next_time())

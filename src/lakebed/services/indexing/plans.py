@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.format.timeline.metadata import encode_index_commit, encode_index_plan
+from lakebed.index.obliged import find_groups, planned_shards
 from lakebed.metadata.bootstrap import reserved_instant
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import IndexedPartition, IndexPlan
@@ -66,7 +67,7 @@ def find_waiting(transactions: Transactions, section: Section, partition: str) -
         if partition in _unready(section, plan):
             raise _being_built(section, plan.instant.requested_at, partition)
     for plan in plans_of(section):
-        if partition in plan.partitions:
+        if plan.instant.state is State.REQUESTED and partition in _unready(section, plan):
             return plan
     raise InvalidInputError(
         f"no build of {partition} is planned", hint=f"build it: table.indexes.create({partition!r})"
@@ -187,10 +188,10 @@ def _is_dead(section: Section, plan: PendingPlan) -> bool:
 
     Whoever only plans a build takes the heartbeat of the plan away.
     """
-    builds = {plan.build_of(partition) for partition in _unready(section, plan)}
-    begun = {i.requested_at for i in section.metadata_timeline}
-    is_begun = plan.instant.state is State.INFLIGHT or plan.instant.requested_at in section.heartbeats
-    return is_begun or not builds <= begun
+    if plan.instant.state is State.INFLIGHT or plan.instant.requested_at in section.heartbeats:
+        return True
+    storage, planned = section.ports.storage, planned_shards(section.ports.storage, section.config, section.timeline)
+    return any(find_groups(storage, name, (), planned.get(name)) is None for name in _unready(section, plan))
 
 
 def _end_last_tickets(section: Section) -> None:

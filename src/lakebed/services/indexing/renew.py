@@ -42,6 +42,7 @@ from lakebed.metadata.entries import Entries
 from lakebed.metadata.shard_writes import ShardWrite, write_shards
 from lakebed.model.commit import WriteStat
 from lakebed.model.instant import InstantTime
+from lakebed.model.words import Action
 from lakebed.observe import SILENT, Meter, Observer
 from lakebed.services.indexing.changes import ChangeReader, Seen, find_changes, is_contested
 from lakebed.services.indexing.plans import note_indexing, settle
@@ -182,7 +183,8 @@ def _unsettled(section: Section) -> InstantTime | None:
 
     Entries of the former are in the old shards. Those of the latter would stay in the new ones.
     """
-    pending = {i.requested_at for i in section.timeline.pending()} | targets_of_rollbacks(section)
+    writes = (i.requested_at for i in section.timeline.pending() if i.action is not Action.INDEXING)
+    pending = {*writes} | targets_of_rollbacks(section)
     return min((i.requested_at for i in section.metadata_timeline if i.requested_at in pending), default=None)
 
 

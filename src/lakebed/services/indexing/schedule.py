@@ -1,12 +1,11 @@
 """Putting an index build on the timeline: one section, after which every commit of lakebed keeps the index up to date.
 
     1  leftovers           of dead builds are cleared away; an index that is rebuilt is taken out of the configuration
-    2  delta commit k      of the metadata table, a reserved instant: requested and in flight
-    3  shards              empty, all of them
-    4  definition          index.json
-    5  plan x              names the index, k and the number of shards: from here on writers owe it their entries
+    2  shards              empty, all of them, in files of the instant x that the plan is to have
+    3  definition          index.json
+    4  plan x              names the index and the number of shards: from here on writers owe it their entries
 
-A crash before 5 leaves a delta commit without an owner, which the next writer undoes; after it, a plan with a dead
+A crash before 4 leaves files that nobody reads, which the next creation clears away; after it, a plan with a dead
 heartbeat, which whoever comes next takes back. A plan without one waits for a process that runs it.
 """
 
@@ -27,7 +26,7 @@ from lakebed.metadata.shard_writes import SHARD_CODEC, ShardCodec
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import IndexedPartition, IndexPlan
 from lakebed.model.index import IndexDefinition
-from lakebed.model.instant import Instant, InstantTime
+from lakebed.model.instant import InstantTime
 from lakebed.model.words import Action, State
 from lakebed.observe import SILENT, Observer
 from lakebed.options import IndexOptions
@@ -38,7 +37,6 @@ from lakebed.services.indexing.steps import (
     check_no_rollback,
     clear_partition,
     fresh_state,
-    reserve_build,
     set_building,
     set_ready,
     store_definition,
@@ -168,9 +166,10 @@ class _Look:
 
 def _count_ahead(work: IndexWork, request: IndexRequest) -> None:
     """Counts rows without the lock, as far as planning needs them."""
-    check_request(work.table, request)
-    definition = plan_definition(work.table, request, work.options)
-    kind_of(request.partition).plan_shards(work.build(work.table, request, definition))
+    with suppress(LakebedError):  # Whatever is wrong with the request is told in the section.
+        check_request(work.table, request)
+        definition = plan_definition(work.table, request, work.options)
+        kind_of(request.partition).plan_shards(work.build(work.table, request, definition))
 
 
 def _look(work: IndexWork, section: Section, request: IndexRequest) -> _Look:
@@ -212,9 +211,9 @@ def _schedule(section: Section, attempt: Attempt, look: _Look) -> PendingPlan:
     section.ports.at("index.D3")
     _take_out(section, (partition, *resting_on(partition)))
     clear_partition(section, partition)
-    build = reserve_build(section)
-    for state in (State.REQUESTED, State.INFLIGHT):
-        section.add(Instant(build, Action.DELTA_COMMIT, state), root=ROOT)
+    # Under the time of the plan, as Apache Hudi builds, and without a delta commit as yet: its writers undo any that is
+    # in flight in the metadata table, with all files.
+    build = attempt.instant
     date = format_time(section.ports.clock.now_ms(), timeline_zone(section.config))
     create_shards(section.files, partition, file_ids, instant=build, date=date)
     section.ports.at("index.D5")
