@@ -660,3 +660,16 @@ def test_rows_are_counted_without_the_lock(tmp_path: Path, monkeypatch: pytest.M
     build(table, "record_index")
     assert counted
     assert not any(counted)
+
+
+def test_what_another_engine_began_between_plan_and_build_is_waited_for(tmp_path: Path) -> None:
+    table = table_without(tmp_path / "t", "record_index", "mor")
+    impatient = open_table(tmp_path / "t", options={"hoodie.metadata.index.check.timeout.seconds": "0"})
+    plan(impatient, "record_index")
+    late = int(table.timeline.pending()[-1].requested_at) + 1
+    files = [tmp_path / f"t/.hoodie/timeline/{late}.deltacommit.{state}" for state in ("requested", "inflight")]
+    for file in (*files, tmp_path / f"t/.hoodie/.heartbeat/{late}"):
+        file.write_bytes(b"")
+    with pytest.raises(WriteConflictError, match=f"{late} of another engine was in flight"):
+        impatient.indexes.run("record_index")
+    assert [i.requested_at for i in table.timeline.pending()] == [str(late)]

@@ -53,10 +53,9 @@ def foreign_writes(section: Section, own: InstantTime) -> tuple[InstantTime, ...
     return _foreign(section, (i for i in section.timeline.pending() if i.requested_at != own and _may_complete(i)))
 
 
-def foreign_work(section: Section, before: InstantTime) -> tuple[InstantTime, ...]:
-    """The same, and cleans, as far as they were requested before a time."""
-    pending = (i for i in section.timeline.pending() if i.requested_at < before)
-    return _foreign(section, (i for i in pending if _may_complete(i) or _is_cleaning(i)))
+def foreign_work(section: Section) -> tuple[InstantTime, ...]:
+    """The same, and cleans."""
+    return _foreign(section, (i for i in section.timeline.pending() if _may_complete(i) or _is_cleaning(i)))
 
 
 def _foreign(section: Section, instants: Iterable[Instant]) -> tuple[InstantTime, ...]:

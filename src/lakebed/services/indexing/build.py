@@ -64,7 +64,7 @@ def finish_build(work: IndexWork, begun: Begun) -> None:
         _give_up(work, begun)
         raise
     finally:
-        begun.lease.stop()
+        begun.flight.lease.stop()
 
 
 def _fill(work: IndexWork, begun: Begun) -> tuple[WriteStat, ...]:

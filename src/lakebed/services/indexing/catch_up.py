@@ -33,7 +33,6 @@ from lakebed.services.indexing.steps import fresh_state
 from lakebed.table import TableState
 from lakebed.timeline import Documents, Timeline, load_timeline
 from lakebed.timeline.config import load_config
-from lakebed.transaction.pending import foreign_work
 from lakebed.transaction.plans import is_begun_elsewhere
 from lakebed.transaction.rollback import targets_of_rollbacks
 from lakebed.transaction.section import Section
@@ -79,7 +78,7 @@ class CatchUp:
         clock, limit = self._work.transactions.ports.clock, self._work.options.check_seconds
         if clock.now_ms() - self._began_ms > limit * 1000:
             raise WriteConflictError(
-                f"{min(self._waits_for)} of another engine was in flight before {self._partition} was planned, and "
+                f"{min(self._waits_for)} of another engine was in flight before {self._partition} was built, and "
                 f"still is after {limit} s",
                 hint="create the index again when it has ended, or let it wait longer: "
                 "hoodie.metadata.index.check.timeout.seconds",
@@ -135,9 +134,9 @@ class CatchUp:
                 yield instant
 
     def _find_unsettled(self, section: Section) -> Iterator[InstantTime]:
-        """Live writes and cleans of other engines that were begun before the plan, and are not about to be undone."""
-        begun = set(foreign_work(section, self._since)) - targets_of_rollbacks(section)
-        return (instant for instant in sorted(begun) if self._is_alive(section, instant))
+        """Live writes and cleans of other engines that were begun before the build, and are not about to be undone."""
+        pending = {i.requested_at for i in section.timeline.pending()} - targets_of_rollbacks(section)
+        return (instant for instant in sorted(self._begun.flight.others & pending) if self._is_alive(section, instant))
 
     def _is_alive(self, section: Section, instant: InstantTime) -> bool:
         pending = next(i for i in section.timeline.pending() if i.requested_at == instant)

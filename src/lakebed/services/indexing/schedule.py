@@ -48,6 +48,7 @@ from lakebed.transaction.heartbeats import Heartbeat
 from lakebed.transaction.index_plans import BUILD, ON_DUPLICATE, SHARDS, PendingPlan, plans_of
 from lakebed.transaction.leases import start_lease
 from lakebed.transaction.locks.local import InProcessLock
+from lakebed.transaction.pending import foreign_work
 from lakebed.transaction.section import Section
 from lakebed.transaction.times import format_time, timeline_zone
 from lakebed.transaction.transactions import Transactions
@@ -74,8 +75,19 @@ class IndexWork:
 
 
 @dataclass(frozen=True, slots=True)
+class Flight:
+    """What began with a build: the lease on the snapshot that it reads; and what `others` were at, of other engines.
+
+    Those may not know of the index. What they begin later finds it marked in the configuration.
+    """
+
+    lease: Heartbeat
+    others: frozenset[InstantTime]
+
+
+@dataclass(frozen=True, slots=True)
 class Begun:
-    """A build in flight: its plan, what it is built from and into, and the lease on the snapshot that it reads."""
+    """A build in flight: its plan, and what it is built from and into."""
 
     attempt: Attempt
     plan: PendingPlan
@@ -83,7 +95,7 @@ class Begun:
     definition: IndexDefinition | None
     state: TableState
     planned: Planned
-    lease: Heartbeat
+    flight: Flight
 
     @property
     def build(self) -> InstantTime:
@@ -118,8 +130,8 @@ def begin_build(work: IndexWork, request: IndexRequest) -> Begun:
         attempt = begin_attempt(section, Action.INDEXING)
         with _taken_back_on_failure(section, attempt):
             plan = _schedule(section, attempt, look)
-            lease = _put_in_flight(section, attempt, request.partition)
-    return Begun(attempt, plan, request, look.definition, look.state, look.planned, lease)
+            flight = _put_in_flight(section, attempt, request.partition)
+    return Begun(attempt, plan, request, look.definition, look.state, look.planned, flight)
 
 
 def take_up_build(work: IndexWork, partition: str) -> Begun:
@@ -135,8 +147,8 @@ def take_up_build(work: IndexWork, partition: str) -> Begun:
         planned = Planned(_made_layout(section, state, partition), source)
         attempt = start_attempt(section, plan.instant.requested_at, Action.INDEXING)
         with attempt.given_up_on_failure():
-            lease = _put_in_flight(section, attempt, partition)
-    return Begun(attempt, plan, request, definition, state, planned, lease)
+            flight = _put_in_flight(section, attempt, partition)
+    return Begun(attempt, plan, request, definition, state, planned, flight)
 
 
 def _made_layout(section: Section, state: TableState, partition: str) -> ShardLayout:
@@ -182,12 +194,14 @@ def _look(work: IndexWork, section: Section, request: IndexRequest) -> _Look:
     return _Look(request, state, definition, planned)
 
 
-def _put_in_flight(section: Section, attempt: Attempt, partition: str) -> Heartbeat:
+def _put_in_flight(section: Section, attempt: Attempt, partition: str) -> Flight:
     """Begins the build, and leases the snapshot that it reads."""
     put_in_flight(section, attempt)
     section.ports.at("index.D6")
     set_building(section, partition, building=True)
-    return start_lease(section.ports, section.timing, section.timeline.last_completed_at or attempt.instant)
+    others = frozenset(foreign_work(section))
+    lease = start_lease(section.ports, section.timing, section.timeline.last_completed_at or attempt.instant)
+    return Flight(lease, others)
 
 
 @contextmanager
