@@ -15,12 +15,10 @@ from unittest import mock
 import lakebed.index.obliged as obliged
 import lakebed.metadata.table as metadata_table
 import lakebed.metadata.upkeep.maintenance as maintenance
-import lakebed.model.config as config_values
 import lakebed.services.archive as archive
 import lakebed.services.clean.run as clean
 import lakebed.services.clustering.run as clustering
 import lakebed.services.compaction.plan as compaction_plan
-import lakebed.services.indexing.build as build
 import lakebed.services.indexing.catch_up as catch_up
 import lakebed.services.indexing.drop as drop
 import lakebed.services.indexing.plans as index_plans
@@ -1004,11 +1002,6 @@ def with_maintained_indexes(setup: Setup) -> Setup:
     return replace(with_standing_indexers(setup), indexers=2, maintainers=3, writers=(("upsert", "insert"),) * 2)
 
 
-def with_pages_of_indexes(setup: Setup) -> Setup:
-    """Readers who list in small pages, and those who build an index again and again."""
-    return replace(with_indexers(setup), readers=3, page_size=2, lock=LockKind(can_be_lost=False))
-
-
 def _upkeep_of_what_is_built() -> tuple[Patch, ...]:
     original = maintenance._slices
 
@@ -1111,9 +1104,6 @@ mutant("H29", "a write in flight since before the index was planned is not waite
 mutant("H31", "a compaction of the metadata table takes in an index that is being built", with_maintained_indexes)(
     _upkeep_of_what_is_built
 )
-mutant("H32", "a writer sweeps an index of ours that is being built", with_indexers)(
-    lambda: ((rollback, "plans_of", lambda section: iter(())),)
-)
 mutant("H34", "a build is taken back though the config names the index", with_dying_indexers)(
     lambda: ((index_plans, "_unready", lambda section, plan: frozenset(plan.partitions)),)
 )
@@ -1126,20 +1116,11 @@ mutant("H36", "nobody takes back what a dead process left of a build", with_dyin
 mutant("H37", "a build goes on though it was taken back", with_indexers)(
     lambda: ((Transactions, "check_alive", _checks_only_writes(Transactions.check_alive)),)
 )
-mutant("build not fenced", "a build that was taken back leaves files in the next one", with_indexers)(
-    lambda: (
-        (build._TicketFiles, "create", lambda self, path, data: self._transactions.ports.storage.create(path, data)),
-        (steps, "INDEX_BUILDS", "unused"),
-    )
-)
 mutant("taken back late", "a build is taken back, and its process may still complete it", with_standing_indexers)(
     lambda: ((Section, "remove", _keeps_indexing(Section.remove)),)
 )
 mutant("merge not fenced", "a compaction leaves files in an index that was built since", with_maintained_indexes)(
     lambda: ((maintenance, "_execute_compaction", _without_fences(maintenance._execute_compaction)),)
-)
-mutant("listing mixed", "a reader lists an index that is built again meanwhile", with_pages_of_indexes)(
-    lambda: ((config_values.TableConfig, "index_changes", 0),)
 )
 mutant("late plan", "a compaction of the metadata table takes an index that was dropped since", with_indexers)(
     lambda: ((maintenance, "_still_there", lambda section, plan: plan.operations),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,12 +10,14 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from lakebed.errors import CorruptTableError, UnsupportedTableError
+from lakebed.model.instant import InstantTime
 from lakebed.model.words import MergeMode, TableType, Word
 
 _W = TypeVar("_W", bound=Word)
 
 SUPPORTED_VERSIONS = (6, 8, 9)
 _LAYOUTS = (1, 2)
+_TIME = re.compile(r"[0-9]{17}", re.ASCII)
 _DIGITS_MAX = 100
 """Maximum number of digits of a number; Python refuses to parse some thousand."""
 LOST_PARTITIONS = "lakebed.metadata.partitions.lost"
@@ -23,6 +26,8 @@ INDEX_CHANGES = "lakebed.metadata.changes"
 """The property that counts how often metadata-table partitions ceased to be ready: dropped, or to be built again."""
 INDEX_BUILDS = "lakebed.metadata.builds"
 """The property with the least number that no build of a metadata-table partition has used."""
+TAKEN_BACK = "lakebed.metadata.taken_back"
+"""The property with the newest instant of an index build that was taken back and has left the timeline."""
 
 # The merge modes of the payload classes of versions 6 and 8.
 _PAYLOAD_MERGE_MODES = {
@@ -195,6 +200,12 @@ class TableConfig:
     def index_builds(self) -> int:
         """The least number that no build of a partition has used, as far as lakebed noted it."""
         return self._int(INDEX_BUILDS) if INDEX_BUILDS in self.properties else 0
+
+    @cached_property
+    def last_taken_back(self) -> InstantTime | None:
+        """The newest index build that was taken back: no instant may have its time again."""
+        said = self.properties.get(TAKEN_BACK, "")
+        return InstantTime(said) if _TIME.fullmatch(said) else None
 
     @cached_property
     def metadata_partitions_inflight(self) -> tuple[str, ...]:

@@ -82,7 +82,8 @@ class Section:
 
     def next_time(self) -> InstantTime:
         """Draws a time greater than any on the table. The caller must put it on the timeline in this section."""
-        seen = [highest_time(self._listed("")), highest_time(self._listed(METADATA)), self._highest]
+        listed = highest_time(self._listed("")), highest_time(self._listed(METADATA))
+        seen = [*listed, self._highest, self.config.last_taken_back]
         highest = max((time for time in seen if time is not None), default=None)
         drawn = following_time(self._now(0), highest)
         if self.timing.skew_ms and drawn > self._now(self._longest_wait_ms):

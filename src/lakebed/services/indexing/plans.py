@@ -18,6 +18,7 @@ from lakebed.index.obliged import find_groups, planned_shards
 from lakebed.metadata.bootstrap import reserved_instant
 from lakebed.metadata.table import ROOT
 from lakebed.model.commit import IndexedPartition, IndexPlan
+from lakebed.model.config import TAKEN_BACK
 from lakebed.model.instant import Instant, InstantTime, is_reserved
 from lakebed.model.words import Action, State
 from lakebed.services.indexing.steps import (
@@ -30,6 +31,7 @@ from lakebed.services.indexing.steps import (
 from lakebed.storage.confirm import delete_file
 from lakebed.timeline.config import load_config
 from lakebed.timeline.timeline import list_instants
+from lakebed.transaction.config import change_config
 from lakebed.transaction.executions import running_elsewhere
 from lakebed.transaction.heartbeats import heartbeat_path
 from lakebed.transaction.index_plans import PendingPlan, plans_of
@@ -137,6 +139,8 @@ def abort(section: Section, plan: PendingPlan) -> None:
     if not _unready(section, plan):
         complete_plan(section, plan)
         return
+    # Files of a build are told by its time: what a paused process deletes must not be of one that has the same time.
+    change_config(section, {TAKEN_BACK: max(instant, section.config.last_taken_back or instant)})
     # From here on its process cannot complete it, even if it is alive and finds the lock free in the midst of this.
     section.check_lease()
     section.remove(Instant(instant, Action.INDEXING, State.INFLIGHT))
