@@ -72,7 +72,7 @@ SERVICES = (
     "prepared",
     "recommitted",
 )
-ONCE_FAILED = (622, 1260, 1812, 1843, 3299, 3378, 3525, 6814, 7562, 9266, 500004114, 500005106)
+ONCE_FAILED = (622, 1260, 1812, 1843, 3299, 3378, 3525, 6814, 7562, 9266, 500004114, 500005106, 920002905)
 """Each found a fault, of the product or of its judge, and fails without the mending."""
 ONCE_FAILED_BEFORE = (
     *(14966, 15101, 18410, 23904, 25568, 39584, 46848, 63070, 73834, 89683, 107235),

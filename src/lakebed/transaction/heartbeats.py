@@ -95,6 +95,11 @@ class Heartbeat:
         found = self._ports.storage.find(self.path)
         return found is not None and self._is_ours(found)
 
+    def is_taken_over(self) -> bool:
+        """Whether another process beats for the instant now."""
+        found = self._ports.storage.find(self.path)
+        return found is not None and not self._is_ours(found)
+
     def rest(self) -> None:
         """Stops renewing; the file stays and expires."""
         if self._stop is not None:

@@ -191,9 +191,13 @@ class Transactions:
     def abandon(self, attempt: Attempt) -> None:
         """Rolls back a write of this process that did not complete."""
         with attempt.given_up_on_failure():
+            if attempt.heartbeat.is_taken_over():
+                raise _continued_elsewhere(attempt.instant)
             if not attempt.is_publishing:
                 end_tickets(self._ports, attempt.instant)
             with self.section() as section:
+                if attempt.heartbeat.is_taken_over():
+                    raise _continued_elsewhere(attempt.instant)
                 pending = self.rollbacks.schedule(section, own=attempt.instant)
                 # Asked after that: until its tickets are revoked, a process that took the write over may complete it.
                 if self._find_completion(section, attempt) is not None:
@@ -307,6 +311,13 @@ def _conflict(other: Instant, shared: tuple[str, ...]) -> WriteConflictError:
     return WriteConflictError(
         f"a {other.action} is planned at {other.requested_at} for what this write changes: {places}",
         hint=f"let that {other.action} run, then run the write again",
+    )
+
+
+def _continued_elsewhere(instant: InstantTime) -> CommitUnknownError:
+    return CommitUnknownError(
+        f"this process gave the write {instant} up, but another has taken it over and may commit it",
+        hint=f"check table.timeline.completed() for {instant} before you run the write again",
     )
 
 
