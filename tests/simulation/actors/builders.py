@@ -49,7 +49,7 @@ def run_builder(client: Client, delay_ms: int) -> None:
 
 def _name(client: Client, partition: str) -> None:
     with client.transactions.section() as section:
-        change_config(section, {_INFLIGHT: partition})
+        change_config(section, {_INFLIGHT: ",".join((*section.config.metadata_partitions_inflight, partition))})
 
 
 def _make(client: Client, delay_ms: int) -> list[str]:
@@ -81,8 +81,9 @@ def _check(client: Client, made: list[str]) -> None:
 def give_up_build(client: Client) -> None:
     """Takes away what there is of a build: its name, its plan, its files."""
     with client.transactions.section() as section:
-        if section.config.metadata_partitions_inflight:
-            change_config(section, {_INFLIGHT: ""})
+        named = section.config.metadata_partitions_inflight
+        if BUILT in named:
+            change_config(section, {_INFLIGHT: ",".join(name for name in named if name != BUILT)})
         for listed in client.storage.list(f"{METADATA}{BUILT}"):
             delete_file(client.storage, listed.path)
         for state in ("inflight", "requested"):
