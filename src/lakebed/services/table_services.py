@@ -30,7 +30,7 @@ from lakebed.services.indexing.create import run_index
 from lakebed.services.indexing.plans import reclaim
 from lakebed.services.values import ServiceContext, ServiceResult
 from lakebed.transaction.executions import find_plan
-from lakebed.transaction.index_plans import pending_plans
+from lakebed.transaction.index_plans import PendingPlan, pending_plans
 from lakebed.write.handover import sweep_rows
 
 if TYPE_CHECKING:
@@ -223,7 +223,8 @@ class TableServices:
         yield "rollback", lambda: list(self.rollback_failed_writes())
         for plan in self._waiting():
             yield str(plan.action), partial(self._executed, plan.requested_at)
-        yield "indexing", self._build_planned
+        for plan in self._planned_builds():
+            yield "indexing", partial(self._build, plan)
         yield "compaction", self._compact_if_due
         yield "clustering", self._cluster_if_due
         yield "clean", lambda: self._executed(self.schedule("clean"))
@@ -264,15 +265,17 @@ class TableServices:
         plans = [plan.requested_at for plan in self._waiting() if plan.action is action]
         return [done for plan in plans for done in self._executed(plan)]
 
-    def _build_planned(self) -> Sequence[str]:
-        """Builds indexes that were planned and that nobody builds; the instants of their plans."""
+    def _planned_builds(self) -> tuple[PendingPlan, ...]:
+        """Plans of indexes that nobody builds."""
         state = self._context.handle.state()
-        plans = [*pending_plans(state.storage, state.config, state.timeline)]
-        waiting = [plan for plan in plans if plan.is_own and plan.instant.state is State.REQUESTED]
-        for plan in waiting:
-            for partition in plan.partitions:
-                run_index(self._context.transactions, state, partition, parse_index_options(self._options))
-        return [plan.instant.requested_at for plan in waiting]
+        plans = pending_plans(state.storage, state.config, state.timeline)
+        return tuple(plan for plan in plans if plan.is_own and plan.instant.state is State.REQUESTED)
+
+    def _build(self, plan: PendingPlan) -> Sequence[str]:
+        state, options = self._context.handle.state(), parse_index_options(self._options)
+        for partition in plan.partitions:
+            run_index(self._context.transactions, state, partition, options)
+        return [plan.instant.requested_at]
 
     def _compact_if_due(self) -> Sequence[str]:
         options = parse_compaction_options(self._options)
