@@ -223,8 +223,8 @@ class TableServices:
         yield "rollback", lambda: list(self.rollback_failed_writes())
         for plan in self._waiting():
             yield str(plan.action), partial(self._executed, plan.requested_at)
-        for plan in self._planned_builds():
-            yield "indexing", partial(self._build, plan)
+        for build in self._planned_builds():
+            yield "indexing", partial(self._build, build)
         yield "compaction", self._compact_if_due
         yield "clustering", self._cluster_if_due
         yield "clean", lambda: self._executed(self.schedule("clean"))
