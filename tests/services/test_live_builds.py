@@ -14,7 +14,7 @@ import pytest
 
 from lakebed.api import Table, open_table
 from lakebed.commit import entries
-from lakebed.errors import InvalidInputError, LakebedError, ServiceRunningError, WriteConflictError
+from lakebed.errors import InvalidInputError, LakebedError, RolledBackError, ServiceRunningError, WriteConflictError
 from lakebed.format.timeline.metadata import decode_index_plan
 from lakebed.index.obliged import Obliged, find_obliged
 from lakebed.index.record import build as record_build
@@ -433,6 +433,22 @@ def test_ctrl_c_takes_the_build_back(tmp_path: Path) -> None:
     assert table.timeline.pending() == ()
     assert files_of(tmp_path / "t", "record_index") == []
     assert open_table(tmp_path / "t").doctor() == ()
+    build(table, "record_index")
+    check(tmp_path / "t", "record_index")
+
+
+def test_a_build_that_was_taken_back_is_told_so_and_leaves_no_files(tmp_path: Path) -> None:
+    """Its process was only paused: what it stores now must not count as a shard of the next build."""
+    table = table_without(tmp_path / "t", "record_index", "mor")
+
+    def take_back() -> None:
+        die(tmp_path / "t")
+        assert open_table(tmp_path / "t").services.rollback_failed_writes()
+
+    with pytest.raises(RolledBackError, match="presumed the build of record_index dead"):
+        build(table, "record_index", take_back)
+    assert files_of(tmp_path / "t", "record_index") == []
+    assert open_table(tmp_path / "t").timeline.pending() == ()
     build(table, "record_index")
     check(tmp_path / "t", "record_index")
 

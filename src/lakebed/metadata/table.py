@@ -159,7 +159,7 @@ class MetadataTable:
     def _find_built_again(self, listed: Iterable[str]) -> frozenset[str]:
         """Those of the listed partitions that were built by an instant that completed after this snapshot.
 
-        Builds take the oldest instants. So one that is not on the timeline of the snapshot may be archived, forgotten
+        Reserved instants are the oldest. So one that is not on the timeline of the snapshot may be archived, forgotten
         by the archive, or new. Only if it may be new, the timeline is loaded again.
         """
         unknown = {partition: self._unknown_builds(self._slices.get(partition, ())) for partition in listed}
